@@ -48,8 +48,8 @@ def compare(
     Raises PrecisionDebugError; an out-of-tolerance result is not an error.
     """
     arrays = () if isinstance(inputs, (str, Path)) else _samples(inputs)
-    given = {"run_mode": run_mode, "inputs": "" if arrays else inputs, **options}
-    spec = _spec_of(_files(model), None if baseline_model is None else _files(baseline_model), given, tolerance)
+    chosen = {"run_mode": run_mode, "inputs": "" if arrays else inputs, **options}
+    spec = _spec_of(_files(model), None if baseline_model is None else _files(baseline_model), chosen, tolerance)
     outputs = [Path(output)] if isinstance(output, (str, Path)) else [Path(path) for path in output]
     for path in outputs:  # what is wrong with the call itself is said before anything is written
         refuse_unknown(path)
@@ -66,18 +66,18 @@ def compare(
 
 
 def _spec_of(
-    model: ModelFiles, baseline_model: ModelFiles | None, given: Mapping[str, Any], tolerance: Tolerance | None
+    model: ModelFiles, baseline_model: ModelFiles | None, chosen: Mapping[str, Any], tolerance: Tolerance | None
 ) -> RunSpec:
     """The options of the command line go by their names; whatever else was given is a backend's setting."""
     ours = {one.name: one for one in options_of(RunSpec) if one.field.count(".") == 0 or one.field.startswith("tol")}
-    values = {name: ours[name].read(one, name) for name, one in given.items() if name in ours and one is not None}
+    values = {name: ours[name].read(one, name) for name, one in chosen.items() if name in ours and one is not None}
     if values.get("record"):
         raise UsageError("compare() does not record runs", where="record", hint="use the command line's --record")
     return spec_of(
         values,
         model=model,
         baseline_model=baseline_model,
-        options={name: _plain(one) for name, one in given.items() if name not in ours},
+        options={name: _plain(one) for name, one in chosen.items() if name not in ours},
         command="precision_debug.compare",
         **({} if tolerance is None else {"tolerance": tolerance}),
     )

@@ -166,7 +166,8 @@ def _coded(said: Any, code: Any) -> Any:
     """Sentences with the codes beside them; those that do not fit together stay sentences."""
     if type(said) is str and type(code) is dict and type(code.get("code")) is str:
         args = code.get("args")
-        return Reason(said, code["code"], {k: _told(v) for k, v in args.items()} if type(args) is dict else {})
+        found = {k: _reason_argument(v) for k, v in args.items()} if type(args) is dict else {}
+        return Reason(said, code["code"], found)
     if type(said) is list and type(code) is list and len(said) == len(code):
         return [_coded(each, one) for each, one in zip(said, code, strict=True)]
     if type(said) is dict and type(code) is dict:
@@ -174,10 +175,10 @@ def _coded(said: Any, code: Any) -> Any:
     return said
 
 
-def _told(value: Any) -> Any:
+def _reason_argument(value: Any) -> Any:
     """An argument as it was."""
     if type(value) is list:
-        return tuple(_told(each) for each in value)
+        return tuple(_reason_argument(each) for each in value)
     if type(value) is dict:
         text = value.get("text")
         return _coded(text, value) if type(value.get("code")) is str else Reason(str(text))

@@ -33,15 +33,15 @@ __all__ = [
     "Again",
     "Checked",
     "End",
+    "EngineProgress",
     "Evaluated",
     "Event",
     "Explained",
     "Failure",
     "FixFound",
-    "Heard",
     "Inputs",
     "IntroducedErrors",
-    "KeepTold",
+    "KeepFound",
     "Kept",
     "Layers",
     "Leftover",
@@ -58,7 +58,7 @@ __all__ = [
     "Selected",
     "ShardDone",
     "SideDone",
-    "SideTold",
+    "SideOpened",
     "Stage",
     "Start",
     "Tensors",
@@ -88,7 +88,7 @@ class Stage:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Heard:
+class EngineProgress:
     """What the engine printed says of how far the stage is. It goes to those who wait, and into no journal."""
 
     event: ClassVar[str] = "heard"
@@ -105,7 +105,7 @@ class Plan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SideTold:
+class SideOpened:
     """side: "baseline" or "target"; it was run."""
 
     event: ClassVar[str] = "side"
@@ -256,7 +256,7 @@ class Explained:
 
 
 @dataclass(frozen=True, kw_only=True)
-class KeepTold:
+class KeepFound:
     """How those who did it are kept in higher precision."""
 
     event: ClassVar[str] = "to_keep"
@@ -364,9 +364,9 @@ class End:
 
 
 Event = (
-    Start | Stage | Heard | Plan | SideTold | Tensors | Paired | Selected | Inputs | Saved | Leftover
+    Start | Stage | EngineProgress | Plan | SideOpened | Tensors | Paired | Selected | Inputs | Saved | Leftover
     | RowDone | SideDone | Again | Layers | Note | Scores | Checked | RepeatsFound | IntroducedErrors | Explained
-    | KeepTold | FixFound | PortraitMade | PairKept | SamplesFound | ShardDone | Tried | Trying | Evaluated | Kept
+    | KeepFound | FixFound | PortraitMade | PairKept | SamplesFound | ShardDone | Tried | Trying | Evaluated | Kept
     | Failure | End
 )  # fmt: skip
 

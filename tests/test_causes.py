@@ -113,4 +113,6 @@ def test_a_new_cause_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_cause_of_another_version_is_shown_by_its_code() -> None:
     told = Culprit(name="y", node="n", op_types=("Conv",), cause="of_tomorrow", evidence={"count": 3}, keep=("y",))
-    assert sentence_of(told, "float16").en == "Conv `y` lost it: of_tomorrow. Keep `y` in FP32, with what reads it."
+    assert sentence_of(told, "float16").en == (
+        "Conv `y` lost the precision: of_tomorrow. Keep `y` in FP32, and the operators that read it."
+    )

@@ -127,7 +127,7 @@ def test_inputs_that_differ_are_said_first_and_rounded_ones_are_the_same(product
     [found] = inputs_differ(subject(other, "float32"))
     assert (found.name, found.cause) == ("x", "inputs_differ")
     assert found.evidence["error"] == pytest.approx(np.linalg.norm(other - x) / np.linalg.norm(x), rel=1e-3)
-    assert sentence_of(found, "model").en.startswith("Input `x` is not the same on both sides: float32 of -")
+    assert sentence_of(found, "model").en.startswith("Input `x` differs between the two sides: float32 of -")
     assert "两侧的输入 `x` 不同" in sentence_of(found, "model").zh
     explanation, _ = explain(subject(other, "float32"), level="fast", folder=tmp_path)
     assert explanation.culprits[0].cause == "inputs_differ"

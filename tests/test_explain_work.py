@@ -87,7 +87,7 @@ def test_what_was_not_tried_alone_is_counted_and_measured_together(
     assert said.candidates > said.tried
     assert said.rest is not None
     sentence = blame(report).lines[0][0].text.en
-    assert sentence.startswith("No single operator makes the error: of ")
+    assert sentence.startswith("No single operator causes the error: of ")
     assert f"{said.candidates - said.tried} more make" in sentence
 
 
@@ -120,4 +120,4 @@ def test_a_tolerance_that_is_not_met_asks_who_did_it(tmp_path: Path) -> None:
     report = report_of("encoder_of_three_layers", "ort_bf16_sim", tmp_path, atol=1e-4, rtol=1e-4)
     assert report.verdict is Verdict.FAIL
     assert explanation(report).candidates == explanation(report).tried > 10
-    assert "No single operator makes the error" in lead(report)[1].en
+    assert "No single operator causes the error" in lead(report)[1].en

@@ -89,7 +89,7 @@ def test_it_passes_and_a_planted_overflow_fails_with_the_culprits_name(project: 
     status, said = run(project, "--junitxml", "out.xml", "--precision_reports", "kept")
     assert status == 1, said
     assert "hidden" in said
-    assert "`hidden` lost it" in said
+    assert "`hidden` lost the precision" in said
     assert (project / "kept" / "test_model.py.test_the_model_keeps_its_precision.html").exists()
     properties = {
         item.get("name"): item.get("value") for item in ElementTree.parse(project / "out.xml").iter("property")

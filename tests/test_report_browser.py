@@ -120,7 +120,7 @@ def test_the_sentence_is_the_first_thing_that_is_read(open_page: Open, report: R
     for size in (DESK, PHONE):
         found = open_page(report, size)
         first = found.page.locator("h1").inner_text()
-        assert "lost it: overflow" in first
+        assert "lost the precision: overflow" in first
         assert "Keep" in first
         box = found.page.locator("h1").bounding_box()
         assert box["y"] + box["height"] < 400, "without scrolling, on a phone too"

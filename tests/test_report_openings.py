@@ -40,31 +40,33 @@ def report(rows: Any, explanation: Explanation | None, **more: Any) -> Report:
 
 TRIED = {"candidates": 40, "tried": 40, "budget": {"inside": 0.2}}
 REPORTS = {
-    "… lost it: …": report(WRONG, explained("culprits", culprits=(culprit(),))),
+    "… lost the precision: …": report(WRONG, explained("culprits", culprits=(culprit(),))),
     "… differs between the two models: …": report(WRONG, explained("culprits", culprits=(
         culprit("files_differ", what=say("a_constant"), name="w", base=1.0, target=2.0),))),
-    "… did it: …": report(WRONG, explained("culprits", culprits=(culprit("random", between=0.3),))),
-    "Input … is not the same on both sides: …": report(WRONG, explained("culprits", culprits=(
+    "… causes the error: …": report(WRONG, explained("culprits", culprits=(culprit("random", between=0.3),))),
+    "Input … differs between the two sides: …": report(WRONG, explained("culprits", culprits=(
         culprit("inputs_differ", error=0.5, base_dtype="float32", target_dtype="float32", base_range="0 to 1",
                 target_range="0 to 2"),))),
-    "As expected, and … of it is one operator's: …": report(
+    "As expected; one operator makes … of the error: …": report(
         FINE, explained("culprits", culprits=(culprit(),), passes=True)
     ),
     "Nothing to do: …": report(FINE, explained("healthy", actual=1e-4)),
-    "No output feels it: …": report(INSIDE, explained("healthy", actual=1e-4, unfelt="inside")),
+    "The outputs are not affected: …": report(INSIDE, explained("healthy", actual=1e-4, unfelt="inside")),
     "All … compared tensors agree.": report(FINE[:1], explained("healthy", actual=0.0)),
-    "No culprit is named. …": report(WRONG, explained("diffuse", **TRIED)),
+    "No culprit was found. …": report(WRONG, explained("diffuse", **TRIED)),
     "The run ended early: …": report(WRONG, None, failure="the engine crashed"),
-    "… finds the outputs …": report(
+    "… rejects the outputs …": report(
         FINE, explained("healthy"), checks={"logits": 0.5}, checked=4, checked_by="mine.py:near"
     ),
 }  # fmt: skip
 SECOND = {
     "Diffuse: no single culprit. …": report(WRONG, explained("diffuse", **TRIED)),
-    "No single operator makes the error: …": report(WRONG, explained("healthy", **TRIED)),
-    "No culprit was looked for: …": report(WRONG, explained("healthy")),
+    "No single operator causes the error: …": report(WRONG, explained("healthy", **TRIED)),
+    "The error is within what rounding to the target's type costs, …": report(WRONG, explained("healthy")),
     "The error of … does not reach an output.": report(WRONG, explained("healthy", unfelt="inside")),
-    "Who introduced the error was not measured: …": report(WRONG, explained("unknown", reason=say("not_alone"))),
+    "Which operator introduced the error was not measured: …": report(
+        WRONG, explained("unknown", reason=say("not_alone"))
+    ),
 }
 
 
@@ -94,15 +96,15 @@ def test_the_documentation_has_no_other_sentence(root: Path) -> None:
 
 
 def test_nothing_that_accuses_stands_beside_as_expected() -> None:
-    """AS EXPECTED is never on one screen with "is the first of 62 out of tolerance", nor an operator that "lost it"."""
+    """AS EXPECTED is never on one screen with "is the first of 62 out of tolerance", nor with a culprit."""
     from precision_debug.cli.summary import lines
     from precision_debug.report.summary import summary
 
-    found = dataclasses.replace(REPORTS["No output feels it: …"])
+    found = dataclasses.replace(REPORTS["The outputs are not affected: …"])
     page = summary(found)
     texts = [line.text.en for line in lines(found)] + [text.en for text in (*page.lead, *page.details)]
     texts += [cell.text.en for section in page.sections for line in section.lines for cell in line]
     assert any("AS EXPECTED" in text for text in texts)
-    for accusing in ("out of tolerance.", "lost the precision itself", "is the first of", "No culprit is named"):
+    for accusing in ("out of tolerance.", "lost the precision itself", "is the first of", "No culprit was found"):
         assert [text for text in texts if accusing in text] == []
     assert [text for text in texts if " of 12 elements" in text or "elements (" in text] == []

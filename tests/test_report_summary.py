@@ -257,7 +257,7 @@ def test_a_section_has_no_column_in_which_nothing_is_said() -> None:
 
     head = tuple(map(same, ("a", "b", "c")))
     section = Section(key="k", title=same("t"), head=head, lines=((cell(""), cell(""), cell("x")),) * 2)
-    told = section.told()
+    told = section.without_empty_columns()
     assert told.head == (same("a"), same("c")), "the first one stays"
     assert [[one.text.en for one in line] for line in told.lines] == [["", "x"]] * 2
 

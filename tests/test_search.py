@@ -221,7 +221,7 @@ def test_where_the_aim_cannot_be_met_the_best_trade_is_handed_over_with_its_curv
     page = tmp_path / "o.md"
     precision_debug.report.write(report, page)
     text = page.read_text(encoding="utf-8")
-    assert "The best trade that was run keeps 2 of " in text
+    assert "The best trade-off found keeps 2 of " in text
     assert "the best trade" in text
 
 
@@ -256,7 +256,7 @@ def test_the_first_thing_read_is_what_to_keep_and_how_it_was_verified(root: Path
     report = search(tmp_path, "--model_file", str(path), "--run_mode", "ort_fp16_sim", "--val_range", "1,2")
     first, second = list(lines(report, []))[:2]
     assert first.text.en.startswith("Keep 2 of 4 operators in higher precision (`Add`, `Sub`): the error goes from ")
-    assert "Verified: run in ort_fp16_sim; on 5 of 5 inputs that the search did not see; 2 of 2 files" in first.text.en
+    assert "Verified: run in ort_fp16_sim; on 5 of 5 unseen inputs; 2 of 2 artefacts" in first.text.en
     assert first.text.zh.startswith("将 4 个算子中的 2 个保留为高精度")
     assert "OUT OF TOLERANCE with nothing kept".upper() in second.text.en.upper()
     assert summary(report).tone == "good"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from precision_debug.errors import BackendError, InputError
-from precision_debug.events import SideDone, SideTold, Stage, Tensors
+from precision_debug.events import SideDone, SideOpened, Stage, Tensors
 from precision_debug.feeds import FeedSet
 from precision_debug.protocols import Feeds, Hook, tell
 from precision_debug.reasons import Reason
@@ -34,9 +34,10 @@ def test_a_side_tells_what_it_is_has_and_did(fake: str, tmp_path: Path) -> None:
         outputs = side.run(lambda _kind, name, _tensor: seen.append(name), None)
         side.announce()
     told = list(read_events(tmp_path / "j"))
-    assert [type(event) for event in told] == [Stage, SideTold, Tensors, SideTold, Stage, SideDone, Tensors, SideTold]
+    kinds = [Stage, SideOpened, Tensors, SideOpened, Stage, SideDone, Tensors, SideOpened]
+    assert [type(event) for event in told] == kinds
     last = told[-1]
-    assert isinstance(last, SideTold)
+    assert isinstance(last, SideOpened)
     assert (last.side, last.info.mode, last.info.backend, last.info.tensors) == ("target", "fake_off", "fake", 8)
     assert last.info.seconds is not None
     assert seen == [f"t{number}" for number in range(8)]
@@ -124,6 +125,6 @@ def test_what_a_session_learnt_is_told_before_it_goes_on(
     with Journal(tmp_path / "j") as journal, OpenSide("target", openings(fake)[1], FEEDS, journal) as side:
         side.run(lambda *_: None, None)
     told = list(read_events(tmp_path / "j"))[4:]
-    assert [type(event) for event in told] == [Stage, Stage, Tensors, SideTold, Stage, SideDone]
+    assert [type(event) for event in told] == [Stage, Stage, Tensors, SideOpened, Stage, SideDone]
     assert str(told[1].text) == "target: building one engine"  # type: ignore[union-attr]
     assert [meta.name for meta in told[2].tensors] == [f"t{number}" for number in range(2, 8)]  # type: ignore[union-attr]

@@ -46,7 +46,7 @@ def printed(report: Report, monkeypatch: pytest.MonkeyPatch, width: int, languag
 def test_the_sentence_is_the_first_line(monkeypatch: pytest.MonkeyPatch) -> None:
     report = explained()
     first = printed(report, monkeypatch, 80, "en", terminal=False).splitlines()[0]
-    assert first.startswith(f"MatMul `{report.rows[2].name}` lost it: overflow")
+    assert first.startswith(f"MatMul `{report.rows[2].name}` lost the precision: overflow")
     assert f"Keep `{report.rows[2].name}`" in first
     assert "上溢" in printed(report, monkeypatch, 80, "zh", terminal=False).splitlines()[0]
 

@@ -212,7 +212,7 @@ def test_what_the_forward_computes_between_modules_is_kept_without_them(tmp_path
     assert report.to_keep is not None
     assert report.to_keep.tried is not None
     if report.to_keep.option:
-        assert any("what is computed between modules" in text.en for text in said)
+        assert any("the operations between modules" in text.en for text in said)
         assert any("模块之间的运算" in text.zh for text in said)
     else:
         assert any(text.en.startswith("No fix was found") for text in said)

@@ -48,8 +48,8 @@ class LiteRtKeep:
         return meta.name if value is not None and value.place >= 0 else ""
 
     def options(self, keys: Sequence[str]) -> Mapping[str, Any]:
-        given: tuple[str, ...] = setting(self.spec.options, "keep_fp32")
-        return {"keep_fp32": tuple(dict.fromkeys((*given, *keys)))}
+        kept: tuple[str, ...] = setting(self.spec.options, "keep_fp32")
+        return {"keep_fp32": tuple(dict.fromkeys((*kept, *keys)))}
 
     def hand_over(self, keys: Sequence[str], _tensors: Sequence[TensorMeta], folder: Path, /) -> Sequence[Handed]:
         """The names for this tool, and a file that every LiteRT runs."""

@@ -22,19 +22,19 @@ class Interpreted:
     interpreter: Any
     shapes: tuple[tuple[int, ...], ...] = ()
 
-    def run(self, given: Mapping[int, Any]) -> None:
+    def run(self, feeds: Mapping[int, Any]) -> None:
         """Feed these inputs, by tensor, and run. What LiteRT raises goes through."""
-        shapes = tuple(np.shape(array) for array in given.values())
+        shapes = tuple(np.shape(array) for array in feeds.values())
         if shapes != self.shapes:
             self.shapes = ()
-            for index, array in given.items():
+            for index, array in feeds.items():
                 held = self.interpreter._get_tensor_details(index, 0)["shape"]
                 if tuple(held) != np.shape(array):
                     self.interpreter.resize_tensor_input(index, np.shape(array))
             self.interpreter.allocate_tensors()
             self.shapes = shapes
         self.interpreter.reset_all_variables()
-        for index, array in given.items():
+        for index, array in feeds.items():
             self.interpreter.set_tensor(index, array)
         self.interpreter.invoke()
 

@@ -55,7 +55,7 @@ def open_session(spec: SessionSpec, recipe: Recipe) -> Session:
             raise OutputError(f"cannot be written ({error.strerror or error})", where=file) from error
         notes.append(say("written", path=file))
     return LiteRtSession(
-        graph=running, inputs=inputs, given=real, raw=raw, own=own, notes=notes, tells=target,
+        graph=running, inputs=inputs, file_numbers=real, raw=raw, own=own, notes=notes, tells=target,
         maker=Maker(
             content=content, path=path, mode=recipe.mode.name, reference=recipe.reference,
             threads=setting(options, "litert_threads") or spec.cores,

@@ -25,8 +25,8 @@ __all__ = ["LiteRtSession"]
 
 
 class LiteRtSession:
-    """See protocols.Session. given: what the file's quantised tensors stand for, by the file's names. raw: quantised
-    inputs are fed as integers. own: tensors that the file does not have.
+    """See protocols.Session. file_numbers: what the file's quantised tensors stand for, by the file's names. raw:
+    quantised inputs are fed as integers. own: tensors that the file does not have.
 
     By reference kernels one interpreter does all. As LiteRT ships, the outputs are always the plain interpreter's;
     tensors come from a second one that keeps them, and in which XNNPACK takes each operator by itself.
@@ -36,10 +36,10 @@ class LiteRtSession:
     layers = ()
 
     def __init__(
-        self, *, graph: Graph, maker: Maker, inputs: Sequence[InputMeta], given: RealNumbers, raw: bool,
+        self, *, graph: Graph, maker: Maker, inputs: Sequence[InputMeta], file_numbers: RealNumbers, raw: bool,
         own: Collection[str], versions: Mapping[str, str], notes: Sequence[Reason] = (), tells: bool = True,
     ) -> None:  # fmt: skip
-        self._graph, self._maker, self._inputs, self._given, self._raw = graph, maker, inputs, given, raw
+        self._graph, self._maker, self._inputs, self._file_numbers, self._raw = graph, maker, inputs, file_numbers, raw
         self._real = graph.flat.real_numbers()
         self.arithmetic = "int8" if graph.in_whole_steps else ""
         self._said: dict[Reason, None] = dict.fromkeys(notes)
@@ -155,12 +155,12 @@ class LiteRtSession:
             value = self._graph.named[name]
             if array.dtype.name == value.dtype:
                 found[value.index] = array
-            elif name not in self._given:  # halves of the file, widened
+            elif name not in self._file_numbers:  # halves of the file, widened
                 found[value.index] = array.astype(np.float32)
             elif self._raw:
-                found[value.index] = self._given.shown(name, array)
+                found[value.index] = self._file_numbers.shown(name, array)
             else:
-                found[value.index] = self._given.codes(name, array, np.zeros(array.shape, value.dtype))
+                found[value.index] = self._file_numbers.codes(name, array, np.zeros(array.shape, value.dtype))
         return found
 
     def _run(self, one: Interpreted, fed: Mapping[int, Any]) -> Interpreted:

@@ -155,10 +155,10 @@ class OrtKeep:
         return {name: self.spec.options[name] for name in names if name in self.spec.options}
 
     def options(self, keys: Sequence[str]) -> Mapping[str, Any]:
-        given: tuple[str, ...] = setting(self.spec.options, self._name)
+        kept: tuple[str, ...] = setting(self.spec.options, self._name)
         if self._int8 is not None:
             keys = [name for key in keys for name in self._int8.names.get(key, (key,))]
-        return {self._name: tuple(dict.fromkeys((*given, *keys)))}
+        return {self._name: tuple(dict.fromkeys((*kept, *keys)))}
 
     def hand_over(self, keys: Sequence[str], _tensors: Sequence[TensorMeta], folder: Path) -> Sequence[Handed]:
         """The names for the stock tool, and the model that was judged, which ``save_model`` wrote beside them."""

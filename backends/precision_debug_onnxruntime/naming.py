@@ -126,7 +126,7 @@ def _node_members(edge: Edge, known: Known, seen: _Seen) -> list[str]:
     theirs = known.scale_codes(outputs[edge.index])
     if own and theirs and not own & theirs:
         return []
-    return members if _reads_the_same(edge.node, known.given.producer[outputs[edge.index]], known, seen) else []
+    return members if _reads_the_same(edge.node, known.converted.producer[outputs[edge.index]], known, seen) else []
 
 
 def _fused_members(edge: Edge, known: Known, seen: _Seen) -> list[str]:
@@ -144,10 +144,10 @@ def _fused_members(edge: Edge, known: Known, seen: _Seen) -> list[str]:
     return [] if inside is None or (own and theirs and not own & theirs) else known.members(outputs[edge.index])
 
 
-def _reads_the_same(running: Any, given: Any, known: Known, seen: _Seen) -> bool:
+def _reads_the_same(running: Any, converted: Any, known: Known, seen: _Seen) -> bool:
     """Whether two nodes of one name read the same tensors; else a transposition was moved past the node."""
     mine = [seen[name] for name in running.input if seen.get(name) is not None]
-    edges = [known.edge_of.get(name) for name in given.input if name]
+    edges = [known.edge_of.get(name) for name in converted.input if name]
     theirs = [known.members(edge.root) for edge in edges if edge is not None and not edge.constant]
     return len(mine) == len(theirs) and all(set(one or ()) & set(two) for one, two in zip(mine, theirs, strict=True))
 
@@ -167,7 +167,7 @@ def _blocked_members(edge: Edge, known: Known, seen: _Seen) -> list[str]:
         if len(edge.node.input) > 3 and edge.node.input[3]:
             tensor = _step(tensor, {"Add", "Sum"}, known)
         activation = next((item.s.decode() for item in edge.node.attribute if item.name == "activation"), "")
-        maker = known.given.producer.get(tensor)
+        maker = known.converted.producer.get(tensor)
         if activation and maker is not None and maker.op_type != activation:
             tensor = _step(tensor, {activation}, known)
     return known.members(tensor) if tensor else []
@@ -177,7 +177,8 @@ def _step(tensor: str, op_types: set[str], known: Known) -> str:
     """The output of the one consumer of such a type; "" where there is not exactly one."""
     edge = known.edge_of.get(tensor)
     names = list(edge.forms) if edge is not None else [tensor]
-    next_nodes = [node for name in names for node in known.given.consumers.get(name, ()) if node.op_type in op_types]
+    readers = (node for name in names for node in known.converted.consumers.get(name, ()))
+    next_nodes = [node for node in readers if node.op_type in op_types]
     return next_nodes[0].output[0] if len(next_nodes) == 1 else ""
 
 
@@ -215,7 +216,7 @@ def _own_output(edge: Edge, source: str, known: Known) -> str:
     """What an operator computed whose output now bears the name of a later one that was dropped: a Relu, say, which
     the zero point of the quantisation stands in for."""
     maker = known.source.producer.get(source)
-    if edge.node is None or maker is None or maker.op_type not in _DROPPED or maker.name in known.given.nodes:
+    if edge.node is None or maker is None or maker.op_type not in _DROPPED or maker.name in known.converted.nodes:
         return ""
     return str(maker.input[0]) if maker.input[0] in known.source.tensors else ""
 

@@ -65,18 +65,18 @@ def _opened(
     options = recipe.provider_options(settings)
     runtime = Runtime(providers=recipe.providers, provider_options=options, settings=settings, cores=spec.cores)
     source = read_source(spec.model.model_file, of_run(spec))
-    given, notes = changed(source, recipe, runtime, feeds, folder)
+    model, notes = changed(source, recipe, runtime, feeds, folder)
     if wanted := setting(settings, "save_model"):
-        save(given, source.proto, Path(wanted))
+        save(model, source.proto, Path(wanted))
         notes = (*notes, say("model_saved", path=wanted))
     sizes = functools.cache(lambda: _sizes(source, runtime, folder))  # only where layouts are changed
     with ThreadPoolExecutor(1) as beside:  # what does not depend on ONNX Runtime's work is done meanwhile
-        knowing = beside.submit(Known.of, source.proto.graph, given.proto.graph)
+        knowing = beside.submit(Known.of, source.proto.graph, model.proto.graph)
         if not threads_may_read():
             knowing.result()
-        elif recipe.optimise and any(node.op_type == "Conv" for node in given.proto.graph.node):
+        elif recipe.optimise and any(node.op_type == "Conv" for node in model.proto.graph.node):
             beside.submit(sizes)  # convolutions change layouts
-        built = build(source, given, recipe, runtime, folder)
+        built = build(source, model, recipe, runtime, folder)
         known = knowing.result()
     if recipe.optimise:
         known = dataclasses.replace(known, turned=turned(built.running.proto.graph, built.types, known, sizes))

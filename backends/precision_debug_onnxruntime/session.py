@@ -300,8 +300,8 @@ def _sizes(graph: Any, feeds: Feeds) -> dict[str, int]:
     """Sizes of the axes that a graph's inputs name, by their names."""
     sizes: dict[str, int] = {}
     for item in graph.input:
-        given = getattr(feeds.get(item.name), "shape", ())
-        named = zip(tensor_shape(item.type.tensor_type) or (), given, strict=False)
+        shape = getattr(feeds.get(item.name), "shape", ())
+        named = zip(tensor_shape(item.type.tensor_type) or (), shape, strict=False)
         sizes.update({axis: size for axis, size in named if isinstance(axis, str)})
     return sizes
 

@@ -18,11 +18,11 @@ _OPTIMISED = ("ort_opt", "ort_fp16", "ort_int8", "ort_int8_dynamic", "ort_cuda_*
 _TYPES = ("int8", "uint8", "int16", "uint16", "int4", "uint4")
 
 
-def _card(given: Any) -> int:
+def _card(typed: Any) -> int:
     """The number of a card: "cuda:1", "cuda" or 1."""
-    found = re.fullmatch(r"(?:(?:cuda|gpu):?)?(\d*)", str(given).strip().lower())
+    found = re.fullmatch(r"(?:(?:cuda|gpu):?)?(\d*)", str(typed).strip().lower())
     if found is None:
-        raise ValueError(f"{given!r} is not a card such as cuda:1")
+        raise ValueError(f"{typed!r} is not a card such as cuda:1")
     return int(found.group(1) or 0)
 
 

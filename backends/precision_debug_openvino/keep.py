@@ -70,8 +70,8 @@ class OpenVinoKeep:
         return meta.node if meta.node in graph.rank else ""
 
     def options(self, keys: Sequence[str]) -> Mapping[str, Any]:
-        given: tuple[str, ...] = setting(self.spec.options, self._name)
-        return {self._name: tuple(dict.fromkeys((*given, *keys)))}
+        kept: tuple[str, ...] = setting(self.spec.options, self._name)
+        return {self._name: tuple(dict.fromkeys((*kept, *keys)))}
 
     def hand_over(self, keys: Sequence[str], _tensors: Sequence[TensorMeta], folder: Path, /) -> Sequence[Handed]:
         """The names for this tool, and an IR with the operators marked in it, which any OpenVINO program compiles."""

@@ -50,10 +50,10 @@ def with_uses(metas: Sequence[InputMeta], path: str) -> Sequence[InputMeta]:
 
     try:
         source = read_model(path)
-        told = {one.name: one for one in input_roles.with_uses(read_inputs(source), source.proto.graph)}
+        with_use = {one.name: one for one in input_roles.with_uses(read_inputs(source), source.proto.graph)}
     except PrecisionDebugError:  # OpenVINO reads it all the same
         return metas
-    return tuple(_told(meta, told[meta.name]) if meta.name in told else meta for meta in metas)
+    return tuple(_with_use(meta, with_use[meta.name]) if meta.name in with_use else meta for meta in metas)
 
 
 def real_numbers(path: str) -> RealNumbers:
@@ -68,7 +68,7 @@ def real_numbers(path: str) -> RealNumbers:
         return RealNumbers()
 
 
-def _told(meta: InputMeta, by: InputMeta) -> InputMeta:
+def _with_use(meta: InputMeta, by: InputMeta) -> InputMeta:
     if meta.shape is None or by.shape is None or len(meta.shape) != len(by.shape):
         return meta
     shape = tuple(dim if isinstance(dim, int) else other for dim, other in zip(meta.shape, by.shape, strict=True))

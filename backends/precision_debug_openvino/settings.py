@@ -12,9 +12,9 @@ __all__ = ["SETTINGS", "setting"]
 _NARROW = ("ov_opt", "ov_bf16", "ov_fp16")
 
 
-def _properties(given: Any) -> dict[str, str]:
-    words = given if isinstance(given, (list, tuple)) else str(given).split(",")
-    pairs = given.items() if isinstance(given, Mapping) else (str(word).split("=", 1) for word in words if word)
+def _properties(typed: Any) -> dict[str, str]:
+    words = typed if isinstance(typed, (list, tuple)) else str(typed).split(",")
+    pairs = typed.items() if isinstance(typed, Mapping) else (str(word).split("=", 1) for word in words if word)
     found = {}
     for pair in pairs:
         if len(pair) != 2 or not str(pair[0]).strip():

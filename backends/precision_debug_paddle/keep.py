@@ -58,11 +58,11 @@ class PaddleKeep:
         return "bfloat16_ops" if self.recipe.onednn else "disable_mixed_precision_ops"
 
     def options(self, keys: Sequence[str]) -> Mapping[str, Any]:
-        given: tuple[str, ...] = setting(self.spec.options, self._name)
+        kept: tuple[str, ...] = setting(self.spec.options, self._name)
         if self._name != "bfloat16_ops":
-            return {self._name: tuple(dict.fromkeys((*given, *keys)))} if given or keys else {}
-        left = all_but(keys, given)
-        return {self._name: left or (NO_OPERATOR,)} if keys or given else {}
+            return {self._name: tuple(dict.fromkeys((*kept, *keys)))} if kept or keys else {}
+        left = all_but(keys, kept)
+        return {self._name: left or (NO_OPERATOR,)} if keys or kept else {}
 
     def hand_over(self, keys: Sequence[str], _tensors: Sequence[TensorMeta], _folder: Path, /) -> Sequence[Handed]:
         names: tuple[str, ...] = self.options(keys)[self._name]
@@ -107,8 +107,8 @@ class PirKeep:
         return meta.name if meta.name in self.names else ""
 
     def options(self, keys: Sequence[str]) -> Mapping[str, Any]:
-        given: tuple[str, ...] = setting(self.spec.options, "keep_operators")
-        names = tuple(dict.fromkeys((*given, *keys)))
+        kept: tuple[str, ...] = setting(self.spec.options, "keep_operators")
+        names = tuple(dict.fromkeys((*kept, *keys)))
         return {"keep_operators": names} if names else {}
 
     def hand_over(self, keys: Sequence[str], _tensors: Sequence[TensorMeta], folder: Path, /) -> Sequence[Handed]:

@@ -43,8 +43,8 @@ class TensorRTKeep:
     def options(self, keys: Sequence[str]) -> Mapping[str, Any]:
         if not keys:
             return {}
-        given: tuple[str, ...] = setting(self.spec.options, "keep_layers")
-        return {"keep_layers": tuple(dict.fromkeys((*given, *keys))), "precision_constraints": "obey"}
+        kept: tuple[str, ...] = setting(self.spec.options, "keep_layers")
+        return {"keep_layers": tuple(dict.fromkeys((*kept, *keys))), "precision_constraints": "obey"}
 
     def hand_over(self, keys: Sequence[str], _tensors: Sequence[TensorMeta], folder: Path, /) -> Sequence[Handed]:
         model, mode, options = self.spec.model.model_file, self.spec.mode, self.options(keys)

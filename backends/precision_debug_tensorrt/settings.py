@@ -19,21 +19,21 @@ _PRECISIONS = {
 }  # fmt: skip
 
 
-def _words(given: Any) -> tuple[str, ...]:
-    if isinstance(given, str):
-        return tuple(word for part in shlex.split(given) for word in part.strip("[]()").split(",") if word)
-    if not isinstance(given, (list, tuple)):
-        raise ValueError(f"{given!r} is not a list of names")
-    return tuple(str(word) for word in given)
+def _words(typed: Any) -> tuple[str, ...]:
+    if isinstance(typed, str):
+        return tuple(word for part in shlex.split(typed) for word in part.strip("[]()").split(",") if word)
+    if not isinstance(typed, (list, tuple)):
+        raise ValueError(f"{typed!r} is not a list of names")
+    return tuple(str(word) for word in typed)
 
 
-def _precisions(given: Any) -> dict[str, str]:
-    if isinstance(given, Mapping):
-        pairs = [(str(name), str(kind)) for name, kind in given.items()]
-    elif isinstance(given, (str, list, tuple)):
-        pairs = [_pair(word) for word in (shlex.split(given) if isinstance(given, str) else given)]
+def _precisions(typed: Any) -> dict[str, str]:
+    if isinstance(typed, Mapping):
+        pairs = [(str(name), str(kind)) for name, kind in typed.items()]
+    elif isinstance(typed, (str, list, tuple)):
+        pairs = [_pair(word) for word in (shlex.split(typed) if isinstance(typed, str) else typed)]
     else:
-        raise UsageError(f"{given!r} names no layers", hint="write LAYER:float16")
+        raise UsageError(f"{typed!r} names no layers", hint="write LAYER:float16")
     found = {}
     for name, kind in pairs:
         if kind.lower() not in _PRECISIONS:
@@ -50,8 +50,8 @@ def _pair(word: Any) -> tuple[str, str]:
     return name, kind
 
 
-def _sources(given: Any) -> tuple[str, ...]:
-    words = _words(given)
+def _sources(typed: Any) -> tuple[str, ...]:
+    words = _words(typed)
     return () if [word.lower() for word in words] == ["none"] else tuple(word.upper() for word in words)
 
 

@@ -42,8 +42,8 @@ class TorchKeep:
         return layer_of(meta) or (WHOLE if self.recipe.autocast or not self.recipe.dtype else BETWEEN)
 
     def options(self, keys: Sequence[str]) -> Mapping[str, Any]:
-        given: tuple[str, ...] = setting(self.spec.options, "keep_modules")
-        return {"keep_modules": tuple(dict.fromkeys((*given, *keys)))}
+        kept: tuple[str, ...] = setting(self.spec.options, "keep_modules")
+        return {"keep_modules": tuple(dict.fromkeys((*kept, *keys)))}
 
     def hand_over(self, keys: Sequence[str], _tensors: Sequence[TensorMeta], folder: Path, /) -> Sequence[Handed]:
         from .engine.keep_float32 import outermost
@@ -78,11 +78,11 @@ class TorchKeep:
         own = Path(__file__).with_name("engine") / "keep_float32.py"
         file, factory = _source_of(self.spec.model.path)
         values = {"file": str(file.resolve()), "factory": factory, "names": list(paths), "low": self.recipe.dtype}
-        told = {key: repr(value) for key, value in values.items()}
+        written = {key: repr(value) for key, value in values.items()}
         source = _SOURCE if factory else _FOLDER
         if self.recipe.change == "int8":
-            return _INT8.format(source=source, **told)
-        return own.read_text(encoding="utf-8") + _MODEL.format(source=source, **told)
+            return _INT8.format(source=source, **written)
+        return own.read_text(encoding="utf-8") + _MODEL.format(source=source, **written)
 
 
 def _source_of(model: str) -> tuple[Path, str]:

@@ -197,13 +197,13 @@ class TorchSession:
             on_close()
 
     def _trace(
-        self, built: Built, module: Any, given: Mapping[str, Any], show: Show, replacing: Replacing | None,
+        self, built: Built, module: Any, inputs: Mapping[str, Any], show: Show, replacing: Replacing | None,
         names: frozenset[str] | None,
     ) -> Trace:  # fmt: skip
         """What one run of the module is to show."""
         return Trace(
-            self._level, constants=[*module.named_parameters(), *module.named_buffers()], given=given, show=show,
-            quantised=built.quantised, type=type_of(self._recipe.change), results=self._plain_results(built, given),
+            self._level, constants=[*module.named_parameters(), *module.named_buffers()], feeds=inputs, show=show,
+            quantised=built.quantised, type=type_of(self._recipe.change), results=self._plain_results(built, inputs),
             replacing=replacing, listed=self._listed(), names=names, phases=phases_of(module),
         )  # fmt: skip
 
@@ -218,14 +218,14 @@ class TorchSession:
         module = twin(built.module, frozenset(self._own or ()))
         refuse = self._refuse_write if self._own is not None and module is not built.module else None
         shared = WrittenConstants(self._shared(built, module), refuse)
-        given = tensors_of(built, feeds)
-        args, kwargs = arguments_of(built.model, given)
+        inputs = tensors_of(built, feeds)
+        args, kwargs = arguments_of(built.model, inputs)
         trace, undo, replacing = None, None, None
         if show is not None:
             if replaces:
                 constants = [tensor for _, tensor in (*module.named_parameters(), *module.named_buffers())]
                 replacing = Replacing(constants, self._made)
-            trace = self._trace(built, module, given, self._guarded(show, failed), replacing, names)
+            trace = self._trace(built, module, inputs, self._guarded(show, failed), replacing, names)
             undo = wrap(module, trace)
         self._arithmetic.reset()
         try:
@@ -247,7 +247,7 @@ class TorchSession:
                 raise failed[0] from None
             if isinstance(error, PrecisionDebugError) or not isinstance(error, Exception):
                 raise
-            raise translated(error, built.model, trace, given) from error
+            raise translated(error, built.model, trace, inputs) from error
         finally:
             if undo is not None:
                 undo()
@@ -285,15 +285,15 @@ class TorchSession:
                 self.alone = self.alone or say("run_differs", name=meta.name)
                 return
 
-    def _plain_results(self, built: Built, given: Mapping[str, Any]) -> Mapping[str, str]:
+    def _plain_results(self, built: Built, inputs: Mapping[str, Any]) -> Mapping[str, str]:
         """Names of the rows of quantised layers' results in the model before quantisation, from a run of it."""
         if built.plain is None or self._level == "module":
             return {}
         if self._results is None:
             module = twin(built.plain, frozenset())
-            own = {name: tensor.clone() for name, tensor in given.items()}
+            own = {name: tensor.clone() for name, tensor in inputs.items()}
             args, kwargs = arguments_of(built.model, own)
-            trace = Trace("op", constants=(), given=own, show=None)
+            trace = Trace("op", constants=(), feeds=own, show=None)
             wrap(module, trace)
             self._arithmetic.reset()
             with torch.no_grad(), Families(trace), Watch(self._arithmetic, trace):
@@ -390,21 +390,21 @@ def wrap(module: Any, trace: Trace) -> Callable[[], None]:
     """
     if isinstance(module, torch.jit.ScriptModule):
         return lambda: None
-    told = [(path, child) for path, child in module.named_modules() if not isinstance(child, torch.jit.ScriptModule)]
-    for path, child in told:
-        child.__dict__["_call_impl"] = _told(child, path, trace)
+    wrapped = [(path, child) for path, child in module.named_modules() if not isinstance(child, torch.jit.ScriptModule)]
+    for path, child in wrapped:
+        child.__dict__["_call_impl"] = _followed(child, path, trace)
 
     def undo() -> None:
-        for _, child in told:
+        for _, child in wrapped:
             child.__dict__.pop("_call_impl", None)
 
     return undo
 
 
-def _told(module: Any, path: str, trace: Trace) -> Callable[..., Any]:
+def _followed(module: Any, path: str, trace: Trace) -> Callable[..., Any]:
     call, kind = module._call_impl, type(module).__name__
 
-    def told(*args: Any, **kwargs: Any) -> Any:
+    def called(*args: Any, **kwargs: Any) -> Any:
         name = trace.enter(path, (args, kwargs))
         try:
             with unseen_by_families(module):
@@ -416,13 +416,13 @@ def _told(module: Any, path: str, trace: Trace) -> Callable[..., Any]:
             trace.module(name, kind, args, kwargs, result)
         return result
 
-    return told
+    return called
 
 
 def translated(
-    error: Exception, model: Model, trace: Trace | None, given: Mapping[str, Any] = MappingProxyType({})
+    error: Exception, model: Model, trace: Trace | None, inputs: Mapping[str, Any] = MappingProxyType({})
 ) -> PrecisionDebugError:
-    """What a forward raised, as ours. given: what it was called with, by name, which is told where it was a guess."""
+    """What a forward raised, as ours. inputs: what it was called with, by name, which is told where it was a guess."""
     where = model.path
     if trace is not None and trace.metas:
         where = f"{model.path}, after {trace.metas[-1].name}"
@@ -440,7 +440,7 @@ def translated(
         )
     hint = "--verbose shows the traceback"
     if model.guessed:
-        fed = ", ".join(f"{name} {list(value.shape)} {value.dtype}" for name, value in given.items())
+        fed = ", ".join(f"{name} {list(value.shape)} {value.dtype}" for name, value in inputs.items())
         names = ", ".join(meta.name for meta in model.guessed)
         hint = (
             f"it was fed {fed or 'nothing'}, and forward takes {names}: give --inputs FILE.npz with arrays of such "

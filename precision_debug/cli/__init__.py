@@ -31,8 +31,8 @@ def verbs() -> Mapping[str, tuple[str, str]]:
     """Every verb, a module of this folder that says ``SUMMARY = "…"`` and below it ``SUMMARY_ZH = "…"``, and both; none
     is imported for it."""
     names = sorted((found.name for found in pkgutil.iter_modules(__path__)), key=lambda name: (name != "compare", name))
-    told = {name: _SUMMARY.search((pkgutil.get_data(__name__, f"{name}.py") or b"").decode()) for name in names}
-    return {name: (found[1], found[2] or found[1]) for name, found in told.items() if found is not None}
+    summaries = {name: _SUMMARY.search((pkgutil.get_data(__name__, f"{name}.py") or b"").decode()) for name in names}
+    return {name: (found[1], found[2] or found[1]) for name, found in summaries.items() if found is not None}
 
 
 _UNREAD = 128 + 13
@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         status = _run(arguments)
         sys.stdout.flush()
     except PrecisionDebugError as error:
-        status = _say(_told(error, arguments), error.exit_status, verbose)
+        status = _say(_error_line(error, arguments), error.exit_status, verbose)
     except KeyboardInterrupt:
         status = _say("interrupted", 3)
     except SystemExit as error:  # of argparse after --help and --version, or of rich where nobody reads what it prints
@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         known = _of_the_machine(error)
         status = (
             _say(_line(error), 3, verbose) if known is None
-            else _say(_told(known, arguments), known.exit_status, verbose)
+            else _say(_error_line(known, arguments), known.exit_status, verbose)
         )  # fmt: skip
     streams.settle()
     return status
@@ -94,7 +94,7 @@ def _no_verb(name: str) -> UsageError:
     )  # fmt: skip
 
 
-def _told(error: PrecisionDebugError, arguments: Sequence[str]) -> str:
+def _error_line(error: PrecisionDebugError, arguments: Sequence[str]) -> str:
     """The error's line in the language that --lang asks for, or the terminal's."""
     from .language import error_line, requested_language
 

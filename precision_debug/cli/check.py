@@ -30,8 +30,8 @@ DESCRIPTION_ZH = """precision_debug check M [M2]：文件自身能证明的错�
 
 def run(arguments: Sequence[str]) -> int:
     """Print one line a finding; 1 where there is one, else 0."""
-    given = parse(verb_parser("check", __doc__, DESCRIPTION_ZH, _FLAGS, language=True), arguments)
-    for path in filter(None, (given.model, given.second)):
+    args = parse(verb_parser("check", __doc__, DESCRIPTION_ZH, _FLAGS, language=True), arguments)
+    for path in filter(None, (args.model, args.second)):
         if not path.lower().endswith(".onnx"):
             raise ModelError("is not an .onnx file", where=path, hint="only these can be read without their framework")
     from ..onnx.model import read_model
@@ -39,13 +39,13 @@ def run(arguments: Sequence[str]) -> int:
     from ..onnx.provable_apart import provable_apart
     from ..reasons import Text
 
-    first = read_model(given.model)
-    found = provable(first, to=given.to, int32=given.int32)
-    if given.second:
-        second = read_model(given.second)
-        found += [one for one in provable(second, to=given.to, int32=given.int32) if one not in found]
+    first = read_model(args.model)
+    found = provable(first, to=args.to, int32=args.int32)
+    if args.second:
+        second = read_model(args.second)
+        found += [one for one in provable(second, to=args.to, int32=args.int32) if one not in found]
         found += provable_apart(first, second)
-    language = language_of(given.lang)
+    language = language_of(args.lang)
     for reason in found:
         print(visible(explained(reason).of(language)))
     if not found:

@@ -63,7 +63,7 @@ def build_parser() -> Parser:
         prog=program(),
         usage=f"{USAGE}\n       %(prog)s VERB --help",
         formatter_class=formatter,
-        description=Help(*(f"{told}\n{_verbs(place)}" for place, told in enumerate(_DESCRIPTION))),
+        description=Help(*(f"{text}\n{_verbs(place)}" for place, text in enumerate(_DESCRIPTION))),
         epilog=Help(*(f"{settings}\n{statuses}" for settings, statuses in zip(settings_help(), EPILOG, strict=True))),
         allow_abbrev=False,
     )
@@ -95,43 +95,43 @@ def run(arguments: Sequence[str]) -> int:
     if not arguments:
         parser.print_help()
         return 2
-    given = parse(parser, arguments)
-    spec = make_spec(given, command=f"{program()} {shlex.join(arguments)}")
-    wanted, shown = overlay_outputs.split_outputs(given.output)
+    args = parse(parser, arguments)
+    spec = make_spec(args, command=f"{program()} {shlex.join(arguments)}")
+    wanted, shown = overlay_outputs.split_outputs(args.output)
     outputs = [] if spec.record and not spec.baseline else wanted or [Path(DEFAULT_OUTPUT)]
-    refuse_overwriting([*outputs, *shown.values()], spec, given.marks)
+    refuse_overwriting([*outputs, *shown.values()], spec, args.marks)
     check_before(spec, outputs)
-    if given.gen_script:
+    if args.gen_script:
         from .script import write_script
 
-        refuse_overwriting([given.gen_script], spec, given.marks)
-        write_script(given.gen_script, spec, outputs)
+        refuse_overwriting([args.gen_script], spec, args.marks)
+        write_script(args.gen_script, spec, outputs)
         return 0
 
     from ..run.supervisor import supervise
     from . import progress
 
-    with progress.bar(quiet=given.quiet or given.verbose, language=given.lang) as on_event:
+    with progress.bar(quiet=args.quiet or args.verbose, language=args.lang) as on_event:
         outcome = supervise(
-            spec, outputs, verbose=given.verbose, on_event=on_event, on_note=_note, spread=spread_of(given),
-            language=given.lang,
+            spec, outputs, verbose=args.verbose, on_event=on_event, on_note=_note, spread=spread_of(args),
+            language=args.lang,
         )  # fmt: skip
     if outcome.report is not None:
         overlay_outputs.write(outcome.report, shown)
-        if outputs and not given.quiet:
+        if outputs and not args.quiet:
             from . import summary
             from .plots import show_plots
 
-            summary.show(outcome.report, outputs, language=given.lang)
-            if given.plots:
-                show_plots(outcome.report, given.plots, language=given.lang)
+            summary.show(outcome.report, outputs, language=args.lang)
+            if args.plots:
+                show_plots(outcome.report, args.plots, language=args.lang)
     if outcome.error is not None:
-        print(f"precision_debug: {visible(error_line(outcome.error, given.lang))}", file=sys.stderr)
+        print(f"precision_debug: {visible(error_line(outcome.error, args.lang))}", file=sys.stderr)
         return outcome.exit_status
     if outputs:
         return outcome.exit_status
-    if not given.quiet:
-        print(visible(_recorded(spec, language_of(given.lang))))
+    if not args.quiet:
+        print(visible(_recorded(spec, language_of(args.lang))))
     return 0
 
 
@@ -145,16 +145,16 @@ def _recorded(spec: RunSpec, language: str) -> str:
     return said.of(language)
 
 
-def spread_of(given: argparse.Namespace) -> Workers | None:
+def spread_of(args: argparse.Namespace) -> Workers | None:
     """Several workers, where they are asked for. Raises UsageError."""
-    asked = given_of(given, options_of(Workers))
+    asked = given_of(args, options_of(Workers))
     if not asked.get("jobs") and not asked.get("engine"):
         for name in asked:
             if name not in ("jobs", "engine"):
                 raise UsageError(f"--{name} goes with --engine ray or --jobs", hint="add one of them")
         return None
     for one in options_of(RunSpec):
-        if "workers" in one.not_with and given_of(given, [one]):
+        if "workers" in one.not_with and given_of(args, [one]):
             raise UsageError("is for one process", where=one.option, hint="leave --jobs and --engine out")
     return Workers(**asked)
 
@@ -171,10 +171,10 @@ def _both_are_kept(values: Mapping[str, Any]) -> bool:
     return all(os.path.isdir(side) and (is_recording(side) or is_dump(side)) for side in sides)
 
 
-def make_spec(given: argparse.Namespace, *, command: str) -> RunSpec:
+def make_spec(args: argparse.Namespace, *, command: str) -> RunSpec:
     """The options as a RunSpec. Raises UsageError."""
     table = options_of(RunSpec)
-    values, options = given_of(given, table), _options(given.option)
+    values, options = given_of(args, table), _options(args.option)
     for one in table:
         if one.name in options:  # an option of ours is not a backend's setting, however it was given
             value = one.read(options.pop(one.name), f"--option {one.name}")
@@ -185,30 +185,30 @@ def make_spec(given: argparse.Namespace, *, command: str) -> RunSpec:
     if not (values.get("model_file") or values.get("model_dir")) and not _both_are_kept(values):
         raise UsageError(say("no_model"), hint=say("name_a_model"))
     marks = values.get("marks", ())
-    if given.marks:
+    if args.marks:
         from ..pairing.marks import read_marks_file
 
-        marks += tuple(read_marks_file(given.marks))
-    if given.load_outputs:
+        marks += tuple(read_marks_file(args.marks))
+    if args.load_outputs:
         from ..recording import is_outputs
 
         if values.get("baseline"):
             raise UsageError("--load_outputs and --baseline are mutually exclusive")
-        if not is_outputs(given.load_outputs):
-            raise UsageError("is not a .json file, nor a folder of them", where=f"--load_outputs {given.load_outputs}")
-        values["baseline"] = given.load_outputs
-        if not marks and not given.marks_between and not given.marks_from_inspector:
+        if not is_outputs(args.load_outputs):
+            raise UsageError("is not a .json file, nor a folder of them", where=f"--load_outputs {args.load_outputs}")
+        values["baseline"] = args.load_outputs
+        if not marks and not args.marks_between and not args.marks_from_inspector:
             marks = ("*",)  # of the baseline's tensors: what the file does not hold is not asked for
     return spec_of(
-        values | {"marks": marks}, baseline_model=_baseline_model(given), options=options | engine_options(given),
+        values | {"marks": marks}, baseline_model=_baseline_model(args), options=options | engine_options(args),
         command=command,
     )  # fmt: skip
 
 
-def refuse_unused(given: argparse.Namespace, verb: str, *names: str, hint: str = "") -> None:
+def refuse_unused(args: argparse.Namespace, verb: str, *names: str, hint: str = "") -> None:
     """Raise UsageError for an option that was given to a verb which does nothing with it."""
     for one in OPTIONS:
-        if one.name in names and getattr(given, one.spelled or one.name) not in (None, one.default):
+        if one.name in names and getattr(args, one.spelled or one.name) not in (None, one.default):
             raise UsageError(say("verb_without_use", verb=verb), where=one.option, hint=hint or say("leave_it_out"))
 
 
@@ -227,14 +227,14 @@ def check_before(spec: RunSpec, outputs: Sequence[Path]) -> None:
     make_plan(spec, check_machine=False)
 
 
-def _baseline_model(given: argparse.Namespace) -> ModelFiles | None:
-    if not given.baseline_model:
-        if given.baseline_params:
+def _baseline_model(args: argparse.Namespace) -> ModelFiles | None:
+    if not args.baseline_model:
+        if args.baseline_params:
             raise UsageError("--baseline_params goes with --baseline_model")
         return None
-    if Path(given.baseline_model).is_dir():
-        return ModelFiles(model_dir=given.baseline_model)
-    return ModelFiles(model_file=given.baseline_model, params_file=given.baseline_params)
+    if Path(args.baseline_model).is_dir():
+        return ModelFiles(model_dir=args.baseline_model)
+    return ModelFiles(model_file=args.baseline_model, params_file=args.baseline_params)
 
 
 def _options(texts: Sequence[str]) -> dict[str, Any]:

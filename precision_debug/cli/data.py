@@ -37,24 +37,24 @@ DESCRIPTION_ZH = """precision_debug data：将输入或输出文件合并为一�
 
 def run(arguments: Sequence[str]) -> int:
     """Write the file; 0, or an error."""
-    given = parse(verb_parser("data", __doc__, DESCRIPTION_ZH, _FLAGS), arguments)
-    if not given.output.lower().endswith(".json"):
-        raise UsageError("is not a .json file", where=f"--output {given.output}")
-    refuse_overwriting([given.output], given.files)
-    results = [_is_results(name) for name in given.files]
-    if given.what == "concat" and any(results):
+    args = parse(verb_parser("data", __doc__, DESCRIPTION_ZH, _FLAGS), arguments)
+    if not args.output.lower().endswith(".json"):
+        raise UsageError("is not a .json file", where=f"--output {args.output}")
+    refuse_overwriting([args.output], args.files)
+    results = [_is_results(name) for name in args.files]
+    if args.what == "concat" and any(results):
         if not all(results):
             raise UsageError("inputs and outputs cannot be concatenated", hint="concat files of one kind, or use merge")
-        count = _concat_results(given.files, Path(given.output))
-    elif given.what == "concat":
-        sets = [one for name in given.files for one in _sets(name)]
-        save_inputs(given.output, sets)
+        count = _concat_results(args.files, Path(args.output))
+    elif args.what == "concat":
+        sets = [one for name in args.files for one in _sets(name)]
+        save_inputs(args.output, sets)
         count = len(sets)
     else:
-        merged = _merged(given.files)
-        save_inputs(given.output, merged)
+        merged = _merged(args.files)
+        save_inputs(args.output, merged)
         count = len(merged)
-    print(visible(f"{given.output}: {count} samples"))
+    print(visible(f"{args.output}: {count} samples"))
     return 0
 
 

@@ -13,25 +13,25 @@ __all__ = ["lines_of"]
 _LONG = 120
 
 
-def lines_of(path: str, told: Description, parts: Collection[str] = ()) -> Iterator[str]:
+def lines_of(path: str, description: Description, parts: Collection[str] = ()) -> Iterator[str]:
     """One line a thing; parts: as ``onnx.description.PARTS``."""
-    yield f"{path}: {told.format}"
-    yield from told.facts
-    for word, metas in (("input ", told.inputs), ("output", told.outputs)):
+    yield f"{path}: {description.format}"
+    yield from description.facts
+    for word, metas in (("input ", description.inputs), ("output", description.outputs)):
         for meta in metas:
             yield f"{word}  {meta.name}  {_type(meta)}"
-    counts = Counter(layer.op_type for layer in told.layers)
+    counts = Counter(layer.op_type for layer in description.layers)
     yield f"{counts.total()} operators: " + ", ".join(f"{count} {name}" for name, count in counts.most_common())
-    precisions = Counter(layer.precision for layer in told.layers if layer.precision)
+    precisions = Counter(layer.precision for layer in description.layers if layer.precision)
     if precisions:
         found = ", ".join(f"{count} {name}" for name, count in precisions.most_common())
         yield f"real precision: {found}, {counts.total() - precisions.total()} not known"
-    weights = None if told.weights is None else list(told.weights)
+    weights = None if description.weights is None else list(description.weights)
     if weights is not None:
         types = ", ".join(f"{n} {name}" for name, n in Counter(one.dtype for one in weights).most_common())
         yield f"{len(weights)} weights: {types}"
     if "layers" in parts or "attributes" in parts:
-        for layer in told.layers:
+        for layer in description.layers:
             before = "  " * layer.depth
             precision = f"{layer.precision:5s} " if precisions else ""
             names = f"{', '.join(layer.inputs) or 'nothing'} -> {', '.join(layer.outputs) or 'nothing'}"

@@ -45,24 +45,24 @@ _SUFFIXES = (".json", ".md", ".html", ".xlsx")
 
 def run(arguments: Sequence[str]) -> int:
     """Print the difference and write it where asked; 1 where something got worse."""
-    given = parse(verb_parser("diff", __doc__, DESCRIPTION_ZH, _FLAGS, language=True), arguments)
-    if not given.times >= 1:
+    args = parse(verb_parser("diff", __doc__, DESCRIPTION_ZH, _FLAGS, language=True), arguments)
+    if not args.times >= 1:
         raise UsageError("must be at least 1", where="--times", hint="2 means twice or half the error")
-    if not given.noise >= 0:
+    if not args.noise >= 0:
         raise UsageError("must be 0 or greater", where="--noise", hint="1e-6 is typical")
-    outputs = [Path(path) for path in given.output]
+    outputs = [Path(path) for path in args.output]
     for output in outputs:
         if output.suffix.lower() not in _SUFFIXES:
             known = ", ".join(_SUFFIXES)
             raise UsageError(say("no_difference_format", known=known), where=str(output), hint=say("end_the_name"))
-    for source in (given.before, given.after):
+    for source in (args.before, args.after):
         refuse_overwriting(outputs, source)
-    found = difference(Report.load(given.before), Report.load(given.after), times=given.times, noise=given.noise)
-    language = language_of(given.lang)
+    found = difference(Report.load(args.before), Report.load(args.after), times=args.times, noise=args.noise)
+    language = language_of(args.lang)
     sys.stdout.writelines(visible(line, keep="\n") + "\n" for line in _lines(found, language))
     for output in outputs:
         with replacing(output) as temporary:
-            _write(found, temporary, output.suffix.lower(), given.lang)
+            _write(found, temporary, output.suffix.lower(), args.lang)
         sys.stdout.write(f"{visible(str(output))}\n")
     return int(found.regressed)
 

@@ -38,21 +38,21 @@ _PACKAGES = (
 
 def run(arguments: Sequence[str]) -> int:
     """Print the machine, the packages and every run mode; 0 if at least one mode can run here, else 1."""
-    given = parse(verb_parser("doctor", __doc__, DESCRIPTION_ZH, _FLAGS, language=True), arguments)
-    language = language_of(given.lang)
-    if given.columns_page:
-        return _write_page(Path(given.columns_page), columns_page.page())
-    if given.settings_page:
-        return _write_page(Path(given.settings_page), settings_page.page(_tables()))
-    if given.reasons_page:
+    args = parse(verb_parser("doctor", __doc__, DESCRIPTION_ZH, _FLAGS, language=True), arguments)
+    language = language_of(args.lang)
+    if args.columns_page:
+        return _write_page(Path(args.columns_page), columns_page.page())
+    if args.settings_page:
+        return _write_page(Path(args.settings_page), settings_page.page(_tables()))
+    if args.reasons_page:
         own = {f"backend {backend.name}": backend.reasons for backend in registry.backends()}
-        return _write_page(Path(given.reasons_page), reasons_page.page({"every backend": REASONS, **own}))
+        return _write_page(Path(args.reasons_page), reasons_page.page({"every backend": REASONS, **own}))
     from rich.console import Console
 
     console = Console(highlight=False, soft_wrap=True, markup=False)
     if not console.is_terminal:
         console.width = 160
-    if given.settings:
+    if args.settings:
         return _show_settings(console, language)
     _show_machine(console, language)
     runnable = sum(_show_backend(console, plugin, language) for plugin in registry.plugins())
@@ -87,8 +87,8 @@ def _show_backend(console: Any, plugin: registry.Plugin, language: str) -> int:
     else:
         console.print(_table_of_modes(plugin.name, modes, language))
         names = " ".join(one.name for one in plugin.backend.settings)
-        told = Text("settings (doctor --settings explains them)", "设置（doctor --settings 逐一说明）")
-        console.print(f"{told.of(language)}: {names or '-'}")
+        heading = Text("settings (doctor --settings explains them)", "设置（doctor --settings 逐一说明）")
+        console.print(f"{heading.of(language)}: {names or '-'}")
     _show_tried(console, tuple(modes), language)
     return runnable
 
@@ -102,8 +102,8 @@ def _table_of_modes(backend: str, modes: Mapping[RunMode, Availability], languag
     for mode, available in modes.items():
         reads = " ".join(suffix or _FOLDER.of(language) for suffix in mode.suffixes)
         summary = Text(mode.summary, mode.zh or mode.summary).of(language)
-        told = summary if available.ok else word(available.needs, language)
-        table.add_row(mode.name, reads, _HERE[available.ok].of(language), told)
+        text = summary if available.ok else word(available.needs, language)
+        table.add_row(mode.name, reads, _HERE[available.ok].of(language), text)
     return table
 
 

@@ -48,23 +48,23 @@ DIR 是任意张量目录：.npy、.npz、.safetensors、.pt、原始字节（.r
 
 def run(arguments: Sequence[str]) -> int:
     """Print the pairs and what is left; 0, or an error."""
-    given = parse(_parser(), arguments)
-    model = ModelFiles(model_file=given.model_file, params_file=given.params_file, model_dir=given.model_dir)
+    args = parse(_parser(), arguments)
+    model = ModelFiles(model_file=args.model_file, params_file=args.params_file, model_dir=args.model_dir)
     if not model.path:
         raise UsageError("no model was given", hint="precision_debug dumps DIR --model_file M")
-    if not recording.is_dump(given.dump):
-        what = "is a recording already" if recording.is_recording(given.dump) else "holds no tensors"
-        raise RecordingError(what, where=given.dump, hint="name a folder of .npy, .raw, .txt, … files")
+    if not recording.is_dump(args.dump):
+        what = "is a recording already" if recording.is_recording(args.dump) else "holds no tensors"
+        raise RecordingError(what, where=args.dump, hint="name a folder of .npy, .raw, .txt, … files")
     job = {
-        "dump": given.dump, "model": encode(model), "run_mode": given.run_mode, "inputs": given.inputs,
-        "shapes": {name: list(shape) for name, shape in parse_shapes(given.input_shapes).items()},
-        "record": given.record, "dtype": given.dtype,
+        "dump": args.dump, "model": encode(model), "run_mode": args.run_mode, "inputs": args.inputs,
+        "shapes": {name: list(shape) for name, shape in parse_shapes(args.input_shapes).items()},
+        "record": args.record, "dtype": args.dtype,
     }  # fmt: skip
-    told = called("precision_debug.cli.dumps:pair", job, where=given.dump, verbose=given.verbose)
-    for line in told["lines"]:
+    paired = called("precision_debug.cli.dumps:pair", job, where=args.dump, verbose=args.verbose)
+    for line in paired["lines"]:
         print(visible(line))
-    if given.record:
-        print(visible(f"recording: {given.record}"))
+    if args.record:
+        print(visible(f"recording: {args.record}"))
     return 0
 
 

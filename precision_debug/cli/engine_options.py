@@ -39,23 +39,23 @@ def add_engine_options(parser: argparse.ArgumentParser, reserved: Collection[str
             titles = [_TITLES.get(other, other) for other in others]
             also = f" (also of {', '.join(titles)})" if others else ""
             ye = f"（{'、'.join(titles)} 亦有）" if others else ""
-            told = Help(*(text.replace("%", "%%") for text in (f"{one.help}{also}", f"{one.zh}{ye}")))
-            group.add_argument(f"--{one.name}", default=None, help=told, **_form(one))
+            help_text = Help(*(text.replace("%", "%%") for text in (f"{one.help}{also}", f"{one.zh}{ye}")))
+            group.add_argument(f"--{one.name}", default=None, help=help_text, **_form(one))
             if one.by_side:
-                told = Help(
+                help_text = Help(
                     f"the same for the baseline alone (default: as --{one.name})",
                     f"只用于基线的同一设置（默认同 --{one.name}）",
                 )
-                group.add_argument(f"--baseline_{one.name}", default=None, help=told, **_form(one))
+                group.add_argument(f"--baseline_{one.name}", default=None, help=help_text, **_form(one))
 
 
-def engine_options(given: argparse.Namespace) -> dict[str, Any]:
+def engine_options(args: argparse.Namespace) -> dict[str, Any]:
     """Those that were given, by name, as they were written."""
     ours = {one.name for one in (*options_of(RunSpec), *TERMINAL)}
     flags = [one for backend in registry.backends() for one in _flags(backend.settings) if one.name not in ours]
     names = {one.name: one.name for one in flags}
     names |= {f"baseline_{one.name}": f"baseline.{one.name}" for one in flags if one.by_side}
-    return {key: value for name, key in sorted(names.items()) if (value := getattr(given, name, None)) is not None}
+    return {key: value for name, key in sorted(names.items()) if (value := getattr(args, name, None)) is not None}
 
 
 def settings_help() -> tuple[str, str]:

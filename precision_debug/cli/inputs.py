@@ -28,19 +28,19 @@ DESCRIPTION_ZH = """precision_debug inputs MODEL：模型需要哪些输入、�
 
 def run(arguments: Sequence[str]) -> int:
     """Print the inputs, what each would be fed without --inputs, and a command; 0, or an error."""
-    given = parse(verb_parser("inputs", __doc__, DESCRIPTION_ZH, _FLAGS), arguments)
-    model = model_of(given)
+    args = parse(verb_parser("inputs", __doc__, DESCRIPTION_ZH, _FLAGS), arguments)
+    model = model_of(args)
     if not model.path:
         raise UsageError("no model was given", hint="precision_debug inputs MODEL")
 
-    job = {"model": encode(model), "run_mode": given.run_mode}
-    found = called("precision_debug.cli.inputs:read", job, where=model.path, verbose=given.verbose)
+    job = {"model": encode(model), "run_mode": args.run_mode}
+    found = called("precision_debug.cli.inputs:read", job, where=model.path, verbose=args.verbose)
     asked, metas = found["mode"], [decode(InputMeta, plain) for plain in found["inputs"]]
-    defaults = default_feeds(metas, shapes=parse_shapes(given.input_shapes))
+    defaults = default_feeds(metas, shapes=parse_shapes(args.input_shapes))
     for meta in metas:
         print(visible(_line(meta)))
         print(visible(f"    {defaults[meta.name].words}"))
-    target = given.run_mode or next(
+    target = args.run_mode or next(
         (mode.name for _, mode in registry.modes_for(model)
          if mode.baseline == asked and mode.name != asked and mode.precision != "float64"), "MODE"
     )

@@ -62,29 +62,29 @@ DESCRIPTION_ZH = """precision_debug inspect：TensorRT engine inspector 文件�
 
 def run(arguments: Sequence[str]) -> int:
     """Print the layers, the fused outputs or a difference; 1 where --diff finds another fusion, else 0."""
-    given = parse(verb_parser("inspect", __doc__, DESCRIPTION_ZH, _FLAGS), arguments)
-    if given.files[0] == "data" and len(given.files) > 1:
-        for name in given.files[1:]:
+    args = parse(verb_parser("inspect", __doc__, DESCRIPTION_ZH, _FLAGS), arguments)
+    if args.files[0] == "data" and len(args.files) > 1:
+        for name in args.files[1:]:
             sys.stdout.writelines(f"{visible(line)}\n" for line in _data(name))
         return 0
-    if given.files[0] == "tactics" and len(given.files) > 1:
-        return _tactics(given.files[1:], given.diff)
-    if given.files[0] == "capability" and len(given.files) > 1:
-        return _capability(given.files[1:], given.run_mode)
-    if given.run_mode:
+    if args.files[0] == "tactics" and len(args.files) > 1:
+        return _tactics(args.files[1:], args.diff)
+    if args.files[0] == "capability" and len(args.files) > 1:
+        return _capability(args.files[1:], args.run_mode)
+    if args.run_mode:
         raise UsageError("only applies to inspect capability", where="--run_mode", hint="leave it out")
-    files = given.files[1:] if given.files[0] == "model" and len(given.files) > 1 else given.files
+    files = args.files[1:] if args.files[0] == "model" and len(args.files) > 1 else args.files
     models = [name for name in files if _is_model(name)]
-    if models or files is not given.files:
-        return _models(files, given)
-    if given.show:
+    if models or files is not args.files:
+        return _models(files, args)
+    if args.show:
         raise UsageError("only applies to models and engines", where="--show", hint="leave it out")
-    layers = read_inspector(*given.files)
-    if given.diff:
-        difference = diff_engines(layers, read_inspector(*given.diff))
+    layers = read_inspector(*args.files)
+    if args.diff:
+        difference = diff_engines(layers, read_inspector(*args.diff))
         sys.stdout.write(visible(difference.summary, keep="\n") + "\n")
         return 0 if difference.fusion_kept else 1
-    if given.fused_outputs:
+    if args.fused_outputs:
         sys.stdout.writelines(f"{visible(name)}\n" for name in fused_outputs(layers)[0])
         return 0
     sys.stdout.writelines(f"{visible(line)}\n" for line in _lines(layers))
@@ -113,13 +113,13 @@ def _tactics(files: Sequence[str], bad: Sequence[str]) -> int:
             sys.stdout.writelines(f"{visible(f'  {layer}: {tactic}')}\n" for layer, tactic in layers.items())
         return 0
     others = [layers for name in bad for layers in read_tactics(name).values()]
-    told = suspects([layers for _, layers in found], others)
-    print(f"{len(found)} good and {len(others)} bad builds: {len(told)} layers took a tactic in bad ones alone")
-    for layer, only, usual in told:
+    suspected = suspects([layers for _, layers in found], others)
+    print(f"{len(found)} good and {len(others)} bad builds: {len(suspected)} layers took a tactic in bad ones alone")
+    for layer, only, usual in suspected:
         print(visible(f"  {layer}"))
         for word, tactics in (("only bad", only), ("good", usual)):
             sys.stdout.writelines(f"{visible(f'    {word}: {tactic}')}\n" for tactic in sorted(tactics))
-    return 1 if told else 0
+    return 1 if suspected else 0
 
 
 def _capability(files: Sequence[str], mode: str) -> int:
@@ -127,15 +127,16 @@ def _capability(files: Sequence[str], mode: str) -> int:
     status = 0
     for name in files:
         # an engine is asked where a crash of it, or a signal, costs nothing and leaves nothing
-        told = decode(Survey, called("precision_debug.cli.inspect:surveyed", {"model": name, "mode": mode}, where=name))
-        taken = ", ".join(f"{count} {kind}" for kind, count in told.taken.items()) or "none"
-        print(visible(f"{name}, {told.engine}: takes {sum(told.taken.values())} operators: {taken}"))
-        print(f"refuses {len(told.refused)}")
-        for one in told.refused:
+        asked = {"model": name, "mode": mode}
+        survey = decode(Survey, called("precision_debug.cli.inspect:surveyed", asked, where=name))
+        taken = ", ".join(f"{count} {kind}" for kind, count in survey.taken.items()) or "none"
+        print(visible(f"{name}, {survey.engine}: takes {sum(survey.taken.values())} operators: {taken}"))
+        print(f"refuses {len(survey.refused)}")
+        for one in survey.refused:
             print(visible(f"  {one.op_type} {one.name}{': ' if one.why else ''}{' '.join(one.why.split())}"))
-        for line in told.builds:
+        for line in survey.builds:
             print(visible(line))
-        status = max(status, bool(told.refused) or told.failed)
+        status = max(status, bool(survey.refused) or survey.failed)
     return status
 
 
@@ -200,17 +201,17 @@ def _array(item: tuple[str, Any]) -> str:
     return f"  {name}  {found.dtype} {list(found.shape)}{span}{broken}"
 
 
-def _models(files: Sequence[str], given: argparse.Namespace) -> int:
+def _models(files: Sequence[str], args: argparse.Namespace) -> int:
     for name in files:
         if not _is_model(name) and _describer(name) is None:
             known = " ".join(sorted({".onnx", *(end for one in _describers() for end in one.described)}))
             raise UsageError("is not a model or engine that can be read", where=name, hint=f"known: {known}")
-    if given.diff or given.fused_outputs:
+    if args.diff or args.fused_outputs:
         raise UsageError("--diff and --fused_outputs read engine-inspector files", hint="leave them out")
     for name in files:
         describer = _describer(name)
         lines = (
-            described(name, given.show) if describer is None else lines_of(name, describer.describe(name), given.show)
+            described(name, args.show) if describer is None else lines_of(name, describer.describe(name), args.show)
         )
         sys.stdout.writelines(f"{visible(line)}\n" for line in lines)
     return 0

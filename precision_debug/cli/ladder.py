@@ -50,33 +50,33 @@ _DEFAULT_RUNS = 60
 def run(arguments: Sequence[str]) -> int:
     """Print the stages and the explanation; 0 where the target passes, 1 where a stage does not, 2 or 3 where the
     target could not run."""
-    given = parse(compare.verb_parser("ladder", __doc__, DESCRIPTION_ZH, _HEADING, _FLAGS), arguments)
+    args = parse(compare.verb_parser("ladder", __doc__, DESCRIPTION_ZH, _HEADING, _FLAGS), arguments)
     compare.refuse_unused(
-        given, "ladder", "gen_script", "plots", "record", "save_inputs", "save_outputs", "save_tensors", "repeat",
+        args, "ladder", "gen_script", "plots", "record", "save_inputs", "save_outputs", "save_tensors", "repeat",
         "jobs", "engine", "address", "gpus", "checkpoint",
     )  # fmt: skip
-    spec = compare.make_spec(given, command=shlex.join([program("ladder"), *arguments]))
-    if any(Path(path).suffix != ".json" for path in given.output):
-        raise UsageError("ladder only writes .json", where=given.output[0])
-    refuse_overwriting(given.output, spec, given.marks)
+    spec = compare.make_spec(args, command=shlex.join([program("ladder"), *arguments]))
+    if any(Path(path).suffix != ".json" for path in args.output):
+        raise UsageError("ladder only writes .json", where=args.output[0])
+    refuse_overwriting(args.output, spec, args.marks)
     opening = make_plan(spec, check_machine=False).target
     ladder = opening.capabilities.ladder
     if ladder is None:
         raise UsageError(
             f"run mode {spec.run_mode} has no optimisation stages", hint="compare its run modes instead"
         )
-    climber = _Climber(spec, on_all=given.on == "all", verbose=given.verbose)
-    language = language_of(given.lang)
+    climber = _Climber(spec, on_all=args.on == "all", verbose=args.verbose)
+    language = language_of(args.lang)
     with watching() as stopping:
         found = climb(ladder.rungs(opening.spec), climber.step, _say_step(language))
-        explanations = _explain(ladder, opening.spec, found, climber, given.runs, language) if found.failing else []
+        explanations = _explain(ladder, opening.spec, found, climber, args.runs, language) if found.failing else []
         if stopping.asked:
             explanations = []
         else:
             _say_end(found, explanations, language)
-        if given.output:
+        if args.output:
             with stopping.finishing("the report is being written"):
-                _write(Path(given.output[0]), spec, found, explanations)
+                _write(Path(args.output[0]), spec, found, explanations)
     if stopping.asked:
         raise BackendError(say("interrupted"), hint=say("stages_told"))
     if found.exit_status > 1:
@@ -142,11 +142,11 @@ class _Climber:
         with scratch() as (folder, _):
             report = supervise(spec, [folder / "report.json"], verbose=self.verbose).report
         found = report.explanation.culprits if report is not None and report.explanation is not None else ()
-        for told in (one.evidence for one in found if "passes" in one.evidence):
-            off = tuple(str(told["passes"]).split(" and "))
+        for evidence in (one.evidence for one in found if "passes" in one.evidence):
+            off = tuple(str(evidence["passes"]).split(" and "))
             switch = next((one for one in switches if {*off} <= {*one.items}), None)
             if switch is not None:
-                return Explanation(switch=switch, off=off, found=True, minimal=True, runs=int(told["runs"]))
+                return Explanation(switch=switch, off=off, found=True, minimal=True, runs=int(evidence["runs"]))
         return None
 
     def _judge(self, report: Report) -> Step:
@@ -162,12 +162,12 @@ class _Climber:
         wrong = next((row for row in rows if row.status is Status.FAIL), None)
         open_ = next((row for row in rows if row.status is Status.INCONCLUSIVE), None)
         if wrong is None and open_ is not None:  # it would pass whatever it holds, which is not a pass
-            told = described(open_)
-            said = Text(f"inconclusive: {told.en}", f"无法判定：{told.zh}")
+            sentence = described(open_)
+            said = Text(f"inconclusive: {sentence.en}", f"无法判定：{sentence.zh}")
             return Step(passes=None, text=said.en, chinese=said.zh, op_types=types, exit_status=1)
         worst = max(rows, key=lambda row: (row.comparison.max_abs or 0.0) if row.comparison else 0.0)
-        told = described(wrong or worst)
-        return Step(passes=wrong is None, text=told.en, chinese=told.zh, op_types=types)
+        sentence = described(wrong or worst)
+        return Step(passes=wrong is None, text=sentence.en, chinese=sentence.zh, op_types=types)
 
 
 def _explain(

@@ -33,9 +33,9 @@ def add_language(group: argparse._ActionsContainer) -> None:
 
 def requested_language(arguments: Sequence[str]) -> str:
     """What --lang asks for, whatever becomes of the other words; "" where it asks for nothing that there is."""
-    given = [text.removeprefix("--lang=") for text in arguments if text.startswith("--lang=")]
-    given += [value for name, value in itertools.pairwise(arguments) if name == "--lang"]
-    return next((value for value in given if value in LANGUAGES), "")
+    typed = [text.removeprefix("--lang=") for text in arguments if text.startswith("--lang=")]
+    typed += [value for name, value in itertools.pairwise(arguments) if name == "--lang"]
+    return next((value for value in typed if value in LANGUAGES), "")
 
 
 def language_of(asked: str = "") -> str:

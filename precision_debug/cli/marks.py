@@ -38,20 +38,20 @@ _TAB = "\t"
 
 def run(arguments: Sequence[str]) -> int:
     """Print or write the names; 0, or an error."""
-    given = parse(verb_parser("marks", __doc__, DESCRIPTION_ZH, _FLAGS), arguments)
-    model = model_of(given)
-    if given.output:
-        refuse_overwriting([given.output], model.model_file, model.params_file, model.model_dir, given.from_inspector)
-    between = tuple(given.marks_between) if given.marks_between else None
-    if given.from_inspector:
-        names = get_mark_names_from_serialized_json(given.from_inspector)
-        chosen = select(given.mark, between, names) if given.mark or between else names
+    args = parse(verb_parser("marks", __doc__, DESCRIPTION_ZH, _FLAGS), arguments)
+    model = model_of(args)
+    if args.output:
+        refuse_overwriting([args.output], model.model_file, model.params_file, model.model_dir, args.from_inspector)
+    between = tuple(args.marks_between) if args.marks_between else None
+    if args.from_inspector:
+        names = get_mark_names_from_serialized_json(args.from_inspector)
+        chosen = select(args.mark, between, names) if args.mark or between else names
         texts = list(chosen)
     else:
-        texts = _of_model(model, given, between)
+        texts = _of_model(model, args, between)
     text = "\n".join(texts) + "\n"
-    if given.output:
-        with replacing(Path(given.output), what="the list") as temporary:
+    if args.output:
+        with replacing(Path(args.output), what="the list") as temporary:
             temporary.write_text(text, encoding="utf-8", errors="surrogateescape")
     else:
         sys.stdout.writelines(f"{visible(line, keep=_TAB)}\n" for line in texts)
@@ -72,13 +72,13 @@ _FLAGS = (
 )  # fmt: skip
 
 
-def _of_model(model: ModelFiles, given: argparse.Namespace, between: tuple[str, str] | None) -> list[str]:
-    job = {"model": encode(model), "run_mode": given.run_mode, "input_shapes": given.input_shapes}
-    found = called("precision_debug.cli.marks:listed", job, where=model.path, verbose=given.verbose)
+def _of_model(model: ModelFiles, args: argparse.Namespace, between: tuple[str, str] | None) -> list[str]:
+    job = {"model": encode(model), "run_mode": args.run_mode, "input_shapes": args.input_shapes}
+    found = called("precision_debug.cli.marks:listed", job, where=model.path, verbose=args.verbose)
     metas = [decode(TensorMeta, plain) for plain in found]
-    chosen = set(select(given.mark, between, [m.name for m in metas])) if given.mark or between else None
+    chosen = set(select(args.mark, between, [m.name for m in metas])) if args.mark or between else None
     kept = [meta for meta in metas if chosen is None or meta.name in chosen]
-    if given.names_only or given.output:
+    if args.names_only or args.output:
         return [meta.name for meta in kept]
     return [
         f"{meta.name}\t# {meta.op_type} {meta.dtype} {list(meta.shape) if meta.shape is not None else ''}".rstrip()

@@ -43,7 +43,7 @@ class Parser(argparse.ArgumentParser):
     language = "en"
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(_told(message), hint=self._meant(message) or say("see_help", program=self.prog))
+        raise UsageError(_reworded(message), hint=self._meant(message) or say("see_help", program=self.prog))
 
     def _meant(self, message: str) -> str:
         """The options that the unknown ones may have meant; "" where none is near, or nothing is unknown."""
@@ -148,9 +148,9 @@ def add_options(parser: argparse.ArgumentParser, table: Iterable[Setting]) -> No
         (en, _, below), (zh, _, unten) = (text.partition("\n") for text in GROUPS[one.group])
         if en not in groups:
             groups[en] = parser.add_argument_group(Help(en, zh), Help(below, unten) if below else None)
-        told = Help(*(text.replace("%", "%%") for text in (one.help, one.zh)))
+        help_text = Help(*(text.replace("%", "%%") for text in (one.help, one.zh)))
         default = None if one.field else one.default
-        form: dict[str, Any] = {"dest": one.spelled or one.name, "default": default, "help": told}
+        form: dict[str, Any] = {"dest": one.spelled or one.name, "default": default, "help": help_text}
         if one.kind == "flag" and not one.nargs:
             groups[en].add_argument(one.option, action="store_const", const=True, **form)
             continue
@@ -164,13 +164,13 @@ def add_options(parser: argparse.ArgumentParser, table: Iterable[Setting]) -> No
         groups[en].add_argument(one.option, action=_Reads, setting=one, const=one.const, **form)
 
 
-def given_of(given: argparse.Namespace, table: Iterable[Setting]) -> dict[str, Any]:
+def given_of(args: argparse.Namespace, table: Iterable[Setting]) -> dict[str, Any]:
     """The values of the options that were given, by name."""
-    found = {one.name: getattr(given, one.spelled or one.name) for one in table}
+    found = {one.name: getattr(args, one.spelled or one.name) for one in table}
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _told(message: str) -> str:
+def _reworded(message: str) -> str:
     """What argparse says most often as reasons, which have Chinese; the rest as it is."""
     if found := re.fullmatch(r"unrecognized arguments: (.*)", message, re.DOTALL):
         return say("unknown_options", names=found[1])

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ..events import Heard, Plan, RowDone, Saved, Stage, read
+from ..events import EngineProgress, Plan, RowDone, Saved, Stage, read
 from ..reasons import Text
 from ..report.figures import count, duration
 from ..report.words import word
@@ -53,7 +53,7 @@ class Progress:
                 self._stage_begun = self._clock()
                 if text.code in _AFTER_THE_ROWS:
                     self.done, self.total, self._first = 0, 0, None
-            case Heard(text=text):
+            case EngineProgress(text=text):
                 self.heard = visible(word(text, self._language))
             case Plan(baseline=baseline, target=target):
                 self.total, self.done, self._first = baseline + target, 0, None
@@ -93,12 +93,12 @@ def bar(
         yield lambda _event: None
         return
     language = language_of(language)
-    with _drawn(language) if sys.stderr.isatty() else _told(language, every) as on_event:
+    with _drawn(language) if sys.stderr.isatty() else _printed(language, every) as on_event:
         yield on_event
 
 
 @contextlib.contextmanager
-def _told(language: str, every: float) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+def _printed(language: str, every: float) -> Iterator[Callable[[Mapping[str, Any]], None]]:
     """A line now and then: a log shows that it goes on, and a short run says nothing."""
     progress, ended = Progress(language), threading.Event()
     said = time.monotonic()

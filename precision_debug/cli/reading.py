@@ -19,12 +19,12 @@ __all__ = ["model_of", "opening_of", "with_a_mode"]
 T = TypeVar("T")
 
 
-def model_of(given: argparse.Namespace) -> ModelFiles:
+def model_of(args: argparse.Namespace) -> ModelFiles:
     """What ``parser.MODEL_FLAGS`` name; ``path`` is "" where they name nothing. Raises UsageError."""
-    if given.model and (given.model_file or given.model_dir):
+    if args.model and (args.model_file or args.model_dir):
         raise UsageError("two models were given", hint="name only one")
-    file = given.model or given.model_file
-    return ModelFiles(model_file=file, params_file=given.params_file, model_dir=given.model_dir)
+    file = args.model or args.model_file
+    return ModelFiles(model_file=file, params_file=args.params_file, model_dir=args.model_dir)
 
 
 def opening_of(model: ModelFiles, mode: str, folder: Path) -> Opening:

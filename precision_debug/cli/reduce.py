@@ -75,30 +75,30 @@ _OF_THE_WHOLE = ("input_shapes", "val_range", "sample", "samples_axis", "marks",
 
 def run(arguments: Sequence[str]) -> int:
     """0 where a part was written, 1 where there is none; 2 or 3 as ever."""
-    given = parse(compare.verb_parser("reduce", __doc__, DESCRIPTION_ZH, _HEADING, _FLAGS), arguments)
-    compare.refuse_unused(given, "reduce", *_UNUSED, hint=say("use_part"))
-    spec = compare.make_spec(given, command=f"{program('reduce')} {shlex.join(arguments)}")
+    args = parse(compare.verb_parser("reduce", __doc__, DESCRIPTION_ZH, _HEADING, _FLAGS), arguments)
+    compare.refuse_unused(args, "reduce", *_UNUSED, hint=say("use_part"))
+    spec = compare.make_spec(args, command=f"{program('reduce')} {shlex.join(arguments)}")
     model = spec.model.model_file
     if Path(model).suffix.lower() != ".onnx":
         raise UsageError("only .onnx models can be reduced", where=spec.model.path)
     if spec.record or spec.baseline_model is not None or recording.is_outputs(spec.baseline):
         raise UsageError("reduce compares two run modes of one model", hint="leave --record and recorded baselines out")
-    part_file = Path(given.part or Path(model).with_suffix(".part.onnx").name)
+    part_file = Path(args.part or Path(model).with_suffix(".part.onnx").name)
     if part_file.suffix.lower() != ".onnx":
         raise UsageError("the reduced model is an .onnx file", where=str(part_file), hint="end its name in .onnx")
     beside = [part_file.with_suffix(ending) for ending in (".npz", ".expected.npz", ".py")]
-    refuse_overwriting([part_file, *beside], spec, given.marks)
-    for unnamed in (*(() if given.part else (part_file,)), *beside):
+    refuse_overwriting([part_file, *beside], spec, args.marks)
+    for unnamed in (*(() if args.part else (part_file,)), *beside):
         refuse_foreign(unnamed, "--part")
     compare.check_before(spec, [])
     with watching() as stopping, scratch() as (folder, _):
-        job = {"spec": encode(spec), "tensor": given.tensor, "file": str(folder / part_file.name)}
+        job = {"spec": encode(spec), "tensor": args.tensor, "file": str(folder / part_file.name)}
 
         def tell(news: Mapping[str, Any]) -> None:
-            if not given.quiet:
+            if not args.quiet:
                 print(f"  {news['operators']} operators: {news['came']}", file=sys.stderr, flush=True)
 
-        found = called("precision_debug.cli.reduce:reduced", job, where=model, verbose=given.verbose, on_said=tell)
+        found = called("precision_debug.cli.reduce:reduced", job, where=model, verbose=args.verbose, on_said=tell)
         if "nothing" in found:
             print(visible(found["nothing"]), file=sys.stderr)
             return 1
@@ -195,9 +195,10 @@ def _moved(folder: Path, part_file: Path) -> None:
 def _compared(spec: RunSpec, model: str, inputs: Any, **how: Any) -> Report:
     """The whole model's report; or a part's, on the arrays that it reads."""
     names = (*_OF_A_PART, *(_OF_THE_WHOLE if inputs is spec.inputs else ()))
-    given = {one.name: value for one, value in differing(spec) if one.name in names}
+    settings = {one.name: value for one, value in differing(spec) if one.name in names}
     options = {name: one for name, one in spec.options.items() if not name.startswith("save_")}
-    return compared(model, tolerance=spec.tolerance, **{**given, **options, "inputs": inputs, "explain": "off", **how})
+    settings |= {**options, "inputs": inputs, "explain": "off", **how}
+    return compared(model, tolerance=spec.tolerance, **settings)
 
 
 def _failing(report: Report, wanted: Callable[[str], bool]) -> Row | None:

@@ -29,16 +29,16 @@ SOURCE 是 .json 报告，或进程全部被终止的运行所留下的 journal.
 
 def run(arguments: Sequence[str]) -> int:
     """Write the outputs, print the summary, and return the report's exit status."""
-    given = parse(verb_parser("report", __doc__, DESCRIPTION_ZH, _FLAGS, language=True), arguments)
-    outputs, shown = overlay_outputs.split_outputs(given.output)
-    refuse_overwriting([*outputs, *shown.values()], given.source)
-    report = load(Path(given.source))
+    args = parse(verb_parser("report", __doc__, DESCRIPTION_ZH, _FLAGS, language=True), arguments)
+    outputs, shown = overlay_outputs.split_outputs(args.output)
+    refuse_overwriting([*outputs, *shown.values()], args.source)
+    report = load(Path(args.source))
     for output in outputs:
-        write(report, output, language=given.lang)
+        write(report, output, language=args.lang)
     overlay_outputs.write(report, shown)
-    summary.show(report, outputs, language=given.lang)
-    if given.plots:
-        show_plots(report, given.plots, language=given.lang)
+    summary.show(report, outputs, language=args.lang)
+    if args.plots:
+        show_plots(report, args.plots, language=args.lang)
     return report.exit_status
 
 

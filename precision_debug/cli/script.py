@@ -54,9 +54,9 @@ def script_of(spec: RunSpec, outputs: Sequence[Path]) -> str:
     for one, _ in differing(spec):
         if "script" in one.not_with:
             raise UsageError("cannot be combined with --gen_script", where=one.option, hint="leave one of them out")
-    given = dict(_arguments(spec, outputs))
+    written = dict(_arguments(spec, outputs))
     lines = []
-    for name, value in given.items():
+    for name, value in written.items():
         if name.isidentifier():
             lines.append(f"{name}={_written(value)},")
         else:  # a setting of one side: "baseline.KEY"

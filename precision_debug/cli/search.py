@@ -48,39 +48,39 @@ _SAVED = ("save_model", "save_engine", "save_ir", "save_inspector", "save_tactic
 
 def run(arguments: Sequence[str]) -> int:
     """0 where a set was found and verified, or none is needed; 1 where there is none; 2 or 3 as ever."""
-    given = parse(compare.verb_parser("search", __doc__, DESCRIPTION_ZH, _HEADING, _FLAGS), arguments)
-    compare.refuse_unused(given, "search", "gen_script", "plots")
-    _refuse_contradictions(given)
-    spec = compare.make_spec(given, command=f"{program('search')} {shlex.join(arguments)}")
-    if given.record:
+    args = parse(compare.verb_parser("search", __doc__, DESCRIPTION_ZH, _HEADING, _FLAGS), arguments)
+    compare.refuse_unused(args, "search", "gen_script", "plots")
+    _refuse_contradictions(args)
+    spec = compare.make_spec(args, command=f"{program('search')} {shlex.join(arguments)}")
+    if args.record:
         raise UsageError("search does not record runs", where="--record", hint="leave it out")
-    outputs = [Path(path) for path in given.output or [compare.DEFAULT_OUTPUT]]
-    refuse_overwriting(outputs, spec, given.marks)
+    outputs = [Path(path) for path in args.output or [compare.DEFAULT_OUTPUT]]
+    refuse_overwriting(outputs, spec, args.marks)
     spec, save = _without_saving(dataclasses.replace(spec, metric=""))  # the search judges by it
     compare.check_before(spec, outputs)
     first = outputs[0].absolute()
     asked = SearchRequest(
-        on=given.metric or given.on, limit=given.limit, score=bool(given.metric), check=given.check, runs=given.runs,
-        seconds=given.seconds, held_out=given.held_out,
+        on=args.metric or args.on, limit=args.limit, score=bool(args.metric), check=args.check, runs=args.runs,
+        seconds=args.seconds, held_out=args.held_out,
         folder=str(first.with_name(f"{first.stem}.search")),
-        artefacts=str(Path(given.artefacts).absolute() if given.artefacts else first.with_name(f"{first.stem}.fix")),
+        artefacts=str(Path(args.artefacts).absolute() if args.artefacts else first.with_name(f"{first.stem}.fix")),
         save=save,
     )  # fmt: skip
-    spread = compare.spread_of(given)
+    spread = compare.spread_of(args)
     if spread is not None and spread.checkpoint:
         raise UsageError("search resumes from its own journal", where="--checkpoint", hint="leave it out")
     outcome = _searched(
-        spec, outputs, asked, spread, given.verbose, given.lang, _progress(given.quiet, given.lang, given.on)
+        spec, outputs, asked, spread, args.verbose, args.lang, _progress(args.quiet, args.lang, args.on)
     )
-    if outcome.report is not None and not given.quiet:
-        summary.show(outcome.report, outputs, language=given.lang)
+    if outcome.report is not None and not args.quiet:
+        summary.show(outcome.report, outputs, language=args.lang)
     if outcome.error is not None:
-        print(f"precision_debug: {visible(error_line(outcome.error, given.lang))}", file=sys.stderr)
+        print(f"precision_debug: {visible(error_line(outcome.error, args.lang))}", file=sys.stderr)
         return outcome.exit_status
     fix = outcome.report.fix if outcome.report is not None else None
-    if fix is not None and fix.state == "not possible" and not given.quiet:
+    if fix is not None and fix.state == "not possible" and not args.quiet:
         print("which stage brings it:", flush=True)
-        ladder.climbed(spec, on_all=given.on == "all", verbose=given.verbose, language=language_of(given.lang))
+        ladder.climbed(spec, on_all=args.on == "all", verbose=args.verbose, language=language_of(args.lang))
     verified = fix is not None and all(item.verified is not False for item in fix.artefacts)
     return 0 if fix is not None and fix.state in ("found", "not needed") and verified else 1
 
@@ -107,27 +107,27 @@ _FLAGS = (
 )  # fmt: skip
 
 
-def _refuse_contradictions(given: Any) -> None:
+def _refuse_contradictions(args: Any) -> None:
     """Raises UsageError for options that contradict each other, or themselves."""
-    limit_of(given.limit)
-    if given.check:
-        CheckCommand.of(given.check)
+    limit_of(args.limit)
+    if args.check:
+        CheckCommand.of(args.check)
         for name, usual in (("on", "outputs"), ("limit", ""), ("held_out", "")):
-            if getattr(given, name) != usual:
+            if getattr(args, name) != usual:
                 raise UsageError("the command alone decides", where="--check", hint=f"leave --{name} out")
-    if given.runs < 0 or not 0 <= given.seconds < math.inf:
+    if args.runs < 0 or not 0 <= args.seconds < math.inf:
         raise UsageError("--runs and --seconds must be 0 or greater")
-    if given.metric:
-        _score(given)
+    if args.metric:
+        _score(args)
 
 
-def _score(given: Any) -> None:
+def _score(args: Any) -> None:
     """Raises UsageError for a metric that decides together with something else, or of which nobody says how much."""
     for name, usual in (("on", "outputs"), ("check", ""), ("labels", "")):
-        if (getattr(given, name) or usual) != usual:
+        if (getattr(args, name) or usual) != usual:
             raise UsageError("the baseline's outputs are its labels, and it decides alone", where="--metric",
                              hint=f"leave --{name} out")  # fmt: skip
-    least = limit_of(given.limit)[0]
+    least = limit_of(args.limit)[0]
     if least is None or least > 1:
         raise UsageError("needs the lowest acceptable value, at most 1", where="--metric", hint="add --limit 0.95")
 

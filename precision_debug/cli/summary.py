@@ -114,12 +114,12 @@ def _answer(report: Report) -> Iterator[Line]:
     )
     for sentence in more:
         yield Line(text=sentence)
-    told = {sentence.en for sentence in (first, *more)}
+    shown = {sentence.en for sentence in (first, *more)}
     label = _NOTHING
     for place, cells in enumerate(blame(report).lines):
         words = [cell.text for cell in cells]
         text = Text(*(" ".join(filter(None, part)) for part in zip(*words, strict=True)))
-        if (place == 0 and culprits(report)) or words[-1].en in told:
+        if (place == 0 and culprits(report)) or words[-1].en in shown:
             continue  # the lead says it
         pasted = cells[-1].tone == "paste"
         if words[0] in (PASTE, NEXT):
@@ -154,7 +154,7 @@ def _coverage(report: Report) -> Iterator[Line]:
 def _failures(report: Report) -> Iterator[Line]:
     first = report.first_mismatch
     if first is not None and report.verdict is Verdict.EXPECTED:
-        yield Line(label=Text("not felt", "不影响输出"), text=described(first, counted=False))
+        yield Line(label=Text("no effect", "不影响输出"), text=described(first, counted=False))
     elif first is not None:
         counted = report.spec.tolerance.given
         yield Line(label=Text("first mismatch", "首个超差"), text=described(first, counted=counted))
@@ -163,7 +163,7 @@ def _failures(report: Report) -> Iterator[Line]:
                 yield Line(label=Text("what to look at", "建议检查"), text=sentence)
             worst = report.worst(5)
             if worst:
-                text = Text("by the error that the operator itself added", "按算子自身引入的误差")
+                text = Text("by the error that the operator itself introduced", "按算子自身引入的误差")
                 yield Line(label=Text("worst operators", "损失最大"), text=text)
             for row in worst:
                 yield Line(label=same(" "), text=described(row, counted=counted))
@@ -195,8 +195,8 @@ def _outcome(report: Report) -> Iterator[Line]:
         yield Line(label=Text("on the answer", "对结果的影响"), text=Text(english + samples, chinese + samples))
     missing = Counter(row.reason for row in report.rows if row.status is Status.NOT_COMPARED)
     for reason, number in missing.most_common(5):
-        told = explained(reason)
-        text = Text(f"{number}: {told.en}", f"{number}：{told.zh}")
+        outcome = explained(reason)
+        text = Text(f"{number}: {outcome.en}", f"{number}：{outcome.zh}")
         yield Line(label=Text("not compared", "未比较"), text=text, style="yellow")
 
 
@@ -206,9 +206,9 @@ def _notes(report: Report) -> Iterator[Line]:
         yield Line(label=label, text=explained(note), style="dim")
     sides = ((Text("baseline", "基线"), report.baseline), (Text("target", "目标"), report.target))
     for note in dict.fromkeys((*report.baseline.notes, *report.target.notes)):
-        whose, told = [name for name, side in sides if note in side.notes], explained(note)
+        whose, text = [name for name, side in sides if note in side.notes], explained(note)
         english, chinese = " and ".join(n.en for n in whose), "与".join(n.zh for n in whose)
-        yield Line(label=label, text=Text(f"{english}: {told.en}", f"{chinese}：{told.zh}"), style="dim")
+        yield Line(label=label, text=Text(f"{english}: {text.en}", f"{chinese}：{text.zh}"), style="dim")
 
 
 def described(row: Row, *, counted: bool = True) -> Text:

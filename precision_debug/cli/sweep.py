@@ -50,36 +50,36 @@ _USAGE = "%(prog)s --model_file M --run_modes MODE MODE … [options]"
 
 def run(arguments: Sequence[str]) -> int:
     """0 where every mode ran, 1 where one is out of tolerance, 2 where one was refused, 3 where one crashed."""
-    given = parse(compare.verb_parser("sweep", __doc__, DESCRIPTION_ZH, _HEADING, _FLAGS, usage=_USAGE), arguments)
-    compare.refuse_unused(given, "sweep", "gen_script", "plots")
-    if given.run_mode or given.record:
-        raise UsageError(say("sweep_takes_modes"), where="--run_mode" if given.run_mode else "--record")
-    spread = compare.spread_of(given)
-    wanted = parse_modes(given.run_modes)
-    batches = _batches(given.batch_sizes)
-    given.run_mode = wanted[0][1]
-    spec = compare.make_spec(given, command=f"{program('sweep')} {shlex.join(arguments)}")
-    outputs = [Path(path) for path in given.output or [_DEFAULT]]
-    folder = _folder_beside(outputs, spec, given.marks)
+    args = parse(compare.verb_parser("sweep", __doc__, DESCRIPTION_ZH, _HEADING, _FLAGS, usage=_USAGE), arguments)
+    compare.refuse_unused(args, "sweep", "gen_script", "plots")
+    if args.run_mode or args.record:
+        raise UsageError(say("sweep_takes_modes"), where="--run_mode" if args.run_mode else "--record")
+    spread = compare.spread_of(args)
+    wanted = parse_modes(args.run_modes)
+    batches = _batches(args.batch_sizes)
+    args.run_mode = wanted[0][1]
+    spec = compare.make_spec(args, command=f"{program('sweep')} {shlex.join(arguments)}")
+    outputs = [Path(path) for path in args.output or [_DEFAULT]]
+    folder = _folder_beside(outputs, spec, args.marks)
     models = [spec.model, *(ModelFiles(model_dir=path) if Path(path).is_dir() else ModelFiles(model_file=path)
-                            for path in given.models)]  # fmt: skip
-    language = language_of(given.lang)
+                            for path in args.models)]  # fmt: skip
+    language = language_of(args.lang)
 
     def compared(one: RunSpec, path: Path) -> Outcome:
-        return supervise(one, _written(path), verbose=given.verbose, spread=spread, language=given.lang)
+        return supervise(one, _written(path), verbose=args.verbose, spread=spread, language=args.lang)
 
     def timed(one: RunSpec, batch: int) -> Speed:
         if spread is not None and spread.engine == "ray":
-            return measure_remotely(one, spread, batch=batch, seconds=given.speed_seconds / ROUNDS)
-        return measure_speed(one, batch=batch, seconds=given.speed_seconds / ROUNDS)
+            return measure_remotely(one, spread, batch=batch, seconds=args.speed_seconds / ROUNDS)
+        return measure_speed(one, batch=batch, seconds=args.speed_seconds / ROUNDS)
 
     def stage(text: Reason) -> None:
-        if not given.quiet:
+        if not args.quiet:
             print(visible(f"precision_debug: {word(text, language)}"), file=sys.stderr, flush=True)
 
     with watching() as stopping:
         found = sweep(
-            spec, given.run_modes, models=models, batches=batches, folder=folder, compare=compared, time_it=timed,
+            spec, args.run_modes, models=models, batches=batches, folder=folder, compare=compared, time_it=timed,
             on_stage=stage, stopped=lambda: stopping.asked,
         )  # fmt: skip
         if stopping.asked and not any(mode.verdict for mode in found.modes):
@@ -87,8 +87,8 @@ def run(arguments: Sequence[str]) -> int:
                 folder.rmdir()
             raise BackendError(say("interrupted"), hint=say("nothing_yet"))
         with stopping.finishing("the report is being written"):
-            found = _deliver(found, spec.command, outputs, given.lang)
-    if not given.quiet:
+            found = _deliver(found, spec.command, outputs, args.lang)
+    if not args.quiet:
         _show(found, outputs, language)
     if stopping.asked:
         raise BackendError(say("interrupted"), hint=say("modes_in_report"))

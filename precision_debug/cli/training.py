@@ -1,6 +1,6 @@
 """precision_debug training: what precision_debug.training() kept of a training run: the first step that left its band.
 
-FOLDER is the one that training(record=…) was given. Exit status 0: no gradient leaves the band of the steps before it;
+FOLDER is the one that training(record=…) was args. Exit status 0: no gradient leaves the band of the steps before it;
 1: one does.
 """
 
@@ -30,15 +30,15 @@ FOLDER 是 training(record=…) 所给的目录。退出码 0：没有梯度超�
 
 def run(arguments: Sequence[str]) -> int:
     """Print the sentence, and write the page where one is asked for."""
-    given = parse(_parser(), arguments)
-    language = language_of(given.lang)
-    if given.output and Path(given.output).suffix.lower() != ".html":
-        raise UsageError("this writes .html", where=f"--output {given.output}", hint="end the name in .html")
-    steps = read_log(given.folder)
+    args = parse(_parser(), arguments)
+    language = language_of(args.lang)
+    if args.output and Path(args.output).suffix.lower() != ".html":
+        raise UsageError("this writes .html", where=f"--output {args.output}", hint="end the name in .html")
+    steps = read_log(args.folder)
     found = first_departure(steps)
     print(visible(departure_text(steps, found).of(language)))
-    if given.output:
-        path = Path(given.output)
+    if args.output:
+        path = Path(args.output)
         with replacing(path, what="the page") as file:
             file.write_text(training_page(steps, found, language=language), encoding="utf-8")
         print(visible(f"  {path}"))

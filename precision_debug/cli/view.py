@@ -82,19 +82,19 @@ class _Answer(BaseHTTPRequestHandler):
 
 def run(arguments: Sequence[str]) -> int:
     """Serve until Ctrl-C, which is how it ends well: 0."""
-    given = parse(verb_parser("view", __doc__, DESCRIPTION_ZH, _FLAGS, language=True), arguments)
-    if not 0 <= given.port <= 65535:
+    args = parse(verb_parser("view", __doc__, DESCRIPTION_ZH, _FLAGS, language=True), arguments)
+    if not 0 <= args.port <= 65535:
         raise UsageError("must be from 0 to 65535", where="--port", hint="leave it out to use a free one")
-    page = _page(Path(given.source), given.lang)
+    page = _page(Path(args.source), args.lang)
     try:
-        server = Pages(page, given.port)
+        server = Pages(page, args.port)
     except OSError as error:
         raise OutputError(
-            f"cannot be served: {error.strerror}", where=f"{_HERE}:{given.port}", hint="leave --port out"
+            f"cannot be served: {error.strerror}", where=f"{_HERE}:{args.port}", hint="leave --port out"
         ) from error
     with server:
-        print(visible(f"{given.source}: {server.address}  (Ctrl-C ends it)"), flush=True)
-        if given.open:
+        print(visible(f"{args.source}: {server.address}  (Ctrl-C ends it)"), flush=True)
+        if args.open:
             webbrowser.open(server.address)
         try:
             server.serve_forever()

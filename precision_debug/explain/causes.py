@@ -107,8 +107,8 @@ def _factor(subject: Subject, name: str, amplifier: str) -> float:
     """How much larger the error is behind the amplifier than in what it reads; where that is next to nothing, than at
     the culprit: many steps of a recurrence enlarge it between them, and none by itself."""
     error = finite_l2(subject.row_of[amplifier]) or 0.0
-    given = max((finite_l2(subject.row_of[source]) or 0.0 for source in subject.sources(amplifier)), default=0.0)
-    step = error / given if given else math.inf
+    inherited = max((finite_l2(subject.row_of[source]) or 0.0 for source in subject.sources(amplifier)), default=0.0)
+    step = error / inherited if inherited else math.inf
     own = finite_l2(subject.row_of[name]) or 0.0
     return step if step >= _LEAST_FACTOR or not own else error / own
 
@@ -199,8 +199,8 @@ def _by_values(subject: Subject, alone: Alone, name: str, exact: Array, wrong: A
         _beyond_the_range, _born_there, _in_integers, _below_the_range, _divided_by_infinity, _otherwise_in_float32,
         _in_sums,
     ):  # fmt: skip
-        if told := rule(one):
-            return told
+        if evidence := rule(one):
+            return evidence
     return _too_coarse(one.subject, one.name, one.found)
 
 
@@ -242,8 +242,8 @@ def _in_integers(one: _Operator) -> Told | None:
     """Of a quantised type it is the grid, one way or the other."""
     if not is_quantised(one.narrow):
         return None
-    told = _quantised_cause(one.subject, one.alone, one.name, one.exact, one.wrong)
-    return told if told[0] != "coarse" else _too_coarse(one.subject, one.name, one.found)
+    cause = _quantised_cause(one.subject, one.alone, one.name, one.exact, one.wrong)
+    return cause if cause[0] != "coarse" else _too_coarse(one.subject, one.name, one.found)
 
 
 def _below_the_range(one: _Operator) -> Told | None:
@@ -322,8 +322,8 @@ def _quantised_cause(subject: Subject, alone: Alone, name: str, exact: Array, wr
     if top > bottom and beyond.any() and error_share(exact, wrong, beyond) > 0.3:
         limit = max(abs(top), abs(bottom))
         return "saturation", {"share": float(beyond.mean()), "largest": float(np.abs(exact).max()), "limit": limit}
-    given = {source: alone.exact_of(source) for source in subject.sources(name)}
-    for where, values in (("", exact), *constants_of(subject, name).items(), *given.items()):
+    inputs = {source: alone.exact_of(source) for source in subject.sources(name)}
+    for where, values in (("", exact), *constants_of(subject, name).items(), *inputs.items()):
         outlier = None if values is None else _outlier(values)
         if outlier is not None:
             return "outlier_channel", {"from": where, **outlier}
@@ -415,8 +415,8 @@ def _cancels_inside(subject: Subject, name: str, constants: Mapping[str, Array])
     row = subject.row_of[name]
     weights = [values for values in constants.values() if values.ndim >= 2]
     own = (row.comparison.base.rms or 0.0) if row.comparison is not None else 0.0
-    given = [subject.row_of[source].comparison for source in subject.sources(name)]
-    size = max((numbers.base.rms or 0.0 for numbers in given if numbers is not None), default=0.0)
+    inputs = [subject.row_of[source].comparison for source in subject.sources(name)]
+    size = max((numbers.base.rms or 0.0 for numbers in inputs if numbers is not None), default=0.0)
     if not weights or not own or not size:
         return {}
     rms = math.sqrt(float(np.mean(np.square(weights[-1].astype(np.float64)))))
@@ -452,8 +452,8 @@ def not_obeyed(subject: Subject, name: str) -> Evidence:
     it did as asked."""
     for meta in reversed(subject.region_of.get(name, ())):
         row = subject.row_of.get(meta.name)
-        told = subject.targets.get(row.target_name if row is not None else meta.name)
-        if told is not None and told.extra.get("Obeyed") == "no":
-            real = told.extra.get("Real Precision", "") or "not told"
-            return {"layer": meta.node or meta.name, "asked": told.extra.get("Asked Precision", ""), "real": real}
+        running = subject.targets.get(row.target_name if row is not None else meta.name)
+        if running is not None and running.extra.get("Obeyed") == "no":
+            real = running.extra.get("Real Precision", "") or "not told"
+            return {"layer": meta.node or meta.name, "asked": running.extra.get("Asked Precision", ""), "real": real}
     return {}

@@ -98,8 +98,8 @@ def suspects_before(subject: Subject, most: int = 24) -> list[str]:
     for name, row in subject.row_of.items():
         error = finite_l2(row)
         sources = [source for source in subject.sources(name) if source in subject.row_of]
-        given = max((finite_l2(subject.row_of[source]) or 0.0 for source in sources), default=0.0)
-        floor = max(given, subject.typical_unit)
+        inherited = max((finite_l2(subject.row_of[source]) or 0.0 for source in sources), default=0.0)
+        floor = max(inherited, subject.typical_unit)
         growth = (math.inf if error == math.inf else error / floor) if error is not None and floor else 0.0
         if row.non_finite:
             growth = max(growth, 1e6)
@@ -399,9 +399,9 @@ def largest_growth(subject: Subject, alone: Alone, among: Collection[str]) -> st
 
 def _growth(subject: Subject, name: str) -> float:
     """How many times a tensor's error is the largest one of what it is made of."""
-    given = max((finite_l2(subject.row_of[s]) or 0.0 for s in subject.sources(name)), default=0.0)
+    inherited = max((finite_l2(subject.row_of[s]) or 0.0 for s in subject.sources(name)), default=0.0)
     error = finite_l2(subject.row_of[name]) or 0.0
-    return math.inf if given == 0 else error / given
+    return math.inf if inherited == 0 else error / inherited
 
 
 def _fails_first(subject: Subject, name: str, first: str) -> str:

@@ -125,8 +125,8 @@ def _culprit(subject: Subject, names: Sequence[str], share: float, at: str) -> C
 def _handed_on(subject: Subject, last: str) -> list[str]:
     """What the loop gives of its state: rounded there, the sum would still be what it should be, and coarse."""
     after = subject.descendants(last)
-    given = [name for name in after if plain_type(subject.row_of[name].op_type) in BODIES]
-    return sorted(given, key=lambda name: subject.order.get(name, 0))[:1]
+    bodies = [name for name in after if plain_type(subject.row_of[name].op_type) in BODIES]
+    return sorted(bodies, key=lambda name: subject.order.get(name, 0))[:1]
 
 
 def _error(subject: Subject, name: str) -> float | None:

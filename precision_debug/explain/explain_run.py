@@ -141,7 +141,7 @@ def _explained(
         if looked and not culprits and alone.method == "isolated":
             culprits = drifting(subject, sinks, plain, folder)
         culprits = _behind_nobody(subject, alone, culprits, sinks)
-        explanation = _told(subject, work, alone, tried, culprits, judged, expected, at, first)
+        explanation = _explanation(subject, work, alone, tried, culprits, judged, expected, at, first)
         if not worth_it:
             explanation = dataclasses.replace(explanation, method="")
         if on_portrait is not None:
@@ -190,11 +190,11 @@ def _behind_nobody(
         behind = subject.descendants(hidden.name)
         culprits = (hidden, *(culprit for culprit in culprits if culprit.name not in behind))
     fed = (*inputs_differ(subject), *shapes_differ(subject, alone))
-    told = {culprit.name for culprit in fed}
-    return (*fed, *(culprit for culprit in culprits if culprit.name not in told))
+    names = {culprit.name for culprit in fed}
+    return (*fed, *(culprit for culprit in culprits if culprit.name not in names))
 
 
-def _told(
+def _explanation(
     subject: Subject, work: Work, alone: Alone, tried: Carried, culprits: tuple[Culprit, ...], judged: Sequence[Sink],
     expected: Mapping[str, float], at: str, first: str,
 ) -> Explanation:  # fmt: skip

@@ -73,8 +73,8 @@ def _before(subject: Subject, bounds: dict[str, float]) -> dict[str, float]:
     for meta in reversed(subject.tensors):
         bound = found.get(meta.name)
         for source in meta.inputs if bound is not None else ():
-            given = subject.meta_of.get(source)
-            if given is not None and given.phase == "optimiser" and not given.is_output:
+            above = subject.meta_of.get(source)
+            if above is not None and above.phase == "optimiser" and not above.is_output:
                 found[source] = max(found.get(source, 0.0), bound or 0.0)
     return found
 

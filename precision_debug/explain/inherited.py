@@ -85,19 +85,19 @@ def inherited_errors(subject: Subject, folder: Path) -> dict[str, float]:
         def of_baseline(_op: str, name: str, value: Any) -> Any:
             if name not in target_of:
                 return None
-            given = store.get(name)
-            if given is None:
+            stored = store.get(name)
+            if stored is None:
                 return None
             made = np.asarray(value)
             error = inherited(subject, name, plain.get(name), made)
             if error is not None:
                 found.setdefault(name, error)
-            put = np.array(given) if made.shape == given.shape and same_kind(made, given) else None
+            put = np.array(stored) if made.shape == stored.shape and same_kind(made, stored) else None
             store.drop(name)
             return put
 
         def target() -> Any:
-            return subject.target.run(subject.given, of_target, frozenset(partner))
+            return subject.target.run(subject.feeds_of_target, of_target, frozenset(partner))
 
         def baseline() -> Any:
             return subject.operators()[0].run_replacing(subject.feeds, of_baseline, frozenset(target_of))

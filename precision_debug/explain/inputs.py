@@ -65,10 +65,10 @@ def _difference(subject: Subject, row: Row) -> float | None:
 
 def _same_feed(subject: Subject, row: Row) -> bool:
     """Whether the target was fed what the baseline's tensor held."""
-    given = subject.given.get(row.name)
-    if given is None or row.comparison is None:
+    feed = subject.feeds_of_target.get(row.name)
+    if feed is None or row.comparison is None:
         return False
-    array, base = np.asarray(given), row.comparison.base
+    array, base = np.asarray(feed), row.comparison.base
     if array.dtype.kind != "f" or not array.size or array.shape != base.shape or not np.isfinite(array).all():
         return False
     own = (float(array.min()), float(array.max()), float(np.mean(array, dtype=np.float64)))
@@ -81,13 +81,13 @@ def _same_feed(subject: Subject, row: Row) -> bool:
 def _only_rounded(subject: Subject, row: Row, held_as: str) -> bool:
     """Whether the difference is no more than what the narrower type makes of these very values, tiny ones above all."""
     numbers, held = row.comparison, subject.held(row.target_name, subject.feeds.get(row.name))
-    given = subject.feeds.get(row.name)
+    feed = subject.feeds.get(row.name)
     if held_as in {"int8", "uint8"}:
         return True  # its range has a cause of its own
-    if held is None or given is None or numbers is None or numbers.rmse is None:
+    if held is None or feed is None or numbers is None or numbers.rmse is None:
         return False
     with np.errstate(all="ignore"):
-        off = np.asarray(held, np.float64) - np.asarray(given, np.float64)
+        off = np.asarray(held, np.float64) - np.asarray(feed, np.float64)
     return numbers.rmse <= 2 * math.sqrt(float(np.mean(np.square(off[np.isfinite(off)])))) if off.size else False
 
 

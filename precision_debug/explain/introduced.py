@@ -179,7 +179,9 @@ def _isolated(subject: Subject, note: Callable[[str, Any, Any], None], waiting: 
     def target() -> Any:
         replacer = subject.operators()[1]
         showing = subject.showing(of_target)
-        return None if replacer is None else replacer.run_replacing(subject.given, showing, frozenset(partner))
+        if replacer is None:
+            return None
+        return replacer.run_replacing(subject.feeds_of_target, showing, frozenset(partner))
 
     if meeting is not None:
         run_both(meeting, baseline, target)
@@ -210,7 +212,7 @@ def replayed(subject: Subject, note: Callable[[str, Any, Any], None], waiting: K
         waiting.drop(name)
         return put
 
-    subject.target.run(subject.given, of_target, frozenset(partner))
+    subject.target.run(subject.feeds_of_target, of_target, frozenset(partner))
     subject.operators()[0].run_replacing(subject.feeds, of_baseline, frozenset(target_of))
 
 

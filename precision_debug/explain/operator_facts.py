@@ -79,8 +79,8 @@ def depth_of(subject: Subject, name: str, constants: Mapping[str, Array]) -> int
     if numbers is not None and "cum" in plain_type(subject.row_of[name].op_type) and isinstance(axis, int):
         return int(numbers.base.shape[axis])
     sizes = [subject.row_of[source].comparison for source in subject.sources(name)]
-    given = max((one.base.elements for one in sizes if one is not None), default=0)
-    return given // max(1, numbers.base.elements) if numbers is not None else 0
+    largest = max((one.base.elements for one in sizes if one is not None), default=0)
+    return largest // max(1, numbers.base.elements) if numbers is not None else 0
 
 
 def constants_of(subject: Subject, name: str) -> dict[str, Array]:

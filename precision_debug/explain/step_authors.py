@@ -27,10 +27,10 @@ def _written_between(subject: Subject, name: str) -> TensorMeta | None:
     metas = list(subject.targets.values())
     place = {meta.name: number for number, meta in enumerate(metas)}
     row = subject.row_of[name]
-    given = [place[subject.row_of[one].target_name] for one in subject.sources(name)
+    places = [place[subject.row_of[one].target_name] for one in subject.sources(name)
              if subject.row_of[one].target_name in place]  # fmt: skip
-    if row.target_name not in place or not given:
+    if row.target_name not in place or not places:
         return None
-    between = metas[max(given) + 1 : place[row.target_name]]
+    between = metas[max(places) + 1 : place[row.target_name]]
     writes = [meta for meta in between if meta.op_type.endswith("_") and meta.name not in subject.partner]
     return writes[-1] if writes else None

@@ -33,16 +33,16 @@ def cause_in_step(
     narrow = subject.narrow_type
     if meta is None or meta.phase != "backward" or narrow != "float16" or not gradients:
         return code, dict(evidence)
-    told = {"gradient": gradients[0], "gradients": len(gradients), "where": cast_before(subject, name) or name}
+    common = {"gradient": gradients[0], "gradients": len(gradients), "where": cast_before(subject, name) or name}
     scale = fitting_scale(subject)
     now = meta.scaled
     scales = {"scale": power(scale or 1.0), "now": power(now), "option": f"--option loss_scale={scale or 1.0:.0f}"}
     if code == "underflow" and scale is not None and scale > now:
-        return "gradient_underflow", {**told, "share": evidence["share"], **scales}
+        return "gradient_underflow", {**common, "share": evidence["share"], **scales}
     if code in _ABOVE and scale is not None and scale < now:
         largest = float(evidence.get("largest") or 0.0)
-        told |= {"largest": largest, "limit": largest_of(narrow)}
-        return "gradient_overflow", {**told, **scales}
+        common |= {"largest": largest, "limit": largest_of(narrow)}
+        return "gradient_overflow", {**common, **scales}
     return code, dict(evidence)
 
 

@@ -75,7 +75,7 @@ class Subject:
         return _OnDevice(replace) if self.bench.on_device else replace
 
     @property
-    def given(self) -> Feeds:
+    def feeds_of_target(self) -> Feeds:
         """What the target is fed."""
         return self.feeds if self.target_feeds is None else self.target_feeds
 
@@ -122,8 +122,8 @@ class Subject:
             meta = self.targets.get(row.target_name) or self.targets.get(row.target_name.rpartition("@")[0])
             found[row.name] = held_type(row, meta.dtype if meta is not None else "")
             if self.quantised_file and meta is not None and _dequantises(meta.op_type):
-                given = [self.targets[name].dtype for name in meta.inputs if name in self.targets]
-                found[row.name] = next((dtype for dtype in given if dtype in INTEGERS), found[row.name])
+                dtypes = [self.targets[name].dtype for name in meta.inputs if name in self.targets]
+                found[row.name] = next((dtype for dtype in dtypes if dtype in INTEGERS), found[row.name])
         return found
 
     @cached_property
@@ -161,8 +161,8 @@ class Subject:
     def arithmetic(self) -> str:
         """The type that the target computes in: what its session says, else what its mode promises, else what its
         file brings."""
-        told = self.target.arithmetic or promised(self.precision).computes
-        return "int8" if self.quantised_file and told in {"", "float32"} else told
+        arithmetic = self.target.arithmetic or promised(self.precision).computes
+        return "int8" if self.quantised_file and arithmetic in {"", "float32"} else arithmetic
 
     @cached_property
     def narrow_type(self) -> str:
@@ -257,8 +257,8 @@ class Subject:
 
     def _rounds_integers(self, meta: TensorMeta) -> bool:
         """Whether an operator makes floats of integers: then it is the first to round them, or to overflow."""
-        given = [self.meta_of[source].dtype for source in meta.inputs if source in self.meta_of]
-        return "float" in meta.dtype and any(dtype.lstrip("u").startswith("int") for dtype in given)
+        dtypes = [self.meta_of[source].dtype for source in meta.inputs if source in self.meta_of]
+        return "float" in meta.dtype and any(dtype.lstrip("u").startswith("int") for dtype in dtypes)
 
     def sources(self, name: str) -> tuple[str, ...]:
         """The nearest compared tensors that a tensor's region reads, and what a body hands to the operator it is of."""
@@ -282,13 +282,13 @@ class Subject:
         bodies = {name for name in self.row_of if plain_type(self.row_of[name].op_type) in BODIES}
         found: dict[str, list[str]] = {}
         leaves: list[str] = []
-        node, given = "", list[str]()
+        node, readers = "", list[str]()
         for name in sorted(self.row_of, key=lambda one: self.order.get(one, 0)) if bodies else ():
             row = self.row_of[name]
             if name in bodies:
                 if leaves or row.node != node:
-                    node, given, leaves = row.node, leaves, []
-                found[name] = given
+                    node, readers, leaves = row.node, leaves, []
+                found[name] = readers
             elif name not in read and not row.is_output and row.op_type != "Input":
                 leaves.append(name)
         return found

@@ -96,7 +96,7 @@ def _follows(one: Culprit, random: str, after: Collection[str]) -> bool:
 
 def _same_again(subject: Subject, is_target: bool, at: str, cumulative: float, again: Any) -> bool:
     """Whether another run of a side gives, at an output, what the comparison's run gave, or nearly so."""
-    session, feeds = (subject.target, subject.given) if is_target else (subject.baseline, subject.feeds)
+    session, feeds = (subject.target, subject.feeds_of_target) if is_target else (subject.baseline, subject.feeds)
     outputs = subject.target_outputs if is_target else subject.outputs
     if at not in outputs:
         return False
@@ -129,7 +129,7 @@ def _difference(bench: Workbench, before: Any, now: Any) -> float:
 def _changes(subject: Subject, is_target: bool, names: Collection[str], folder: Path) -> dict[str, float]:
     """Relative L2 of a side's second run against its first, of the tensors that are not the same."""
     session = subject.target if is_target else subject.baseline
-    feeds = subject.given if is_target else subject.feeds
+    feeds = subject.feeds_of_target if is_target else subject.feeds
     replacer = session.replacer if session.replacer is not None and session.replacer.replaces else None
     bench = subject.bench if replacer is not None else HostWorkbench()
     found: dict[str, float] = {}

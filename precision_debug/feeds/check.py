@@ -62,10 +62,10 @@ def engine_arrays(feeds: Mapping[str, Any], inputs: Sequence[InputMeta], *, wher
     return arrays
 
 
-def check_names(given: Mapping[str, Any], inputs: Sequence[InputMeta], *, where: str) -> None:
+def check_names(feeds: Mapping[str, Any], inputs: Sequence[InputMeta], *, where: str) -> None:
     """Every key names an input of the model. Raises InputError with the nearest name."""
     names = [meta.name for meta in inputs]
-    for name in given:
+    for name in feeds:
         if name not in names:
             hint = did_you_mean(str(name), names) or say("its_inputs", names=_listed(names) or "none")
             raise InputError(say("no_such_input", name=str(name)), where=where, hint=hint)

@@ -83,13 +83,13 @@ def make_feeds(
     return _checked(metas, sets, source, idle)
 
 
-def check_feeds(inputs: Sequence[InputMeta], given: FeedSet) -> FeedSet:
+def check_feeds(inputs: Sequence[InputMeta], feed_set: FeedSet) -> FeedSet:
     """Feeds that were made elsewhere (a recording, a caller, another model), checked and converted as ``make_feeds``
     does with a file's. Raises InputError.
     """
-    given_sets = given.feeds if isinstance(given.feeds, SampleSets) else _as_sets(list(given.feeds))
-    checked = _checked(inputs, given_sets, given.source, given.notes)
-    return replace(checked, chosen=given.chosen)
+    given_sets = feed_set.feeds if isinstance(feed_set.feeds, SampleSets) else _as_sets(list(feed_set.feeds))
+    checked = _checked(inputs, given_sets, feed_set.source, feed_set.notes)
+    return replace(checked, chosen=feed_set.chosen)
 
 
 def _as_sets(sets: list[dict[str, Any]]) -> SampleSets:

@@ -95,10 +95,10 @@ def read_results(path: Path) -> dict[str, list[Iteration]]:
         found = {
             str(runner): [
                 Iteration(
-                    outputs={name: decoded(one, "output", name, path) for name, one in given["outputs"].items()},
-                    seconds=None if given.get("runtime") is None else _finite(float(given["runtime"])),
+                    outputs={name: decoded(one, "output", name, path) for name, one in iteration["outputs"].items()},
+                    seconds=None if iteration.get("runtime") is None else _finite(float(iteration["runtime"])),
                 )
-                for given in iterations
+                for iteration in iterations
             ]
             for runner, iterations in data["lst"]
         }

@@ -42,8 +42,8 @@ def cut(arrays: Mapping[str, Array], axis: int, inputs: Sequence[InputMeta], whe
                 where=where, hint="leave some out",
             )  # fmt: skip
     if len(set(counts.values())) != 1:
-        told = ", ".join(f"{name}: {count}" for name, count in counts.items()) or "none"
-        raise InputError(f"the inputs have different numbers of samples ({told})", where=where)
+        lengths = ", ".join(f"{name}: {count}" for name, count in counts.items()) or "none"
+        raise InputError(f"the inputs have different numbers of samples ({lengths})", where=where)
 
     def sample(number: int) -> dict[str, Any]:
         return {name: np.array(_part(array, axis, number, steps[name])) for name, array in arrays.items()}

@@ -70,14 +70,14 @@ def ran_instead(layers: Iterable[EngineLayer], wanted: str) -> str | None:
     only the types at its edges are told.
     """
     busy = [layer for layer in layers if layer.layer_type not in _IDLE and not layer.is_reformat]
-    told = {id(layer): real_precision(layer) for layer in busy}
-    counts = Counter(precision for precision, _ in told.values() if precision)
+    real = {id(layer): real_precision(layer) for layer in busy}
+    counts = Counter(precision for precision, _ in real.values() if precision)
     if counts[wanted]:
         return ""
     multiply = [layer for layer in busy if layer.weights_type or _MULTIPLIES.search(layer.layer_type)]
-    if not multiply or any(map(is_opaque, busy)) or any(told[id(layer)][1] == "output type" for layer in multiply):
+    if not multiply or any(map(is_opaque, busy)) or any(real[id(layer)][1] == "output type" for layer in multiply):
         return None
-    if not all(told[id(layer)][0] for layer in multiply):
+    if not all(real[id(layer)][0] for layer in multiply):
         return None
     return ", ".join(f"{name} ({number})" for name, number in counts.most_common() if number)
 

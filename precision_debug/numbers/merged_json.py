@@ -19,7 +19,7 @@ _PLACES = ("first_mismatch", "max_abs", "max_rel")
 def to_plain(merged: Merged) -> dict[str, Any]:
     """Fields by name; those at their default are left out."""
     plain: dict[str, Any] = {}
-    for name, value in _given(merged):
+    for name, value in _stated(merged):
         if name in _SIDES:
             plain[name] = side_to_plain(value)
         elif name in _PLACES:
@@ -54,7 +54,7 @@ def from_plain(plain: Mapping[str, Any]) -> Merged:
 
 def side_to_plain(side: MergedSide) -> dict[str, Any]:
     """The same for one side."""
-    return {key: _out(item) for key, item in _given(side)}
+    return {key: _out(item) for key, item in _stated(side)}
 
 
 def side_from_plain(plain: Mapping[str, Any]) -> MergedSide:
@@ -62,7 +62,7 @@ def side_from_plain(plain: Mapping[str, Any]) -> MergedSide:
     return MergedSide(**{key: _in(key, value, _SIDE_FIELDS) for key, value in plain.items()})
 
 
-def _given(record: Any) -> list[tuple[str, Any]]:
+def _stated(record: Any) -> list[tuple[str, Any]]:
     found = []
     for field in dataclasses.fields(record):
         value = getattr(record, field.name)

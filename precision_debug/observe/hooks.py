@@ -233,14 +233,14 @@ class CheckTarget:
         on_row: Callable[[Row], None] | None = None,
         observers: Sequence[PairObserver] = (),
     ) -> None:
-        given = tolerance or Tolerance()
+        usual = tolerance or Tolerance()
         self.tolerance = Tolerance(
-            atol=given.atol if atol is None else atol,
-            rtol=given.rtol if rtol is None else rtol,
-            rule=given.rule,
-            check_error_stat=given.check_error_stat,
-            quantile=given.quantile,
-            equal_nan=given.equal_nan,
+            atol=usual.atol if atol is None else atol,
+            rtol=usual.rtol if rtol is None else rtol,
+            rule=usual.rule,
+            check_error_stat=usual.check_error_stat,
+            quantile=usual.quantile,
+            equal_nan=usual.equal_nan,
         )
         self.baseline = baseline
         self.announced: tuple[TensorMeta, ...] = ()

@@ -159,7 +159,7 @@ class Meeting:
         self._woken += 1
         self._changed.notify_all()
 
-    def _wait(self, told: str) -> None:
+    def _wait(self, state: str) -> None:
         """Until something changes. Raises BackendError where nothing in the process moves any more."""
         begun, until = time.process_time(), time.monotonic() + self._patience
         self._wake()
@@ -173,7 +173,7 @@ class Meeting:
         if time.process_time() - begun > self._patience * _COMPUTES:
             return
         raise BackendError(
-            f"both runs have stood still for {self._patience:.0f} s: {told}", where="lockstep",
+            f"both runs have stood still for {self._patience:.0f} s: {state}", where="lockstep",
             hint="run one after the other: --lockstep off",
         )  # fmt: skip
 

@@ -102,14 +102,14 @@ class Watched:
         Raises PrecisionDebugError.
         """
         if feeds is None:
-            given: Feeds = {name: handle.value for name, handle in self._inputs.items()}
+            values: Feeds = {name: handle.value for name, handle in self._inputs.items()}
         elif isinstance(feeds, Mapping):
-            given = feeds
+            values = feeds
         else:
             if len(feeds) != len(self._inputs):
                 raise UsageError(f"{len(feeds)} inputs for {len(self._inputs)}", where="watch",
                                  hint=f"in this order: {' '.join(self._inputs)}")  # fmt: skip
-            given = {name: as_array(value, name=name) for name, value in zip(self._inputs, feeds, strict=True)}
+            values = {name: as_array(value, name=name) for name, value in zip(self._inputs, feeds, strict=True)}
         hooks = [*self._hooks, *([hook] if hook is not None else [])]
 
         def show(op_type: str, name: str, array: Any, /) -> None:
@@ -118,7 +118,7 @@ class Watched:
                 one(op_type, name, array.view(Shown) if own else array)
 
         single = hook if len(hooks) == 1 and hook is not None else None
-        outputs = self._session.run(given, single or (show if hooks else None), names)
+        outputs = self._session.run(values, single or (show if hooks else None), names)
         self._outputs.clear()
         self._outputs.update((name, outputs[key]) for name, key in self._keys.items() if key in outputs)
         for one in hooks:

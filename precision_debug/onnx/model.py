@@ -115,8 +115,8 @@ def _onnx(path: str | Path) -> Any:
     try:
         import onnx
     except ModuleNotFoundError as error:
-        told = "an ONNX file needs the onnx package"
-        raise BackendUnavailable(told, where=str(path), hint="pip install onnx") from error
+        missing = "an ONNX file needs the onnx package"
+        raise BackendUnavailable(missing, where=str(path), hint="pip install onnx") from error
     return onnx
 
 

@@ -41,12 +41,12 @@ def provable(model: Model, *, to: str = "", int32: bool = False) -> list[Reason]
             found.setdefault(reason.code, []).append(reason)
     for reason in _beyond(file, to, int32):
         found.setdefault(reason.code, []).append(reason)
-    told: list[Reason] = []
+    kept: list[Reason] = []
     for reasons in found.values():
-        told += reasons[:_MOST]
+        kept += reasons[:_MOST]
         if len(reasons) > _MOST:
-            told.append(say("proven_more", count=len(reasons) - _MOST))
-    return told
+            kept.append(say("proven_more", count=len(reasons) - _MOST))
+    return kept
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,24 +112,24 @@ def _biases(file: _File) -> Iterator[Reason]:
     for node in file.nodes:
         if node.op_type == "QLinearConv":
             units, bias = (file.value(node, 1), file.value(node, 4)), node.input[8] if len(node.input) > 8 else ""
-            given, scale = file.constants.get(bias) if bias else None, None
+            held, scale = file.constants.get(bias) if bias else None, None
         elif node.op_type in _PRODUCTS and len(node.input) > 2 and node.input[2]:
             parts = [file.dequantised(name) for name in node.input[:3]]
             if any(part is None for part in parts):
                 continue
             units = file.value(parts[0], 1), file.value(parts[1], 1)
-            bias, given, scale = parts[2].input[0], file.value(parts[2], 0), file.value(parts[2], 1)
+            bias, held, scale = parts[2].input[0], file.value(parts[2], 0), file.value(parts[2], 1)
         else:
             continue
-        if given is None or given.dtype != np.int32:
+        if held is None or held.dtype != np.int32:
             continue
-        ends = int((np.abs(given.astype(np.int64)) >= _END).sum())
+        ends = int((np.abs(held.astype(np.int64)) >= _END).sum())
         if ends:
             yield say("proven_bias_clipped", op=node.op_type, name=node.output[0], bias=bias, count=ends)
         if units[0] is None or units[1] is None:
             continue
         product = (units[0].astype(np.float64).reshape(-1) * units[1].astype(np.float64).reshape(-1)).reshape(-1)
-        if scale is not None and product.size in (1, given.size) and scale.size in (1, given.size):
+        if scale is not None and product.size in (1, held.size) and scale.size in (1, held.size):
             off = np.abs(scale.astype(np.float64).reshape(-1) / product - 1)
             if off.max() > _SAME:
                 worst = int(off.argmax())

@@ -64,10 +64,10 @@ class _Graph:
         pad = self.by_output.get(node.input[0]) if node.input else None
         if pad is None or pad.op_type != "Pad":
             return None
-        given = attribute(pad, "pads") if len(pad.input) < 2 else self.value(pad, 1)
-        if given is None or attribute(pad, "mode", b"constant") not in (b"constant", "constant"):
+        amounts = attribute(pad, "pads") if len(pad.input) < 2 else self.value(pad, 1)
+        if amounts is None or attribute(pad, "mode", b"constant") not in (b"constant", "constant"):
             return None
-        pads = [int(one) for one in given]
+        pads = [int(one) for one in amounts]
         half = len(pads) // 2
         return pads[2:half] + pads[half + 2 :] if not any((*pads[:2], *pads[half : half + 2])) else None
 
@@ -125,8 +125,8 @@ def _differences(ours: _Graph, mine: Any, theirs: _Graph, other: Any) -> Iterato
 
 def _spread(key: str, *nodes: Any) -> list[int] | None:
     """What an attribute that is left out stands for: as long as the other node's."""
-    given = next((found for node in nodes if (found := attribute(node, key)) is not None), ())
-    return [0 if key == "pads" else 1] * len(given)
+    sizes = next((found for node in nodes if (found := attribute(node, key)) is not None), ())
+    return [0 if key == "pads" else 1] * len(sizes)
 
 
 def _with_pad(graph: _Graph, node: Any, pads: Any) -> Any:
@@ -186,11 +186,11 @@ def _folded(ours: _Graph, conv: Any, norm: Any, theirs: _Graph, other: Any) -> I
     shape = [-1 if place == axis else 1 for place in range(weight.ndim)]
     wanted = weight.astype(np.float64) * factor.reshape(shape)
     shift = (before - mean.astype(np.float64)) * factor + bias.astype(np.float64)
-    given = theirs.value(other, 2)
+    stored = theirs.value(other, 2)
     kind, name, by = conv.op_type, other.output[0], norm.output[0]
     if wanted.shape == there.shape and (off := _apart(wanted, there)) is not None:
         yield say("proven_folded_weight", constant=other.input[1], off=off, op=kind, name=name, norm=by)
-    held = np.zeros_like(shift) if given is None else given
+    held = np.zeros_like(shift) if stored is None else stored
     if held.size == shift.size and (off := _apart(shift, held)) is not None:
-        held_as = other.input[2] if given is not None else "(none)"
+        held_as = other.input[2] if stored is not None else "(none)"
         yield say("proven_folded_bias", constant=held_as, off=off, op=kind, name=name, norm=by)

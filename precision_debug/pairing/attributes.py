@@ -96,9 +96,9 @@ def differing(
             partner = found.pairs[name][0]
             region = target.region(name, known - {name})
             facts = _facts(base, partner, taken, built, layers, layer_of)
-            told = list(_attributes(target, region))
-            count = collections.Counter(attribute for _, attribute, _ in told)
-            for operator, attribute, has in told:
+            attributes = list(_attributes(target, region))
+            count = collections.Counter(attribute for _, attribute, _ in attributes)
+            for operator, attribute, has in attributes:
                 wanted = facts.get(attribute, {})
                 if count[attribute] > len(wanted) or any(_same(has, value) for value in wanted.values()):
                     continue
@@ -126,7 +126,7 @@ def _facts(
         one = waiting.pop(0)
         operator, layer = built(one), layers.get(layer_of(one))
         kind = base.metas[one].op_type.rpartition(".")[2] if one in base.metas else ""
-        for attribute, value in _told(kind, operator):
+        for attribute, value in _named_attributes(kind, operator):
             found.setdefault(attribute, {})[one] = value
         epsilon = layer.attributes.get(_EPSILON) if layer is not None else None
         if epsilon is not None and "norm" in kind:
@@ -138,7 +138,7 @@ def _facts(
     return found
 
 
-def _told(kind: str, operator: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _named_attributes(kind: str, operator: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """What a framework's operator says of itself, in words that both sides have."""
     plain = kind.strip("_")
     for own, value in operator.items():

@@ -122,12 +122,12 @@ class TargetGraph:
         return sorted(found.values(), key=lambda one: self.place[one.name])
 
     def compute(
-        self, region: Sequence[Operator], given: Callable[[str], Array | None], *, changed: Values | None = None,
+        self, region: Sequence[Operator], value_of: Callable[[str], Array | None], *, changed: Values | None = None,
         attributes: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> dict[str, Array]:  # fmt: skip
         """What some operators give on other values; what cannot be computed is not in it.
 
-        given: the value of a tensor that none of them computes. changed: constants in place of the file's own.
+        value_of: the value of a tensor that none of them computes. changed: constants in place of the file's own.
         attributes: by operator name, in place of its own.
         """
         made: dict[str, Array] = {}
@@ -139,7 +139,7 @@ class TargetGraph:
                     continue
                 value = changed.get(name, made.get(name, self.constants.get(name)))
                 if value is None:
-                    value = given(name)
+                    value = value_of(name)
                 if value is not None:
                     values[name] = value
             if all(name in values for name in one.inputs if name):

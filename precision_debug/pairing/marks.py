@@ -163,8 +163,8 @@ def _way_on(word: str, names: Sequence[str]) -> str:
     return near or (f"it has {', '.join(map(repr, names))}" if len(names) <= 8 else _LIST_THEM)
 
 
-def _words(given: str | Iterable[str]) -> list[str]:
-    return [given] if isinstance(given, str) else list(given)
+def _words(patterns: str | Iterable[str]) -> list[str]:
+    return [patterns] if isinstance(patterns, str) else list(patterns)
 
 
 def _names_in(file: Path) -> list[str]:

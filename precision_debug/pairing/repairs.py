@@ -167,9 +167,9 @@ class Causes:
 
     def _order(self, region: Sequence[Operator], repairs: Any) -> Reason:
         """Inputs that changed places: of the whole model, or of one operator."""
-        given = [name for name in self.target.own if name not in self.target.producer]
-        for read in dict.fromkeys(name for one in region for name in self.target.reads(one) if name in given):
-            for other in given:
+        inputs = [name for name in self.target.own if name not in self.target.producer]
+        for read in dict.fromkeys(name for one in region for name in self.target.reads(one) if name in inputs):
+            for other in inputs:
                 value, own = self._exactly(other), self._exactly(read)
                 fits = other != read and value is not None and own is not None and value.shape == own.shape
                 if fits and repairs(changed={read: value}):

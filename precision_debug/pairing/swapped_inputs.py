@@ -37,11 +37,11 @@ def find_swapped_inputs(
             for name, (partner, _) in outputs.items()
         )
 
-    given = [name for name in target.own if name not in target.producer and name not in target.constants]
-    if not outputs or not 1 < len(given) <= _MOST or right(target.own):
+    inputs = [name for name in target.own if name not in target.producer and name not in target.constants]
+    if not outputs or not 1 < len(inputs) <= _MOST or right(target.own):
         return None
-    for order in itertools.permutations(given):
-        belongs = {name: other for name, other in zip(given, order, strict=True) if name != other}
+    for order in itertools.permutations(inputs):
+        belongs = {name: other for name, other in zip(inputs, order, strict=True) if name != other}
         pairs = [(target.own[name], target.own[other]) for name, other in belongs.items()]
         if not belongs or any(one.shape != other.shape or one.dtype != other.dtype for one, other in pairs):
             continue

@@ -96,7 +96,7 @@ class _Walk:
     def run(self) -> None:
         for name in self.target.own:
             if name not in self.target.producer:
-                self._given(name)
+                self._pair_input(name)
         for one in self.target.operators:
             stale = any(name in self.moved for name in self.target.reads(one))
             lacking = any(name and name not in self.target.own for name in one.outputs)
@@ -112,7 +112,7 @@ class _Walk:
         value = self.value.get(name)
         return value if value is not None else self.target.own.get(name)
 
-    def _given(self, name: str) -> None:
+    def _pair_input(self, name: str) -> None:
         value = self.target.own[name]
         self.value[name] = value
         if name not in self.found.pairs:

@@ -197,7 +197,7 @@ def _fold(found: dict[str, Weight], search: _Search, norm: Layer, layer: Layer) 
                 continue
             wanted = norm.attributes.get("epsilon", epsilon)
             if epsilon == wanted:
-                epsilon = _told(weight, value, values, wanted)  # noqa: PLW2901
+                epsilon = _fitted_epsilon(weight, value, values, wanted)  # noqa: PLW2901
             state = FOLDED if abs(epsilon - wanted) <= 0.01 * wanted + 1e-9 else DIFFERS
             said = NOTHING if state == FOLDED else say("folded_with", epsilon=epsilon, wanted=wanted)
             found[name] = Weight(name=name, state=state, distance=0.0 if state == FOLDED else 1.0, said=said)
@@ -208,7 +208,7 @@ def _fold(found: dict[str, Weight], search: _Search, norm: Layer, layer: Layer) 
             return
 
 
-def _told(weight: Array, value: Array, norm: Mapping[str, Array], own: float) -> float:
+def _fitted_epsilon(weight: Array, value: Array, norm: Mapping[str, Array], own: float) -> float:
     """The epsilon that a folded weight's numbers tell, where they tell surely that it is not ``own``; else ``own``.
 
     From each channel, by least squares; the spread over the channels says how sure the middle of them is.
@@ -217,12 +217,12 @@ def _told(weight: Array, value: Array, norm: Mapping[str, Array], own: float) ->
     with np.errstate(all="ignore"):
         factor = (flat * other).sum(1) / np.square(flat).sum(1)
         scale = norm.get("weight", np.ones(len(flat))).astype(np.float64)
-        told = np.square(scale / factor) - norm["variance"].astype(np.float64)
-    told = told[np.isfinite(told)]
-    if len(told) < _FEWEST:
+        epsilons = np.square(scale / factor) - norm["variance"].astype(np.float64)
+    epsilons = epsilons[np.isfinite(epsilons)]
+    if len(epsilons) < _FEWEST:
         return own
-    middle = float(np.median(told))
-    unsure = 1.5 * float(np.median(np.abs(told - middle))) / float(np.sqrt(len(told)))
+    middle = float(np.median(epsilons))
+    unsure = 1.5 * float(np.median(np.abs(epsilons - middle))) / float(np.sqrt(len(epsilons)))
     return middle if 0 < middle < 1 and abs(middle - own) > max(10 * unsure, 0.3 * own) else own
 
 
@@ -236,10 +236,10 @@ def _epsilons(weight: Array, value: Array, norm: Mapping[str, Array], layer: Lay
     rows = np.arange(len(flat))
     with np.errstate(all="ignore"):
         factor = other[rows, place] / flat[rows, place]
-        told = np.square(norm.get("weight", np.ones(len(flat))).astype(np.float64) / factor) - norm["variance"]
-    told = told[np.isfinite(told)]
-    if told.size and 0 < float(np.median(told)) < 1:
-        yield float(np.median(told))
+        epsilons = np.square(norm.get("weight", np.ones(len(flat))).astype(np.float64) / factor) - norm["variance"]
+    epsilons = epsilons[np.isfinite(epsilons)]
+    if epsilons.size and 0 < float(np.median(epsilons)) < 1:
+        yield float(np.median(epsilons))
 
 
 def _close(right: Array, value: Array) -> bool:

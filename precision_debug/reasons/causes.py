@@ -33,67 +33,68 @@ CAUSES: Mapping[str, Cause] = {
             "target_range": _TEXT,
         },
         sentence=Wording(
-            "Input `{name}` is not the same on both sides: {why}. Nothing behind it says anything.",
+            "Input `{name}` differs between the two sides: {why}. No error after it means anything.",
             "两侧的输入 `{name}` 不同：{why}。其后的一切误差均无意义。",
         ),
         mended=False,
     ),
     "random": Cause(
-        en="another result each time", zh="每次运行结果不同",
+        en="the result differs from run to run", zh="每次运行结果不同",
         fails="always",
-        do="Compare with the randomness switched off: evaluation mode, a fixed seed, no dropout.",
+        do="Switch the randomness off before comparing: evaluation mode, a fixed seed, no dropout.",
         do_zh="关闭随机性后再比较：评估模式、固定种子、无 dropout。",
         why=Wording(
-            "two runs of one side on the same inputs differ by {between} (Rel L2) there, as much as the two sides",
+            "two runs of the same side on the same inputs differ by {between} (Rel L2) here, as much as the two sides"
+            " do",
             "同一侧以相同输入运行两次，此处相差 {between}（相对 L2），与两侧之差相当",
         ),
         evidence={"between": _FIGURE},
         sentence=Wording(
-            "{what} `{name}` did it: {why}. Give it a fixed seed or a fixed order, or leave"
-            " what follows from it out of the comparison.",
-            "{what} `{name}`：{why}。请固定随机种子或求和顺序，或不比较由它得出的张量。",
+            "{what} `{name}` causes the error: {why}. Fix its seed or its order of summation, or leave the tensors"
+            " computed from it out of the comparison.",
+            "误差来自 {what} `{name}`：{why}。请固定随机种子或求和顺序，或不比较由它得出的张量。",
         ),
         mended=False,
     ),
     "not_obeyed": Cause(
-        en="a precision that was asked for was not obeyed", zh="未遵守所要求的精度",
+        en="the requested precision was not obeyed", zh="未遵守所要求的精度",
         fails="always",
-        do="Give --precision_constraints obey, or cast in the model itself.",
+        do="Use --precision_constraints obey, or cast in the model itself.",
         do_zh="加上 --precision_constraints obey，或在模型中显式转换。",
         why=Wording(
-            "{asked} was asked for layer {layer}, and the engine ran it in {real}",
+            "{asked} was requested for layer {layer}, but the engine ran it in {real}",
             "对层 {layer} 要求 {asked}，而引擎以 {real} 运行",
         ),
         evidence={"layer": _TEXT, "asked": _TEXT, "real": _TEXT},
         sentence=Wording(
-            "{what} `{name}` did it: {why}. Ask for the types of its outputs too, and of what"
-            " reads it, and build again with obey.",
-            "{what} `{name}`：{why}。请同时指定其输出及读取者的类型，并以 obey 重新构建。",
+            "{what} `{name}` causes the error: {why}. Also set the types of its outputs and of the layers that read"
+            " it, and rebuild with obey.",
+            "误差来自 {what} `{name}`：{why}。请同时指定其输出及读取者的类型，并以 obey 重新构建。",
         ),
         mended=False,
     ),
     "tf32": Cause(
-        en="TF32 in place of FP32", zh="以 TF32 代替 FP32",
-        do="Switch TF32 off for these operators, or accept about three digits.",
+        en="TF32 instead of FP32", zh="以 TF32 代替 FP32",
+        do="Switch TF32 off for these operators, or accept about three significant digits.",
         do_zh="对这些算子关闭 TF32，或接受约三位有效数字。",
         why=Wording(
-            "its error is that of operands rounded to TF32's 11 bits ({units} of such a rounding),"
-            " not of FP32's 24; operators of this kind: {count}",
+            "its error matches operands rounded to TF32's 11 bits ({units} x such a rounding), not FP32's 24;"
+            " operators of this kind: {count}",
             "其误差相当于操作数舍入到 TF32 的 11 位（该舍入的 {units}），而非 FP32 的 24 位；此类算子共 {count} 个",
         ),
         evidence={"units": _FIGURE, "count": _COUNT},
         sentence=Wording(
-            "{what} `{name}` did it: {why}. Switch TF32 off where FP32 is meant (trt_fp32;"
-            " use_tf32=0; torch.backends.cuda.matmul.allow_tf32 = False; NVIDIA_TF32_OVERRIDE=0).",
-            "{what} `{name}`：{why}。若需 FP32，请关闭 TF32（trt_fp32；use_tf32=0；torch.backends.cuda.matmul.a"
-            "llow_tf32 = False；NVIDIA_TF32_OVERRIDE=0）。",
+            "{what} `{name}` causes the error: {why}. Switch TF32 off if FP32 is intended (trt_fp32; use_tf32=0;"
+            " torch.backends.cuda.matmul.allow_tf32 = False; NVIDIA_TF32_OVERRIDE=0).",
+            "误差来自 {what} `{name}`：{why}。若需 FP32，请关闭 TF32（trt_fp32；use_tf32=0；torch.backends.cuda.matmul."
+            "allow_tf32 = False；NVIDIA_TF32_OVERRIDE=0）。",
         ),
         mended=False, one_switch=True,
     ),
     "files_differ": Cause(
-        en="the two models are not the same here", zh="两个模型在此处不同",
+        en="the two models differ here", zh="两个模型在此处不同",
         fails="least",
-        do="Compare the two files at this operator: they are not the same model.",
+        do="Compare the two files at this operator: they are different models.",
         do_zh="对照两个文件的此算子：它们不是同一模型。",
         why=Wording(
             "{what} {name} is {base} in the baseline's and {target} in the target's",
@@ -114,7 +115,7 @@ CAUSES: Mapping[str, Cause] = {
         do="Keep the operator in FP32 or BF16, or scale its inputs down.",
         do_zh="将该算子保留为 FP32 或 BF16，或缩小其输入。",
         why=Wording(
-            "overflow, its results reach {largest} where the type ends at {limit} ({count} elements)",
+            "overflow, its results reach {largest}, above the type's maximum of {limit} ({count} elements)",
             "上溢，结果达到 {largest}，而该类型最大为 {limit}（{count} 个元素）",
         ),
         evidence={"largest": _FIGURE, "limit": _FIGURE, "count": _COUNT},
@@ -125,7 +126,7 @@ CAUSES: Mapping[str, Cause] = {
         do="Keep the readers of the constant in FP32 or BF16, or scale it.",
         do_zh="将读取该常量的算子保留为 FP32 或 BF16，或缩放该常量。",
         why=Wording(
-            "its constant {weight} reaches {largest} where the type ends at {limit}",
+            "its constant {weight} reaches {largest}, above the type's maximum of {limit}",
             "其常量 {weight} 达到 {largest}，而该类型最大为 {limit}",
         ),
         evidence={"weight": _TEXT, "largest": _FIGURE, "limit": _FIGURE},
@@ -134,10 +135,10 @@ CAUSES: Mapping[str, Cause] = {
     "range_inside": Cause(
         gradient="above",
         en="overflow inside the operator", zh="算子内部上溢",
-        do="Keep the operator in FP32, or scale its inputs before it.",
-        do_zh="将该算子保留为 FP32，或在它之前缩放输入。",
+        do="Keep the operator in FP32, or scale its inputs down first.",
+        do_zh="将该算子保留为 FP32，或先缩小其输入。",
         why=Wording(
-            "overflow inside the operator: inputs up to {largest}, squared, summed or in an exponent, pass {limit}",
+            "overflow inside the operator: inputs up to {largest} exceed {limit} when squared, summed or exponentiated",
             "算子内部上溢：输入达到 {largest}，平方、求和或取指数后超过 {limit}",
         ),
         evidence={"largest": _FIGURE, "limit": _FIGURE},
@@ -149,7 +150,7 @@ CAUSES: Mapping[str, Cause] = {
         do="Keep the operator in FP32 or BF16, or scale its inputs up.",
         do_zh="将该算子保留为 FP32 或 BF16，或放大其输入。",
         why=Wording(
-            "underflow, {lost} results below the type's smallest became 0 ({share} of the tensor)",
+            "underflow, {lost} results below the type's smallest value became 0 ({share} of the tensor)",
             "下溢，{lost} 个结果小于该类型最小值而变为 0（占张量的 {share}）",
         ),
         evidence={"lost": _COUNT, "share": _SHARE, "smallest": _FIGURE},
@@ -157,10 +158,10 @@ CAUSES: Mapping[str, Cause] = {
     ),
     "weight_underflow": Cause(
         en="a constant underflows", zh="常量下溢",
-        do="Use a larger epsilon, or keep its reader in FP32.",
+        do="Use a larger epsilon, or keep the operator that reads it in FP32.",
         do_zh="用更大的 epsilon，或将读取它的算子保留为 FP32。",
         why=Wording(
-            "its constant {weight} (an epsilon?) is below what the type can hold, and became 0",
+            "its constant {weight} (an epsilon?) is below the type's smallest value and became 0",
             "其常量 {weight}（epsilon？）小于该类型可表示的最小值，变为 0",
         ),
         evidence={"weight": _TEXT, "value": _FIGURE, "smallest": _FIGURE},
@@ -168,10 +169,10 @@ CAUSES: Mapping[str, Cause] = {
     ),
     "saturation": Cause(
         en="saturation", zh="饱和截断",
-        do="Calibrate on inputs that reach these values, or with another method.",
+        do="Calibrate on inputs that reach these values, or use another calibration method.",
         do_zh="用能达到这些值的输入校准，或换一种方法。",
         why=Wording(
-            "saturation, {share} of its results are cut off at {limit} where they reach {largest}",
+            "saturation, {share} of its results are clipped at {limit}, though they reach {largest}",
             "饱和，{share} 的结果被截断在 {limit}，而实际达到 {largest}",
         ),
         evidence={"share": _SHARE, "largest": _FIGURE, "limit": _FIGURE},
@@ -181,7 +182,7 @@ CAUSES: Mapping[str, Cause] = {
         do="Quantise per channel, or smooth the outlier into the weights.",
         do_zh="逐通道量化，或将离群值平滑到权重中。",
         why=Wording(
-            "one channel ({channel}) is {ratio} x larger than the others and takes the quantised range from them",
+            "one channel ({channel}) is {ratio} x larger than the others and takes up the quantised range",
             "通道 {channel} 比其他通道大 {ratio} 倍，占去了量化范围",
         ),
         evidence={"from": _TEXT, "channel": _COUNT, "axis": _COUNT, "ratio": _FIGURE},
@@ -189,10 +190,10 @@ CAUSES: Mapping[str, Cause] = {
     ),
     "mask_range": Cause(
         en="a mask sets the range", zh="掩码决定量化范围",
-        do="Keep what reads the mask in higher precision, or use a smaller mask.",
+        do="Keep the operator that reads the mask in higher precision, or use a smaller mask value.",
         do_zh="将读取掩码的算子保留为更高精度，或用更小的掩码值。",
         why=Wording(
-            "a mask of {largest} sets the quantised range, and every real score becomes 0",
+            "a mask value of {largest} sets the quantised range, so every real score becomes 0",
             "掩码值 {largest} 决定了量化范围，所有真实得分变为 0",
         ),
         evidence={"largest": _FIGURE},
@@ -200,12 +201,11 @@ CAUSES: Mapping[str, Cause] = {
     "cancellation": Cause(
         gradient="below",
         en="cancellation", zh="相消",
-        do="Keep the operator and the one that subtracts in FP32.",
+        do="Keep this operator and the one that subtracts in FP32.",
         do_zh="将该算子与做减法的算子保留为 FP32。",
         why=Wording(
-            "cancellation: {amplifier_type} `{amplifier}` subtracts nearly equal numbers (size"
-            " {input_size}, result {output_size}), which makes this operator's rounding {factor}"
-            " x larger",
+            "cancellation: {amplifier_type} `{amplifier}` subtracts nearly equal numbers (size {input_size}, result"
+            " {output_size}), which amplifies this operator's rounding {factor} x",
             "相消：{amplifier_type} `{amplifier}` 对近似相等的数相减（输入量级 {input_size}，"
             "结果 {output_size}），将本算子的舍入误差放大 {factor} 倍",
         ),
@@ -218,10 +218,10 @@ CAUSES: Mapping[str, Cause] = {
     "amplified": Cause(
         gradient="below",
         en="ordinary rounding, amplified", zh="普通舍入误差被放大",
-        do="Keep the operator and the one that amplifies in FP32.",
+        do="Keep this operator and the one that amplifies it in FP32.",
         do_zh="将该算子与放大它的算子保留为 FP32。",
         why=Wording(
-            "ordinary rounding, which {amplifier_type} `{amplifier}` makes {factor} x larger",
+            "ordinary rounding, amplified {factor} x by {amplifier_type} `{amplifier}`",
             "普通舍入误差，被 {amplifier_type} `{amplifier}` 放大 {factor} 倍",
         ),
         evidence={"amplifier": _TEXT, "amplifier_type": _TEXT, "factor": _FIGURE},
@@ -237,12 +237,12 @@ CAUSES: Mapping[str, Cause] = {
         unproven=True,
     ),
     "drift": Cause(
-        en="rounding to one side in each iteration", zh="每次迭代的舍入都偏向同一侧",
+        en="rounding biased to one side in each iteration", zh="每次迭代的舍入都偏向同一侧",
         do="Keep the state of the loop in FP32, or use larger steps.",
         do_zh="将循环的状态保留为 FP32，或使用更大的步长。",
         why=Wording(
-            "in {depth} iterations its rounding is off to one side, as the loop's own state"
-            " has it, which together makes {share} of the squared error",
+            "over {depth} iterations its rounding is biased to one side because of the loop's own state; together that"
+            " makes {share} of the squared error",
             "在 {depth} 次迭代中，其舍入因循环自身的状态而总偏向同一侧，合计占平方误差的 {share}",
         ),
         evidence={"depth": _COUNT, "share": _SHARE},
@@ -250,8 +250,8 @@ CAUSES: Mapping[str, Cause] = {
     ),
     "born": Cause(
         gradient="below above",
-        en="NaN or Inf is born here", zh="此处产生 NaN 或 Inf",
-        do="Look at division, square root, logarithm and exponential there.",
+        en="NaN or Inf first appears here", zh="此处产生 NaN 或 Inf",
+        do="Check divisions, square roots, logarithms and exponentials here.",
         do_zh="检查该处的除法、开方、对数与指数。",
         why=Wording("{what} from finite inputs ({count} elements)", "由有限输入产生 {what}（{count} 个元素）"),
         evidence={"what": _TEXT, "count": _COUNT},
@@ -259,17 +259,17 @@ CAUSES: Mapping[str, Cause] = {
     ),
     "infinite_constant": Cause(
         en="a constant is infinite", zh="常量为无穷大",
-        do="Use a large finite number in the place of the infinity, or keep its reader in FP32.",
+        do="Replace the infinity with a large finite number, or keep the operator that reads it in FP32.",
         do_zh="用较大的有限值代替无穷大，或将读取它的算子保留为 FP32。",
         why=Wording(
-            "its constant {weight} holds NaN or Inf, and {count} results are not finite that are so in the baseline",
+            "its constant {weight} holds NaN or Inf, and {count} results are not finite although the baseline's are",
             "其常量 {weight} 含有无穷大或 NaN，有 {count} 个结果非有限而基线为有限值",
         ),
         evidence={"weight": _TEXT, "count": _COUNT},
     ),
     "flips": Cause(
         en="decisions flip", zh="判定翻转",
-        do="Look at what is decided there; keep what computes it in FP32.",
+        do="Check what is decided here, and keep the operators that compute it in FP32.",
         do_zh="看此处作出的判定；将算出它的算子保留为 FP32。",
         why=Wording(
             "{count} of {elements} decisions differ on the same inputs",
@@ -280,45 +280,45 @@ CAUSES: Mapping[str, Cause] = {
     ),
     "other_arithmetic": Cause(
         en="the target computes something else", zh="目标的计算不同",
-        do="Compare what both sides compute there.",
+        do="Compare what both sides compute here.",
         do_zh="对照两侧在此处的运算。",
         evidence={"rel_l2": _FIGURE},
         unproven=True, by_a_pass=True,
     ),
     "faulty_pass": Cause(
-        en="a pass of the engine computes something else", zh="引擎的某个 pass 改变了计算",
-        do="Switch the pass off, as the pasted line does, and report it to the engine's developers.",
+        en="an engine pass changes the computation", zh="引擎的某个 pass 改变了计算",
+        do="Switch the pass off with the line to paste, and report it to the engine's developers.",
         do_zh="按可粘贴的那一行关闭该 pass，并向引擎开发者报告。",
         why=Wording(
-            "the engine makes {instead} of {replaced} ({passes}) and computes something else: the outputs are off by"
-            " {before} (Rel L2), and by {after} without that (passes that were bisected: {of}, builds: {runs})",
+            "the engine turns {replaced} into {instead} ({passes}), which changes the computation: the outputs are off"
+            " by {before} (Rel L2), and by {after} with the pass switched off (bisected {of} passes in {runs} builds)",
             "引擎的 {passes} 将 {replaced} 变为 {instead}，改变了计算：启用时输出相差 {before}（相对"
             " L2），关闭后为 {after}（{of} 个 pass 中二分，构建 {runs} 次）",
         ),
         evidence=_PASS,
         sentence=Wording(
-            "{what} `{name}` did it: {why}. Switch it off, and report it: `{paste}`.",
-            "{what} `{name}`：{why}。请关闭它并向引擎开发者报告：`{paste}`。",
+            "{what} `{name}` causes the error: {why}. Switch the pass off and report it: `{paste}`.",
+            "误差来自 {what} `{name}`：{why}。请关闭它并向引擎开发者报告：`{paste}`。",
         ),
         mended=False, pastes="option",
     ),
     "pass_rounding": Cause(
-        en="a pass of the engine rounds elsewhere, and this model makes that large",
+        en="an engine pass moves the rounding, and this model amplifies it",
         zh="引擎的某个 pass 改变了舍入位置，而该模型将其放大",
-        do="Switch the pass off, as the pasted line does, where that matters.",
+        do="If that matters, switch the pass off with the line to paste.",
         do_zh="若有影响，按可粘贴的那一行关闭该 pass。",
         why=Wording(
-            "the engine makes {instead} of {replaced} ({passes}), which rounds elsewhere, and this model makes"
-            " rounding large: the outputs are off by {before} (Rel L2), and by {after} without that (passes that were"
-            " bisected: {of}, builds: {runs})",
+            "the engine turns {replaced} into {instead} ({passes}), which rounds in other places, and this model"
+            " amplifies rounding: the outputs are off by {before} (Rel L2), and by {after} with the pass switched off"
+            " (bisected {of} passes in {runs} builds)",
             "引擎的 {passes} 将 {replaced} 变为 {instead}，舍入位置不同，而该模型会放大舍入误差："
             "启用时输出相差 {before}（相对 L2），关闭后为 {after}（{of} 个 pass 中二分，构建"
             " {runs} 次）",
         ),
         evidence=_PASS,
         sentence=Wording(
-            "{what} `{name}` did it: {why}. Without it: `{paste}`.",
-            "{what} `{name}`：{why}。关闭它：`{paste}`。",
+            "{what} `{name}` causes the error: {why}. To switch the pass off: `{paste}`.",
+            "误差来自 {what} `{name}`：{why}。关闭它：`{paste}`。",
         ),
         mended=False, pastes="option",
     ),
@@ -327,36 +327,37 @@ CAUSES: Mapping[str, Cause] = {
         do="Use another version of the engine, or another baseline, and report it to the engine's developers.",
         do_zh="使用引擎的其他版本或其他基线，并向引擎开发者报告。",
         why=Wording(
-            "{own} gives something else than {others}, which agree; off by {error} (Rel L2) on its own inputs",
+            "{own} disagrees with {others}, which agree with each other; off by {error} (Rel L2) on the same inputs",
             "{own} 的结果与彼此一致的 {others} 不同；以其自身输入相差 {error}（相对 L2）",
         ),
         evidence={"own": _TEXT, "others": _TEXT, "error": _FIGURE},
         sentence=Wording(
-            "{what} `{name}` is wrong: {why}. A comparison of two runs of one engine does not show it: use another"
+            "{what} `{name}` is wrong: {why}. Comparing two runs of the same engine cannot show this: use another"
             " version, and report it.",
             "{what} `{name}` 有误：{why}。同一引擎的两次运行对比看不出：请使用其他版本并报告。",
         ),
         mended=False,
     ),
     "kernels_disagree": Cause(
-        en="another implementation gives another result", zh="另一实现给出不同的结果",
-        do="Ask a third implementation, or the operator's specification.",
+        en="another implementation gives a different result", zh="另一实现给出不同的结果",
+        do="Check a third implementation, or the operator's specification.",
         do_zh="询问第三种实现，或查阅算子规范。",
         why=Wording(
-            "{own} and {others} give different results, off by {error} (Rel L2) on its own inputs; which is right is"
-            " not known",
+            "{own} and {others} give different results, {error} apart (Rel L2) on the same inputs; which one is right"
+            " is unknown",
             "{own} 与 {others} 的结果不同，以其自身输入相差 {error}（相对 L2）；尚不知哪个正确",
         ),
         evidence={"own": _TEXT, "others": _TEXT, "error": _FIGURE},
         sentence=Wording(
-            "{what} `{name}` is not certain: {why}. A third implementation, or the operator's specification, says it.",
+            "{what} `{name}` is in doubt: {why}. A third implementation, or the operator's specification, can settle"
+            " it.",
             "{what} `{name}` 存疑：{why}。第三种实现或算子规范可判定。",
         ),
         mended=False,
     ),
     "coarse": Cause(
         gradient="below",
-        en="too coarse in this type", zh="该类型精度不足",
+        en="this type is too coarse", zh="该类型精度不足",
         do="Keep the operator in higher precision.",
         do_zh="将该算子保留为更高精度。",
         evidence={"units": _FIGURE},

@@ -76,7 +76,7 @@ DOUBTS: Mapping[str, Wording] = {
         "{op} `{name}` may overflow inside: its sum of {terms} terms reaches {total}, where float16 ends at 65504,"
         " though its result fits; nobody knows in which type the target sums.",
         "{op} `{name}` 内部可能上溢：{terms} 项之和达到 {total}，而 float16 最大为 65504，尽管其结果未超出；"
-        "目标以何种类型累加无从得知。", "Keep the operator in FP32, or scale its inputs before it.",
+        "目标以何种类型累加无从得知。", "Keep the operator in FP32, or scale its inputs down first.",
     ),
     "precision_not_run": Wording(
         "Nothing ran in {precision}: {detail}.", "没有任何部分以 {precision} 运行：{detail}。", _MODE

@@ -51,7 +51,7 @@ NOTES: Mapping[str, Wording] = {
         "{op} `{name}` may overflow inside where the target sums in float16: the sizes of its {terms} terms add up to"
         " {most:.4g}, and their rounding to {lost:.2g} of that at most.",
         "若目标以 float16 累加，{op} `{name}` 内部可能上溢：其 {terms} 项的绝对值之和为 {most:.4g}，舍入误差至多为其"
-        " {lost:.2g}。", "Keep the operator in FP32, or scale its inputs before it.",
+        " {lost:.2g}。", "Keep the operator in FP32, or scale its inputs down first.",
     ),
     "no_second_opinion": Wording(
         "No second opinion: only operators of .onnx files are run by other engines.",

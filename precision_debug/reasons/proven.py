@@ -69,7 +69,7 @@ PROVEN: Mapping[str, Wording] = {
     "proven_underflow": Wording(
         "The file proves it: constant `{name}`, read by {by}, is {value:.4g}, which is 0 in {to}.",
         "文件即可证明：{by} 所读的常量 `{name}` 为 {value:.4g}，在 {to} 中变为 0。",
-        "Use a larger epsilon, or keep its reader in FP32.",
+        "Use a larger epsilon, or keep the operator that reads it in FP32.",
     ),
     "proven_int64": Wording(
         "The file proves it: constant `{name}`, read by {by}, holds {value}, and the target has 32 bits for it.",

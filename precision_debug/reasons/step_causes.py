@@ -14,11 +14,11 @@ _FIGURE, _COUNT, _SHARE, _TEXT = Kind.FIGURE, Kind.COUNT, Kind.SHARE, Kind.TEXT
 STEP_CAUSES: Mapping[str, Cause] = {
     "gradient_underflow": Cause(
         en="gradients underflow", zh="梯度下溢",
-        do="Scale the loss by more (torch.amp.GradScaler), as the sentence says.",
+        do="Increase the loss scale (torch.amp.GradScaler) to the value given.",
         do_zh="按该句所示增大损失缩放（torch.amp.GradScaler）。",
         why=Wording(
-            "{share} of it becomes 0 in float16 at a loss scale of {now}, and {scale} is the largest that holds all of"
-            " this backward pass",
+            "{share} of it becomes 0 in float16 at a loss scale of {now}; the largest scale that fits this whole"
+            " backward pass is {scale}",
             "损失缩放为 {now} 时，其中 {share} 在 float16 中变为 0；本次反向可容纳的最大缩放为 {scale}",
         ),
         evidence={
@@ -26,8 +26,8 @@ STEP_CAUSES: Mapping[str, Cause] = {
             "option": _TEXT,
         },
         sentence=Wording(
-            "The gradient of `{gradient}` is lost where `{where}` is put into float16: {share} of it becomes 0"
-            " (gradients spoilt in all: {gradients}). Scale the loss by {scale} (now {now}).",
+            "The gradient of `{gradient}` is lost where `{where}` is cast to float16: {share} of it becomes 0"
+            " (gradients affected in all: {gradients}). Scale the loss by {scale} (now {now}).",
             "`{gradient}` 的梯度丢失：`{where}` 转为 float16 时有 {share} 变为 0（受影响的梯度共 {gradients} 个）。"
             "请将损失放大 {scale} 倍（现为 {now}）。",
         ),
@@ -35,11 +35,11 @@ STEP_CAUSES: Mapping[str, Cause] = {
     ),
     "gradient_overflow": Cause(
         en="gradients overflow", zh="梯度上溢",
-        do="Scale the loss by less, as the sentence says; a GradScaler gets there by itself, skipping steps.",
+        do="Decrease the loss scale to the value given; a GradScaler gets there by itself, skipping steps.",
         do_zh="按该句所示减小损失缩放；GradScaler 会跳过若干步后自行降到该值。",
         why=Wording(
-            "its numbers reach {largest} where float16 ends at {limit}, at a loss scale of {now}; {scale} is the"
-            " largest that holds all of this backward pass",
+            "its values reach {largest} at a loss scale of {now}, above float16's maximum of {limit}; the largest"
+            " scale that fits this whole backward pass is {scale}",
             "损失缩放为 {now} 时，其数值达到 {largest}，而 float16 最大为 {limit}；本次反向可容纳的最大缩放为 {scale}",
         ),
         evidence={
@@ -48,27 +48,28 @@ STEP_CAUSES: Mapping[str, Cause] = {
             "option": _TEXT,
         },
         sentence=Wording(
-            "The gradient of `{gradient}` is no number: `{where}` reaches {largest} where float16 ends at {limit}"
-            " (gradients spoilt in all: {gradients}). Scale the loss by {scale} (now {now}): a GradScaler skips steps"
-            " until it gets there.",
-            "`{gradient}` 的梯度不是数：`{where}` 达到 {largest}，而 float16 最大为 {limit}（受影响的梯度共 {gradients}"
-            " 个）。请将损失放大 {scale} 倍（现为 {now}）：GradScaler 会一直跳过更新，直到降至该值。",
+            "The gradient of `{gradient}` is NaN or Inf: `{where}` reaches {largest}, above float16's maximum of"
+            " {limit} (gradients affected in all: {gradients}). Scale the loss by {scale} (now {now}): a GradScaler"
+            " skips steps until it gets there.",
+            "`{gradient}` 的梯度为 NaN 或 Inf：`{where}` 达到 {largest}，而 float16 最大为 {limit}（受影响的梯度共"
+            " {gradients} 个）。请将损失放大 {scale} 倍（现为 {now}）：GradScaler 会一直跳过更新，直到降至该值。",
         ),
         mended=False, out_of_range="above", one_switch=True, fails="always", pastes="option",
     ),
     "update_lost": Cause(
         en="the update is lost", zh="更新丢失",
-        do="Keep the parameters in float32 (autocast does), or an own float32 copy of them in the optimiser.",
+        do="Keep the parameters in float32, as autocast does, or keep a float32 copy of them in the optimiser.",
         do_zh="参数保留为 float32（如 autocast 所做），或在优化器中保留其 float32 副本。",
         why=Wording(
-            "{share} of its update is below half a unit of {dtype} beside the parameter, and changes nothing",
+            "{share} of its update is less than half a unit in the last place of the {dtype} parameter, and changes"
+            " nothing",
             "其更新的 {share} 小于 {dtype} 在该参数处的半个单位，没有任何改变",
         ),
         evidence={"parameter": _TEXT, "parameters": _COUNT, "share": _SHARE, "dtype": _TEXT},
         sentence=Wording(
-            "`{parameter}` stagnates: {share} of its update is below half a unit of {dtype} beside the parameter, and"
-            " is lost (parameters that stagnate: {parameters}). Keep the parameters in float32, as autocast does, or a"
-            " float32 copy of them in the optimiser.",
+            "`{parameter}` stagnates: {share} of its update is less than half a unit in the last place of the {dtype}"
+            " parameter, and is lost (parameters that stagnate: {parameters}). Keep the parameters in float32, as"
+            " autocast does, or keep a float32 copy of them in the optimiser.",
             "`{parameter}` 停滞：其更新的 {share} 小于 {dtype} 在该参数处的半个单位而丢失（停滞的参数共"
             " {parameters} 个）。请将参数保留为 float32（如 autocast 所做），或在优化器中保留其 float32 副本。",
         ),

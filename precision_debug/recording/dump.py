@@ -76,7 +76,7 @@ def read_dump(path: str, dtype: str = "float32") -> Dump:
     if not place.exists():
         raise RecordingError("there is no such folder", where=path, hint="name a folder of tensors")
     layout = next((one for one in LAYOUTS if one.is_it(place)), None)
-    told = _side(place)
+    sidecar = _side(place)
     found: dict[str, DumpedTensor] = {}
     ranks: dict[str, set[str]] = {}
     skipped: dict[str, str] = {}
@@ -84,11 +84,11 @@ def read_dump(path: str, dtype: str = "float32") -> Dump:
     for file, called, said in listed:
         relative = str(file.relative_to(place)) if place.is_dir() else file.name
         try:
-            own = {**said, **_about(told, relative)}
+            own = {**said, **_about(sidecar, relative)}
             for inside, value, shape in _read(layout, file, str(own.get("dtype", dtype))):
                 whole = "/".join(filter(None, (called or _name(relative, place, file), inside)))
                 rank, name = _rank_of(whole)
-                about = {**own, **_about(told, name), **_about(told, inside)}
+                about = {**own, **_about(sidecar, name), **_about(sidecar, inside)}
                 one = _tensor(name, value, shape, relative, about)
                 if one.name in found and rank not in ranks[one.name]:
                     first = found[one.name]
@@ -142,20 +142,20 @@ def _side(place: Path) -> Mapping[str, Any]:
     if not path.is_file():
         return {}
     try:
-        told = parse_json(path.read_bytes())
+        parsed = parse_json(path.read_bytes())
     except (OSError, ValueError) as error:
         raise RecordingError(f"cannot be read: {error}", where=str(path)) from error
-    if not isinstance(told, dict) or not all(isinstance(one, dict) for one in told.values()):
+    if not isinstance(parsed, dict) or not all(isinstance(one, dict) for one in parsed.values()):
         raise RecordingError('is no {name: {"shape": …}}', where=str(path), hint="one object a tensor")
-    return told
+    return parsed
 
 
-def _about(told: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _about(sidecar: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """What the side file says of a name, with or without its ending or its folders."""
     plain = name.rpartition("/")[2]
     for one in (name, name.rpartition(".")[0], plain, plain.rpartition(".")[0]):
-        if one and one in told:
-            found: Mapping[str, Any] = told[one]
+        if one and one in sidecar:
+            found: Mapping[str, Any] = sidecar[one]
             return found
     return {}
 

@@ -181,14 +181,14 @@ def _list(value: Any) -> list[Any]:
     return value
 
 
-def _equal(recorded: Any, given: Any) -> bool:
+def _equal(recorded: Any, fed: Any) -> bool:
     """The same values bit for bit, or the same numbers in another type."""
-    if recorded is None or given is None:
-        return recorded is given
+    if recorded is None or fed is None:
+        return recorded is fed
     if isinstance(recorded, list):
-        given = list(given) if isinstance(given, (list, tuple)) else []
-        return len(recorded) == len(given) and all(map(_equal, recorded, given))
-    array = np.asarray(given)
+        fed = list(fed) if isinstance(fed, (list, tuple)) else []
+        return len(recorded) == len(fed) and all(map(_equal, recorded, fed))
+    array = np.asarray(fed)
     if array.shape != recorded.shape:
         return False
     if recorded.dtype.kind == "U":

@@ -99,13 +99,13 @@ def _safetensors(path: Path) -> Iterator[tuple[str, Array, tuple[int, ...]]]:
         if length > path.stat().st_size:
             raise ValueError("its header is longer than the file")
         header = json.loads(file.read(length))
-    for name, told in header.items():
+    for name, entry in header.items():
         if name == "__metadata__":
             continue
-        kind, shape = as_dtype(_SAFE.get(told["dtype"], "")), tuple(map(int, told["shape"]))
+        kind, shape = as_dtype(_SAFE.get(entry["dtype"], "")), tuple(map(int, entry["shape"]))
         if kind is None:
             continue
-        start, count = 8 + length + int(told["data_offsets"][0]), math.prod(shape)
+        start, count = 8 + length + int(entry["data_offsets"][0]), math.prod(shape)
         if count:
             yield name, np.memmap(path, kind, "r", start, (count,)).reshape(shape), shape
         else:
@@ -149,8 +149,8 @@ class _Tensors(pickle.Unpickler):
             return _STORAGES[name]
         raise ValueError(f"it holds {module}.{name}, and only tensors are read; save them with torch.save(tensor)")
 
-    def persistent_load(self, told: Any) -> Array:
-        _, kind, key, *_ = told
+    def persistent_load(self, storage: Any) -> Array:
+        _, kind, key, *_ = storage
         dtype = as_dtype(kind)
         if dtype is None:
             raise ValueError(f"it holds {kind}")

@@ -91,14 +91,14 @@ def _read(lines: Iterator[str]) -> Iterator[StepNumbers]:
     for line in lines:
         if not line.endswith("\n"):
             return  # the run ended while it wrote
-        told = json.loads(line)
+        entry = json.loads(line)
         parameters = {}
-        for name, (norm, zeros, below, broken, size, moved) in told["parameters"].items():
+        for name, (norm, zeros, below, broken, size, moved) in entry["parameters"].items():
             parameters[str(name)] = ParameterNumbers(
                 norm=float(norm), zeros=float(zeros), below=float(below), broken=int(broken), size=float(size),
                 moved=None if moved is None else float(moved),
             )  # fmt: skip
-        yield StepNumbers(step=int(told["step"]), scale=float(told["scale"]), parameters=parameters)
+        yield StepNumbers(step=int(entry["step"]), scale=float(entry["scale"]), parameters=parameters)
 
 
 def first_departure(steps: Sequence[StepNumbers]) -> Departure | None:

@@ -124,7 +124,7 @@ def _growth(row: Row, precision: str) -> tuple[Text, ...]:
         else Text("Try it in FP32 first.", "请先让它以 FP32 运行。")
         if is_narrow(precision)
         else Text(
-            "The target computes in FP32 too: compare what both sides compute there.",
+            "The target computes in FP32 too: compare what both sides compute here.",
             "目标同样以 FP32 计算：请对照两侧在此处的运算。",
         )
     )

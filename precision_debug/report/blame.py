@@ -34,7 +34,7 @@ _CONFIDENCE = {
         "measured by replaying the baseline's operator on the target's inputs", "以目标输入重放基线算子测得"
     ),
     "simulated": Text("measured in a simulation", "在模拟中测得"),
-    "compared": Text("by comparing what both sides were given", "通过比较两侧所得到的输入得出"),
+    "compared": Text("by comparing the inputs of both sides", "通过比较两侧所得到的输入得出"),
     "ranked": Text("only ranked by its error", "仅按误差排序得出"),
 }
 
@@ -57,17 +57,19 @@ def sentence_of(culprit: Culprit, precision: str, to_keep: ToKeep | None = None)
     if own is not None:
         return own
     if precision == MODEL:  # which may bring integers of its own
-        return Text(f"{what} `{culprit.name}` lost it: {why.en}.", f"精度损失于 {what} `{culprit.name}`：{why.zh}。")
+        return Text(f"{what} `{culprit.name}` lost the precision:"
+                    f" {why.en}.", f"精度损失于 {what} `{culprit.name}`：{why.zh}。")
     if not is_narrow(precision):
         return Text(
-            f"{what} `{culprit.name}` lost it: {why.en}. The target computes in FP32 too: compare what both sides"
-            " compute there.",
+            f"{what} `{culprit.name}` lost the precision: {why.en}. The target computes in FP32 too: compare what both"
+            " sides compute here.",
             f"精度损失于 {what} `{culprit.name}`：{why.zh}。目标同样以 FP32 计算：请对照两侧在此处的运算。",
         )
     if not untold(to_keep):
-        return Text(f"{what} `{culprit.name}` lost it: {why.en}.", f"精度损失于 {what} `{culprit.name}`：{why.zh}。")
+        return Text(f"{what} `{culprit.name}` lost the precision:"
+                    f" {why.en}.", f"精度损失于 {what} `{culprit.name}`：{why.zh}。")
     return Text(
-        f"{what} `{culprit.name}` lost it: {why.en}. Keep {keep} in FP32, with what reads it.",
+        f"{what} `{culprit.name}` lost the precision: {why.en}. Keep {keep} in FP32, and the operators that read it.",
         f"精度损失于 {what} `{culprit.name}`：{why.zh}。请将 {kept} 及其读取者保留为 FP32。",
     )
 
@@ -85,11 +87,11 @@ def expectation(report: Report) -> list[Text]:
     chinese = f"未给出容差：{explained.at} 的相对 L2 误差{at.zh}为 {figure(explained.actual)}"
     if explained.expected:
         times = figure(float(f"{explained.actual / explained.expected:.3g}"))
-        english += f", {times} x what rounding everywhere predicts"
+        english += f", {times} x the error that rounding everywhere predicts"
         chinese += f"，是处处舍入所预测误差的 {times} 倍"
     return [
         Text(
-            f"{english}; up to {figure(explained.allowed)} is as expected of {report.target.mode}.",
+            f"{english}; up to {figure(explained.allowed)} is expected of {report.target.mode}.",
             f"{chinese}；{report.target.mode} 在 {figure(explained.allowed)} 以内均属预期。",
         )
     ]
@@ -105,7 +107,7 @@ def _worst_sample(report: Report, name: str) -> Text:
 
 def blame(report: Report) -> Section:
     """The culprits, or why there are none."""
-    title = Text("Who did it, and why", "损失精度的算子及原因")
+    title = Text("Culprits and causes", "元凶及原因")
     explanation = report.explanation
     if explanation is None:
         return Section(key="culprits", title=title)
@@ -195,7 +197,7 @@ def _none(report: Report) -> Text | None:
         return _diffuse(explanation)
     if explanation.state == "unknown":
         return Text(
-            f"Who introduced the error was not measured: {explanation.reason}.",
+            f"Which operator introduced the error was not measured: {explanation.reason}.",
             f"未能测定误差由哪个算子引入：{word(explanation.reason, 'zh')}。",
         )
     if not report.compared:
@@ -208,18 +210,18 @@ def _none(report: Report) -> Text | None:
     if explanation.candidates:
         tried = _tried(explanation)
         return Text(
-            f"No single operator makes the error: {tried.en}.", f"没有单个算子造成该误差：{tried.zh}。"
+            f"No single operator causes the error: {tried.en}.", f"没有单个算子造成该误差：{tried.zh}。"
         )
     return Text(
-        "No culprit was looked for: the outputs are within what rounding to the target's type must lose.",
-        "无需归因：输出误差在目标类型舍入所必然带来的损失之内。",
+        "The error is within what rounding to the target's type costs, so no culprit was looked for.",
+        "误差在目标类型舍入的预期损失之内，无需归因。",
     )
 
 
 def _diffuse(explanation: Explanation) -> Text:
     tried = _tried(explanation)
     return Text(
-        f"Diffuse: no single culprit. The error is made of many operators' rounding: {tried.en}.",
+        f"Diffuse: no single culprit. The rounding of many operators adds up to the error: {tried.en}.",
         f"误差分散，无单一算子可归因：由众多算子的舍入误差累积而成：{tried.zh}。",
     )
 
@@ -227,7 +229,7 @@ def _diffuse(explanation: Explanation) -> Text:
 def _tried(explanation: Explanation) -> Text:
     """How many operators' errors were carried to the outputs, each alone, and the most that one of them makes there."""
     left, most = explanation.candidates - explanation.tried, max(explanation.budget.values(), default=0.0)
-    en = f"of {count(explanation.tried)} tried alone the largest share of one of them is {percent(most)}"
+    en = f"of {count(explanation.tried)} operators tried alone, the largest makes {percent(most)} of it"
     zh = f"已单独尝试 {count(explanation.tried)} 个，单个算子的最大占比为 {percent(most)}"
     if left and explanation.rest is not None:
         en += f", and {count(left)} more make {percent(explanation.rest)} together"
@@ -241,10 +243,10 @@ def _evidence(culprit: Culprit) -> Text:
     known = CAUSES.get(culprit.cause)
     beyond = known is not None and known.out_of_range == "above"
     if culprit.introduced == math.inf:
-        english.append("NaN or Inf is born in it, so that the error it introduces is infinite")
+        english.append("NaN or Inf first appears in it, so the error it introduces is infinite")
         chinese.append("NaN 或 Inf 由它产生，因此它引入的误差为无穷大")
     elif culprit.introduced is not None and not (beyond and (culprit.units or 0.0) < 1.0):
-        units = "" if culprit.units is None else f" ({figure(culprit.units)} x rounding once)"
+        units = "" if culprit.units is None else f" ({figure(culprit.units)} x one rounding)"
         mal = "" if culprit.units is None else f"（单次舍入的 {figure(culprit.units)} 倍）"
         english.append(f"introduced error {figure(culprit.introduced)}{units}")
         chinese.append(f"自身引入误差 {figure(culprit.introduced)}{mal}")
@@ -255,7 +257,7 @@ def _evidence(culprit: Culprit) -> Text:
         english.append(f"without its error {culprit.at} would be off by {figure(culprit.without)}")
         chinese.append(f"若无其误差，{culprit.at} 的误差为 {figure(culprit.without)}")
     if culprit.fails_first and culprit.fails_first != culprit.name:
-        english.append(f"first out of bounds because of it: {culprit.fails_first}")
+        english.append(f"first tensor that fails because of it: {culprit.fails_first}")
         chinese.append(f"因其首先超限的张量：{culprit.fails_first}")
     sure = _CONFIDENCE.get(culprit.confidence, same(culprit.confidence))
     english.append(sure.en)
@@ -268,8 +270,8 @@ def _why(culprit: Culprit) -> Text:
     known = CAUSES.get(culprit.cause)
     if known is None:
         return same(culprit.cause)
-    told = _told(known, culprit.evidence)
-    en, zh = [said(known.why, told, lang) for lang in ("en", "zh")] if known.why is not None else [None, None]
+    evidence = _shown_evidence(known, culprit.evidence)
+    en, zh = [said(known.why, evidence, lang) for lang in ("en", "zh")] if known.why is not None else [None, None]
     return Text(known.en, known.zh) if en is None or zh is None else Text(en, zh)
 
 
@@ -277,13 +279,13 @@ def _whole(known: Cause, culprit: Culprit, what: str, why: Text) -> Text | None:
     """The sentence that a cause has of its own; None where it has the usual one."""
     if known.sentence is None:
         return None
-    told = {**_told(known, culprit.evidence), "what": what, "name": culprit.name}
-    en = said(known.sentence, {**told, "why": why.en}, "en")
-    zh = said(known.sentence, {**told, "why": why.zh}, "zh")
+    evidence = {**_shown_evidence(known, culprit.evidence), "what": what, "name": culprit.name}
+    en = said(known.sentence, {**evidence, "why": why.en}, "en")
+    zh = said(known.sentence, {**evidence, "why": why.zh}, "zh")
     return None if en is None or zh is None else Text(en, zh)
 
 
-def _told(known: Cause, evidence: Mapping[str, Any]) -> dict[str, str]:
+def _shown_evidence(known: Cause, evidence: Mapping[str, Any]) -> dict[str, str]:
     return {name: _shown(known.evidence.get(name, Kind.ANY), value) for name, value in evidence.items()}
 
 

@@ -72,9 +72,9 @@ COLUMNS: tuple[Column, ...] = (
     ),
     _column(
         ("status", "Status", "状态"), "text", 13, lambda row: row.status.value,
-        ("pass, fail (out of tolerance), inconclusive (it would pass whatever it holds, or has no element), fused "
-         "away (the target's graph no longer has it), unmatched (no partner in the baseline), not compared (see "
-         "Reason).",
+        ("pass, fail (out of tolerance), inconclusive (it would pass whatever it holds, or has no element), fused away"
+         " (fused into another operator, or removed), unmatched (no partner in the baseline), not compared (see"
+         " Reason).",
          "pass：在容差内；fail：超出容差；inconclusive：该容差无法判定，或没有元素；fused away：已被目标图融合；"
          "unmatched：基线中没有对应张量；not compared：未比较，见 Reason。"),
     ),

@@ -198,11 +198,11 @@ def _with_growth(rows: Sequence[Row], base_meta: Mapping[str, TensorMeta]) -> tu
     grown = []
     for row in rows:
         error = row.relative_l2
-        given = _largest(error_of(name) for name in row.inputs)
-        if error is None or given is None or row.name not in base_meta or math.isnan(error) or newly_broken(row):
+        inherited = _largest(error_of(name) for name in row.inputs)
+        if error is None or inherited is None or row.name not in base_meta or math.isnan(error) or newly_broken(row):
             grown.append(row)
             continue
-        growth = 1.0 if error == given else (math.inf if given == 0 else error / given)
+        growth = 1.0 if error == inherited else (math.inf if inherited == 0 else error / inherited)
         grown.append(dataclasses.replace(row, error_growth=growth))
     return tuple(grown)
 

@@ -33,14 +33,14 @@ def difference_book(found: Difference, path: Path) -> None:
     import xlsxwriter
     from xlsxwriter.exceptions import FileCreateError
 
-    told = sentences(found)
+    written = sentences(found)
     book = xlsxwriter.Workbook(str(path), {"in_memory": True, "strings_to_formulas": False, "strings_to_urls": False})
     try:
-        book.set_properties({"title": "precision_debug diff", "comments": fit(told[0].en)})
+        book.set_properties({"title": "precision_debug diff", "comments": fit(written[0].en)})
         formats = Formats(book)
         _table(book.add_worksheet("Difference"), formats, [*ordered(found), *found.of(Change.SAME)][:_LIMIT])
         summary = book.add_worksheet("Summary")
-        write_sentences(summary, formats, [*told, *_sides(found)], "bad" if found.regressed else "good")
+        write_sentences(summary, formats, [*written, *_sides(found)], "bad" if found.regressed else "good")
         summary.activate()
         book.close()
     except FileCreateError as error:
@@ -53,8 +53,8 @@ def _sides(found: Difference) -> list[Text]:
     said = []
     for one, name in ((found.before, Text("Before", "之前")), (found.after, Text("After", "之后"))):
         model = one.spec.model.path or one.target.model
-        told = f"{model} {one.target.mode} ({one.baseline.mode}) {one.started}".strip()
-        said.append(Text(f"{name.en}: {told}", f"{name.zh}：{told}"))
+        title = f"{model} {one.target.mode} ({one.baseline.mode}) {one.started}".strip()
+        said.append(Text(f"{name.en}: {title}", f"{name.zh}：{title}"))
     return said
 
 

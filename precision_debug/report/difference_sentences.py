@@ -62,8 +62,8 @@ def errors(tensor: Tensor) -> str:
 
 def ratio(tensor: Tensor) -> str:
     """The later error over the earlier one; "" where that says nothing."""
-    told = tensor.ratio
-    return "" if told is None or not told or not math.isfinite(told) else f"{told:.3g} x"
+    factor = tensor.ratio
+    return "" if factor is None or not factor or not math.isfinite(factor) else f"{factor:.3g} x"
 
 
 def _first(found: Difference) -> Text:
@@ -86,24 +86,24 @@ def _first(found: Difference) -> Text:
 
 
 def _most(some: Sequence[Tensor], became: Text) -> Text:
-    told = some[0]  # what became NaN or Inf is first, and has no ratio
-    if "inf" not in errors(told):
-        told = next((tensor for tensor in some if ratio(tensor)), told)
-    times = f" ({ratio(told)})" if ratio(told) else ""
-    shi = f"（{ratio(told)}）" if times else ""
+    worst = some[0]  # what became NaN or Inf is first, and has no ratio
+    if "inf" not in errors(worst):
+        worst = next((tensor for tensor in some if ratio(tensor)), worst)
+    times = f" ({ratio(worst)})" if ratio(worst) else ""
+    shi = f"（{ratio(worst)}）" if times else ""
     tensors = "1 tensor" if len(some) == 1 else f"{count(len(some))} tensors"
-    name = f"{told.op_type} `{told.name}`"
+    name = f"{worst.op_type} `{worst.name}`"
     return Text(
-        f"{tensors} {became.en}, {name} the most: {errors(told).replace('->', 'to')}{times}.",
-        f"{count(len(some))} 个张量{became.zh}，变化最大的是 {name}：{errors(told).replace('->', '到')}{shi}。",
+        f"{tensors} {became.en}, {name} the most: {errors(worst).replace('->', 'to')}{times}.",
+        f"{count(len(some))} 个张量{became.zh}，变化最大的是 {name}：{errors(worst).replace('->', '到')}{shi}。",
     )
 
 
 def _output(found: Difference) -> list[Text]:
     """The output that is worst afterwards."""
     rows = [one for one in found.tensors if one.after is not None and one.after.is_output and one.before is not None]
-    told = [one for one in rows if one.after is not None and one.after.relative_l2 is not None]
-    worst = max(told, key=lambda one: (one.after.relative_l2 if one.after is not None else 0) or 0, default=None)
+    measured = [one for one in rows if one.after is not None and one.after.relative_l2 is not None]
+    worst = max(measured, key=lambda one: (one.after.relative_l2 if one.after is not None else 0) or 0, default=None)
     if worst is None or worst.before is None or worst.after is None or worst.before.relative_l2 is None:
         return []
     now, then = figure(worst.after.relative_l2), figure(worst.before.relative_l2)
@@ -123,5 +123,5 @@ def _verdicts(found: Difference) -> Text:
 
 
 def _culprit(title: Text, culprit: Culprit, found: Difference) -> Text:
-    told = sentence_of(culprit, found.after.target.precision, found.after.to_keep)
-    return Text(f"{title.en} {told.en}", f"{title.zh}{told.zh}")
+    sentence = sentence_of(culprit, found.after.target.precision, found.after.to_keep)
+    return Text(f"{title.en} {sentence.en}", f"{title.zh}{sentence.zh}")

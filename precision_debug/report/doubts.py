@@ -77,15 +77,15 @@ def _found(report: Judged) -> Iterator[Doubt]:
         yield Doubt(code="nothing_decided", values={"compared": count(len(report.compared))})
     covered = coverage(report.rows)
     if covered.compared and covered.share < ENOUGH and not report.failure:  # else that is why
-        told = {
+        values = {
             "share": percent(covered.share), "compared": count(covered.compared), "hidden": count(covered.hidden),
         }  # fmt: skip
         whole = bool(report.outputs) and all(row.comparison is not None for row in report.outputs)
         if covered.lost:
             code = "few_compared_inside" if whole else "few_compared"
-            yield Doubt(code=code, values={**told, "lost": count(covered.lost)})
+            yield Doubt(code=code, values={**values, "lost": count(covered.lost)})
         else:
-            yield Doubt(code="few_seen_inside" if whole else "few_seen", values=told)
+            yield Doubt(code="few_seen_inside" if whole else "few_seen", values=values)
     if not any(doubt.code == "precision_not_run" for doubt in report.target.doubts):
         yield from _of_precision(report)
     yield from _not_fp32(report)

@@ -25,8 +25,8 @@ _KINDS = {
 
 
 FIX_NAME = {
-    "not needed": (Text("Nothing to keep", "无需保留"), "good"),
-    "found": (Text("What to keep was found", "已找到须保留的算子"), "good"),
+    "not needed": (Text("Nothing has to be kept", "无需保留"), "good"),
+    "found": (Text("Found what to keep", "已找到须保留的算子"), "good"),
     "diffuse": (Text("Diffuse: no small set", "误差分散，无小集合"), "warn"),
     "not verified": (Text("Not verified on the engine", "未能在引擎上验证"), "warn"),
     "not possible": (Text("Keeping does not help", "保留无济于事"), "bad"),
@@ -54,7 +54,7 @@ def _best(fix: Fix) -> list[Text]:
     units = UNITS.get(fix.unit, UNITS["operator"])
     return [
         Text(
-            f"The best trade that was run keeps {count(len(fix.best))} of {count(fix.units)} {units.en}: the error goes"
+            f"The best trade-off found keeps {count(len(fix.best))} of {count(fix.units)} {units.en}: the error goes"
             f" from {_error(fix.before)} to {_error(fix.best_error)} ({fix.best_option}).",
             f"已运行的最佳折中保留 {count(fix.units)} {units.zh}中的 {count(len(fix.best))} 个：误差从"
             f" {_error(fix.before)} 降到 {_error(fix.best_error)}（{fix.best_option}）。",
@@ -67,12 +67,12 @@ def _checked(fix: Fix, mode: str) -> Text:
     parts, zh = [f"run in {mode}"], [f"在 {mode} 中运行通过"]
     if fix.held_out:
         held = f"{count(fix.held)} of {count(fix.held_out)}"
-        parts.append(f"on {held} inputs that the search did not see")
+        parts.append(f"on {held} unseen inputs")
         zh.append(f"在搜索未见过的 {count(fix.held_out)} 组输入中 {count(fix.held)} 组成立")
     again = [item.verified for item in fix.artefacts if item.verified is not None]
     if again:
         good = f"{count(sum(again))} of {count(len(again))}"
-        parts.append(f"{good} files and settings to take away, loaded and run again")
+        parts.append(f"{good} artefacts (files and settings) reloaded and run")
         zh.append(f"可取用的 {count(len(again))} 项产物重新加载运行，{count(sum(again))} 项通过")
     but = "" if fix.held_out or "`" in fix.limit else " It was not checked on other inputs."
     dan = "" if fix.held_out or "`" in fix.limit else "未在其他输入上验证。"
@@ -82,7 +82,7 @@ def _checked(fix: Fix, mode: str) -> Text:
 def _not_needed(fix: Fix) -> Text:
     limit = explained(fix.limit)
     return Text(
-        f"Nothing has to be kept: as it is, it holds ({limit.en}; it is {_error(fix.before)}).",
+        f"Nothing has to be kept: the requirement is already met ({limit.en}; it is {_error(fix.before)}).",
         f"无需保留任何算子：原样即满足要求（{limit.zh}；实际为 {_error(fix.before)}）。",
     )
 
@@ -110,9 +110,9 @@ def _diffuse(fix: Fix) -> Text:
     others = f", and on {count(fix.held)} of {count(fix.held_out)} others" if fix.held_out else ""
     qita = f"，在其他 {count(fix.held_out)} 组输入中只有 {count(fix.held)} 组成立" if fix.held_out else ""
     return Text(
-        f"Diffuse: it takes {count(len(fix.kept))} of {count(fix.units)} kept to hold on the inputs of the search"
-        f" (error {_error(fix.before)} to {_error(fix.after)}){others}; no small set is the cause. The table shows what"
-        " each number of kept operators gives.",
+        f"Diffuse: {count(len(fix.kept))} of {count(fix.units)} have to be kept to pass on the search's inputs (error"
+        f" {_error(fix.before)} to {_error(fix.after)}){others}; no small set is the cause. The table shows the error"
+        " for each number of kept operators.",
         f"误差分散：在搜索所用输入上须保留 {count(fix.units)} 个中的 {count(len(fix.kept))} 个才成立"
         f"（误差从 {_error(fix.before)} 到 {_error(fix.after)}）{qita}；没有少数算子是主因。"
         "下表给出保留数量与误差的关系。",
@@ -123,23 +123,22 @@ def _not_possible(fix: Fix) -> Text:
     units, still = UNITS.get(fix.unit, UNITS["operator"]), fix.whole_still
     if fix.whole_passes:
         return Text(
-            f"Only everything in higher precision holds: with all {count(fix.units)} {units.en} kept the error goes"
-            f" from {_error(fix.before)} to {_error(fix.whole)}, and nothing is left in the low precision.",
+            f"It passes only with everything in higher precision: with all {count(fix.units)} {units.en} kept the"
+            f" error goes from {_error(fix.before)} to {_error(fix.whole)}, and nothing is left in low precision.",
             f"只有全部保留为高精度才满足要求：{count(fix.units)} {units.zh}全部保留时误差从 {_error(fix.before)} 降到"
             f" {_error(fix.whole)}，但低精度已无算子运行。",
         )
     if still is not None and still.low:
         return Text(
-            f"The engine does not obey: with all {count(fix.units)} {units.en} to be kept in higher precision,"
-            f" {count(still.low)} of {count(still.of)} ran in {still.precision} all the same, and the error is"
-            f" {_error(fix.whole)} ({_error(fix.before)} with nothing kept). That says nothing of the precision's part"
-            " in it.",
+            f"The engine does not obey: told to keep all {count(fix.units)} {units.en} in higher precision, it still"
+            f" ran {count(still.low)} of {count(still.of)} in {still.precision}, with an error of {_error(fix.whole)}"
+            f" ({_error(fix.before)} with nothing kept). So how much of the error is due to precision is unknown.",
             f"引擎未遵守：要求全部 {count(fix.units)} {units.zh}保留为高精度，仍有 {count(still.of)} 个中的"
             f" {count(still.low)} 个以 {still.precision} 运行，误差为 {_error(fix.whole)}（未保留时"
             f" {_error(fix.before)}）。因此无法判断精度对误差的影响。",
         )
     return Text(
-        "It fails with everything in higher precision too, so no kept set can help: compare that mode first.",
+        "It also fails with everything in higher precision, so keeping operators cannot help: compare that mode first.",
         "全部保留为高精度仍不满足要求，保留算子无济于事：请先对比该模式本身。",
     )
 
@@ -147,13 +146,14 @@ def _not_possible(fix: Fix) -> Text:
 def _unfinished(fix: Fix) -> Text:
     if fix.kept:
         return Text(
-            f"Unfinished: the smallest set that was seen to hold keeps {count(len(fix.kept))} of {count(fix.units)};"
-            " the runs or the time were used up. The same command goes on from here.",
+            f"Unfinished: the smallest set known to pass keeps {count(len(fix.kept))} of {count(fix.units)}; the"
+            " budget of runs or time is used up. The same command continues from here.",
             f"未完成：已知成立的最小集合保留 {count(fix.units)} 个中的 {count(len(fix.kept))} 个；次数或时间已用完，"
             "再次运行同一命令会从此处继续。",
         )
     return Text(
-        "Unfinished: no set was seen to hold before the runs or the time were used up. The same command goes on.",
+        "Unfinished: no set passed before the budget of runs or time was used up. The same command continues from"
+        " here.",
         "未完成：在次数或时间用完前未发现成立的集合；再次运行同一命令会继续。",
     )
 
@@ -199,8 +199,8 @@ def _overview(fix: Fix) -> Section:
     if fix.joined:
         names = ", ".join(unit.key for unit in fix.joined)
         lines.append(pair(Text("Kept too, since that saves casts", "为减少转换而一并保留"), names))
-    for told in fix.obeyed:
-        lines.append(pair(Text("The engine says", "引擎的说法"), told))
+    for outcome in fix.obeyed:
+        lines.append(pair(Text("The engine says", "引擎的说法"), outcome))
     for note in fix.notes:
         lines.append((plain(Text("Mind", "注意")), plain(explained(note))))
     title = Text("What to keep in higher precision", "应保留为高精度的算子")
@@ -344,7 +344,7 @@ def fix_lines(report: Report) -> list[tuple[str, Text, Text]]:
         said, made = explained(item.title), item.path or item.text
         text = Text(f"{said.en}: {made}", f"{said.zh}：{made}")
         lines.append(("red" if item.verified is False else "", label, text))
-    lines += [("", Text("engine", "引擎"), explained(told)) for told in fix.obeyed[:8]]
+    lines += [("", Text("engine", "引擎"), explained(outcome)) for outcome in fix.obeyed[:8]]
     lines += [("yellow", Text("mind", "注意"), explained(note)) for note in fix.notes]
     return lines
 

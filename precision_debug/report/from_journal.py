@@ -37,19 +37,19 @@ _FIRST, _WORST = 8, 12
 __all__ = ["report_of_events"]
 
 
-def report_of_events(told: Iterable[events.Event], *, failure: str = "") -> Report:
+def report_of_events(journal: Iterable[events.Event], *, failure: str = "") -> Report:
     """The report of a run from its journal, also of one that ended early.
 
-    told: see ``events``. failure: why it did, where the journal itself does not say.
+    journal: see ``events``. failure: why it did, where the journal itself does not say.
     """
-    found = _Told(failure=failure)
-    for event in told:
+    found = _ReportState(failure=failure)
+    for event in journal:
         found.take(event)
     return found.report()
 
 
 @dataclass(kw_only=True)
-class _Told:
+class _ReportState:
     """What a journal has told so far."""
 
     failure: str
@@ -83,7 +83,7 @@ class _Told:
             case events.Start():
                 self.spec = event.spec
                 self.values |= {"machine": event.machine, "started": event.started}
-            case events.SideTold():
+            case events.SideOpened():
                 self.sides[event.side] = event.info
             case events.Tensors():
                 self.tensors[event.side] = event.tensors
@@ -128,7 +128,7 @@ class _Told:
         match event:
             case events.Explained():
                 self.values["explanation"] = event.explanation
-            case events.KeepTold():
+            case events.KeepFound():
                 self.values["to_keep"] = event.to_keep
             case events.FixFound():
                 self.values["fix"] = event.fix
@@ -179,9 +179,9 @@ class _Told:
         explained = self.values.get("explanation")
         allowed = allowed_by(explained, self.sides["target"].precision)
         own = explained.allowed_at if explained is not None else {}
-        given, validate = self.spec.tolerance, self.spec.validate
+        tolerance, validate = self.spec.tolerance, self.spec.validate
         return tuple(
-            judge.judged(row, given, allowed=own.get(row.name, allowed), validate=validate) for row in table
+            judge.judged(row, tolerance, allowed=own.get(row.name, allowed), validate=validate) for row in table
         )
 
 

@@ -86,8 +86,8 @@ def _stat_columns(stat: Text) -> tuple[Column, ...]:
 
 def _extra_columns(rows: Iterable[Row]) -> tuple[Column, ...]:
     keys = dict.fromkeys(key for row in rows for key in row.extra)
-    given = ("Given by the backend.", "由后端提供。")
-    return tuple(_SAMPLES.get(key) or column((f"extra.{key}", key, key), "text", 44, extra(key), given) for key in keys)
+    about = ("Given by the backend.", "由后端提供。")
+    return tuple(_SAMPLES.get(key) or column((f"extra.{key}", key, key), "text", 44, extra(key), about) for key in keys)
 
 
 _SAMPLES = {

@@ -41,9 +41,9 @@ def lead(report: Report) -> tuple[Text, ...]:
     found = fix_sentences(report)
     if found:  # who asked what to keep reads that first, then who did it where that is known
         sentences = [*found, *(sentences if named else [])]
-    told = [explained(note) for note in report.notes if as_reason(note).code.startswith("proven_")]
+    proven = [explained(note) for note in report.notes if as_reason(note).code.startswith("proven_")]
     place = 1 if named or report.first_mismatch is None else 0
-    sentences[place:place] = told
+    sentences[place:place] = proven
     sentences += repeat_sentences(report)
     if report.checks:
         sentences.insert(0, _checked(report))
@@ -67,7 +67,7 @@ def _small(report: Report, culprit: Culprit) -> Text | None:
         return None
     said, share = sentence_of(culprit, report.target.precision), culprit.share or 0.0
     return Text(
-        f"As expected, and {percent(share)} of it is one operator's: {said.en}",
+        f"As expected; one operator makes {percent(share)} of the error: {said.en}",
         f"符合预期，其中 {percent(share)} 来自一个算子：{said.zh}",
     )
 
@@ -88,13 +88,13 @@ def _calm(report: Report) -> Text:
         name = unfelt or report.first_mismatch.name
         off = Text(
             f"the worst output `{worst.name}` is off by {worst.relative_l2:.2g} (Rel L2), as expected"
-            if worst is not None else "the outputs are the same",
+            if worst is not None else "the outputs are identical",
             f"误差最大的输出 `{worst.name}` 相对 L2 误差为 {worst.relative_l2:.2g}，符合预期"
             if worst is not None else "各输出相同",
         )  # fmt: skip
         return Text(
-            f"No output feels it: `{name}` is beyond what a tensor of its type loses, and {off.en}.",
-            f"不影响输出：`{name}` 超出其类型的通常损失，而{off.zh}。",
+            f"The outputs are not affected: `{name}` lost more than its type explains, but {off.en}.",
+            f"不影响输出：`{name}` 的损失超出其类型的通常范围，但{off.zh}。",
         )
     if worst is None:
         return Text(f"All {compared} compared tensors agree.", f"比较的 {compared} 个张量全部一致。")
@@ -114,13 +114,13 @@ def _checked(report: Report) -> Text:
     bad = {name: share for name, share in report.checks.items() if share < 1}
     if not bad:
         return Text(
-            f"`{by}` finds the outputs good enough ({count(times)} of {count(times)} samples).",
+            f"`{by}` accepts the outputs ({count(times)} of {count(times)} samples).",
             f"`{by}` 判定输出合格（{count(times)} 个样本全部通过）。",
         )
     some = ", ".join(f"`{name}` " if name else "" for name in bad)
     failed = max(round((1 - share) * times) for share in bad.values())
     return Text(
-        f"`{by}` finds the outputs {some}not good enough (in {count(failed)} of {count(times)} samples).",
+        f"`{by}` rejects the outputs {some}(in {count(failed)} of {count(times)} samples).",
         f"`{by}` 判定输出 {some}不合格（{count(times)} 个样本中有 {count(failed)} 个）。",
     )
 
@@ -133,9 +133,9 @@ def _accused(report: Report) -> list[Text]:
     failed = count(report.counts[Status.FAIL])
     sentences = [
         Text(
-            f"No culprit is named. {first.op_type} `{first.name}` is the first of {failed} tensors out of tolerance"
+            f"No culprit was found. {first.op_type} `{first.name}` is the first of {failed} tensors out of tolerance"
             + (f": {reason.en}." if reason.en else "."),
-            f"未指认元凶。{first.op_type} `{first.name}` 是 {failed} 个超差张量中的第一个"
+            f"未找到元凶。{first.op_type} `{first.name}` 是 {failed} 个超差张量中的第一个"
             + (f"：{reason.zh}。" if reason.zh else "。"),
         )
     ]

@@ -32,7 +32,7 @@ class Section:
     head: tuple[Text, ...] = ()
     lines: tuple[tuple[Cell, ...], ...] = ()
 
-    def told(self) -> Section:
+    def without_empty_columns(self) -> Section:
         """Without columns in which no line says anything; the first one stays."""
         kept = [
             number for number in range(len(self.head))

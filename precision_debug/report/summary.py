@@ -30,8 +30,8 @@ _LINKED = 40
 STATUS_TEXT = {
     Status.PASS: Text("within tolerance", "在容差内"),
     Status.FAIL: Text("out of tolerance", "超出容差"),
-    Status.INCONCLUSIVE: Text("the tolerance could not have told", "该容差无法判定"),
-    Status.FUSED_AWAY: Text("the target's graph no longer has it", "已被目标图融合，不再存在"),
+    Status.INCONCLUSIVE: Text("the tolerance cannot decide", "该容差无法判定"),
+    Status.FUSED_AWAY: Text("fused into another operator, or removed", "已被目标图融合，不再存在"),
     Status.UNMATCHED: Text("only the target has it", "仅目标有，基线中无对应张量"),
     Status.NOT_COMPARED: Text("could not be seen or compared", "无法取得或无法比较"),
 }
@@ -100,7 +100,8 @@ def summary(report: Report) -> Summary:
     )
     return Summary(
         headline=headline, lead=lead(report), details=tuple(_details(report)), tone=tone,
-        sections=tuple(section.told() for section in made if section.lines), links=tuple(_links(report)),
+        sections=tuple(section.without_empty_columns() for section in made if section.lines),
+        links=tuple(_links(report)),
     )  # fmt: skip
 
 
@@ -124,8 +125,8 @@ def _details(report: Report) -> list[Text]:
     if compared and failed and report.verdict is Verdict.EXPECTED:
         details.append(
             Text(
-                f"{count(failed)} of {count(compared)} compared tensors are beyond what a tensor of the target's type"
-                f" loses, and no output feels it{more.en}.",
+                f"{count(failed)} of {count(compared)} compared tensors lost more than the target's type explains,"
+                f" without affecting an output{more.en}.",
                 f"比较了 {count(compared)} 个张量，其中 {count(failed)} 个超出其类型的通常损失，但不影响输出"
                 f"{more.zh}。",
             )
@@ -154,7 +155,7 @@ def _details(report: Report) -> list[Text]:
         if side.simulation:
             details.append(
                 Text(
-                    f"{en} ({side.mode}) is a simulation: its arithmetic is imitated, not an engine's own.",
+                    f"{en} ({side.mode}) is a simulation: the arithmetic is imitated, no engine ran it.",
                     f"{zh}（{side.mode}）为模拟：模仿其运算，并非引擎真实执行。",
                 )
             )
@@ -185,7 +186,7 @@ def _first(report: Report) -> Section:
     expected = report.verdict is Verdict.EXPECTED
     title = Text("First mismatch, in execution order", "首个超差张量（按执行顺序）")
     if expected:
-        title = Text("First tensor beyond its bounds, which no output feels", "首个超限而不影响输出的张量")
+        title = Text("First tensor out of bounds, without affecting an output", "首个超限而不影响输出的张量")
     if row is None:
         return Section(key="first", title=title)
     lines = [

@@ -39,10 +39,10 @@ def about(kept: ToKeep, mode: str) -> Text:
     tried = kept.tried
     assert tried is not None
     en, zh = _kept(kept)
-    en += f" takes the error from {_error(tried.before)} to {_error(tried.after)} on {mode}"
+    en += f" reduces the error from {_error(tried.before)} to {_error(tried.after)} in {mode}"
     zh += f" 后，{mode} 的误差从 {_wu(tried.before)} 降到 {_wu(tried.after)}"
     if tried.allowed is not None:
-        more = "as expected" if tried.state == "mended" else "still more than is expected"
+        more = "as expected" if tried.state == "mended" else "still more than expected"
         dan = "符合预期" if tried.state == "mended" else "仍高于预期"
         en += f", {more} (up to {figure(tried.allowed)})"
         zh += f"，{dan}（不超过 {figure(tried.allowed)}）"
@@ -62,7 +62,7 @@ def about(kept: ToKeep, mode: str) -> Text:
         zh += f"；在另外 {count(tried.others)} 组输入上从 {_wu(tried.others_before)}"
         zh += f" 降到 {_wu(tried.others_after)}"
     if kept.replaced:
-        en += f"; in place of the {', '.join(kept.replaced)} of this command"
+        en += f"; it replaces this command's {', '.join(kept.replaced)}"
         zh += f"；替换此命令已有的 {'、'.join(kept.replaced)}"
     return Text(en, zh)
 
@@ -75,7 +75,7 @@ def _kept(kept: ToKeep) -> Text:
         return Text("keeping the whole model in FP32", "将整个模型保留为 FP32")
     keys = [key for key in kept.keys if key != BETWEEN]
     named = [f"`{key}`" for key in keys[:_NAMED]] + ["…"] * (len(keys) > _NAMED)
-    between = Text("what is computed between modules", "模块之间的运算")
+    between = Text("the operations between modules", "模块之间的运算")
     if not keys:
         return Text(f"keeping {between.en} in FP32", f"将{between.zh}保留为 FP32")
     en = f"keeping {count(len(keys))} of {count(kept.of)} {units.en} ({', '.join(named)})"
@@ -94,8 +94,8 @@ def _nothing(kept: ToKeep, tried: Tried) -> Text:
         )
     units = UNITS.get(kept.unit, UNITS["operator"])
     en = (
-        f"No fix was found: of {count(tried.runs)} sets that were run with something kept in FP32, none takes the error"
-        f" of {_error(tried.before)} below half and leaves the rest in the low precision"
+        f"No fix was found: {count(tried.runs)} sets were kept in FP32 and run, and none halves the error of"
+        f" {_error(tried.before)} while the rest stays in low precision"
     )
     zh = (
         f"未找到修复：试运行了 {count(tried.runs)} 个保留 FP32 的集合，没有一个能把误差 {_wu(tried.before)}"
@@ -106,7 +106,7 @@ def _nothing(kept: ToKeep, tried: Tried) -> Text:
         zh += f"；全部 {count(kept.of)} {units.zh}都保留时误差为 {_wu(tried.whole)}"
         if tried.whole_still is not None and tried.whole_still.low:
             low = _low(tried.whole_still)
-            en += f", and {low.en} run in {tried.whole_still.precision} all the same"
+            en += f", although {low.en} still run in {tried.whole_still.precision}"
             zh += f"，且{low.zh}仍以 {tried.whole_still.precision} 运行"
     return Text(f"{en}.", f"{zh}。")
 

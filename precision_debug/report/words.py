@@ -17,8 +17,8 @@ def word(reason: str, lang: str) -> str:
     """A reason in "en" or "zh"; in English where nobody knows its code."""
     if lang == "en":
         return str(reason)
-    told = _told(reason)
-    found = sentence(told.code, told.args, lang)
+    coded = _coded(reason)
+    found = sentence(coded.code, coded.args, lang)
     return str(reason) if found is None else found
 
 
@@ -44,17 +44,17 @@ def explained(reason: str) -> Text:
 
 def general(reason: str) -> Text:
     """A reason in both languages with "…" for the names and numbers in it: what reasons of one kind have in common."""
-    told = _told(reason)
-    args = {name: value if isinstance(value, Reason) else "…" for name, value in told.args.items()}
-    en, zh = [sentence(told.code, args, lang) for lang in ("en", "zh")] if told.code else [None, None]
+    coded = _coded(reason)
+    args = {name: value if isinstance(value, Reason) else "…" for name, value in coded.args.items()}
+    en, zh = [sentence(coded.code, args, lang) for lang in ("en", "zh")] if coded.code else [None, None]
     return explained(reason) if en is None or zh is None else Text(en, zh)
 
 
 def inner(reason: str) -> Reason:
     """A reason without the side that it is of: "target: a constant" to "a constant"."""
-    told = _told(reason)
-    why = told.args.get("why") if told.code in ("of_baseline", "of_target") else None
-    return inner(why) if isinstance(why, str) else told
+    coded = _coded(reason)
+    why = coded.args.get("why") if coded.code in ("of_baseline", "of_target") else None
+    return inner(why) if isinstance(why, str) else coded
 
 
 def is_whole(reason: str) -> bool:
@@ -77,10 +77,10 @@ def _of_backend(name: str) -> Catalogue:
 
 def recognised(text: str) -> Reason:
     """The reason that a text is, also where its code was lost on the way; a mere text where no catalogue has it."""
-    return _told(text)
+    return _coded(text)
 
 
-def _told(reason: str) -> Reason:
+def _coded(reason: str) -> Reason:
     if isinstance(reason, Reason) and reason.code:
         return reason
     return _recognised(str(reason))

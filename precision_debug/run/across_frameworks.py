@@ -117,8 +117,8 @@ def match_values(
             weights = able.weight_keeper.weights(first.spec) if able.weight_keeper is not None else {}
             layers = keeper.layers(first.spec) if keeper is not None else {}
             ours = _run(_opened(first.backend, first.spec, known, feeds), feeds, kept(), built=True)
-        given = feeds if target_feeds is None else target_feeds
-        theirs = _run(_opened(backend, second.spec, reference, given), given, kept())
+        fed = feeds if target_feeds is None else target_feeds
+        theirs = _run(_opened(backend, second.spec, reference, fed), fed, kept())
         runner = backend.capabilities.operator_runner
         operators = runner.operators(second.spec) if runner is not None else None
         found, said, differ = _paired(exporter, keeper, ours, theirs, operators, path, layers, weights)
@@ -154,10 +154,10 @@ def _paired(
 
     shapes = {name: tuple(value.shape) for name, value in weights.items()}
     names = Names(modules=modules, layer_of=layer_of, layers=layers, shapes=shapes)
-    given = {name for name in target.own if name not in target.producer}
+    inputs = {name for name in target.own if name not in target.producer}
     sure = {
         name: pair for name, pair in pairs.items()
-        if names.may_be(name, pair[0]) and (name in given or agree(target.own[name], ours.values[pair[0]], _NEAR))
+        if names.may_be(name, pair[0]) and (name in inputs or agree(target.own[name], ours.values[pair[0]], _NEAR))
     }  # fmt: skip
     ends = {name: pair for name, pair in ends.items() if name not in sure or sure[name][0] != pair[0]}
     found = walk(base, target, sure, names=names, outputs=ends, refused=refused)
@@ -217,8 +217,8 @@ def _run(session: Session, feeds: Feeds, store: Store, *, built: bool = False) -
 
     try:
         session.run(feeds, keep)
-        told = _built(session.replacer, feeds) if built and session.replacer is not None else {}
-        return _Run(metas=tuple(session.tensors), values=_Kept(store), built=told)
+        values = _built(session.replacer, feeds) if built and session.replacer is not None else {}
+        return _Run(metas=tuple(session.tensors), values=_Kept(store), built=values)
     finally:
         session.close()
 

@@ -46,24 +46,24 @@ def labels_of(path: str, count: int) -> Any:
 class Answers:
     """Evaluates one sample after the other. Raises InputError where a file of the user's is missing or wrong."""
 
-    def __init__(self, spec: RunSpec, given: FeedSet, first: int = 0) -> None:
+    def __init__(self, spec: RunSpec, feed_set: FeedSet, first: int = 0) -> None:
         """first: the sample that is compared, where it is one alone."""
-        self._spec, self._count = spec, len(given.feeds)
+        self._spec, self._count = spec, len(feed_set.feeds)
         metric, compare = spec.metric, spec.compare
         self.metric = UserMetric(metric) if metric else None
         self._compare = UserCompare(compare) if compare else None
         of_labels = bool(spec.labels) and self.metric is None
         self._classes = scores.counts(spec.top1 or of_labels, spec.top_k)
-        self._one = given.many is None
+        self._one = feed_set.many is None
         self._labels: Any = None
         if spec.labels and self._one and self._count == 1 and self.metric is None:
             self._labels = scores.load_labels(spec.labels)
-            scores.check_labels(self._labels, given.feeds[0])
+            scores.check_labels(self._labels, feed_set.feeds[0])
         elif spec.labels:
             self._labels = labels_of(spec.labels, self._count)
             if self._one:
                 self._labels, self._count = self._of(first), 1
-        self._feeds = given.feeds
+        self._feeds = feed_set.feeds
 
     def check(self, outputs: Sequence[TensorMeta]) -> None:
         """Raise InputError where labels cannot belong to any of these outputs."""

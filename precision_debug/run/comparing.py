@@ -32,7 +32,7 @@ class Comparing:
     spec: RunSpec
     baseline: Opening
     target: Opening
-    given: FeedSet
+    feed_set: FeedSet
     journal: Journal
     folder: Path
     stored: Callable[[], None]
@@ -43,10 +43,10 @@ class Comparing:
     saved: SavedOutputs | None = field(init=False)
 
     def __post_init__(self) -> None:
-        first, _ = chosen_samples(self.spec.sample, len(self.given.feeds))
+        first, _ = chosen_samples(self.spec.sample, len(self.feed_set.feeds))
         modes = self.baseline.label, self.target.label
         saved = SavedOutputs(self.spec.save_outputs, modes, self.folder) if self.spec.save_outputs else None
-        object.__setattr__(self, "answers", Answers(self.spec, self.given, first))
+        object.__setattr__(self, "answers", Answers(self.spec, self.feed_set, first))
         object.__setattr__(self, "saved", saved)
 
     @property
@@ -61,7 +61,7 @@ class Comparing:
 
     def feeds(self, sample: int) -> tuple[Feeds, Feeds]:
         """What both sides are fed: the baseline's and the target's."""
-        return self.given.feeds[sample], self.given.for_target().feeds[sample]
+        return self.feed_set.feeds[sample], self.feed_set.for_target().feeds[sample]
 
     def note(self, text: Reason) -> None:
         """Tell the journal a sentence for the report."""

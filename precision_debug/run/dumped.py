@@ -45,7 +45,7 @@ class RecordedDump:
     precision: str = ""
 
 
-def with_recorded_dumps(plan: Plan, given: FeedSet, folder: Path) -> Plan:
+def with_recorded_dumps(plan: Plan, feed_set: FeedSet, folder: Path) -> Plan:
     """A plan whose dumps are recordings. Raises PrecisionDebugError."""
     sides = {"baseline": plan.baseline, "target": plan.target}
     if not any(side is not None and side.dump for side in sides.values()):
@@ -53,7 +53,7 @@ def with_recorded_dumps(plan: Plan, given: FeedSet, folder: Path) -> Plan:
     live = next((side for side in sides.values() if side is not None and side.backend is not None), None)
     if live is None:
         raise UsageError(say("no_model_to_pair"), where="--baseline", hint=say("dumps_first"))
-    fed = given if live is plan.baseline else given.for_target()
+    fed = feed_set if live is plan.baseline else feed_set.for_target()
     made: dict[str, Opening | None] = dict(sides)
     for role, side in sides.items():
         if side is not None and side.dump:
@@ -167,7 +167,7 @@ def _write(recorded: RecordedDump, live: Opening, feeds: Feeds, values: Mapping[
 
 def _notes(recorded: RecordedDump) -> list[Reason]:
     dump, matches = recorded.dump, recorded.matches
-    told = [
+    notes = [
         say(
             "dump_paired", path=dump.path, count=len(matches.found), all=len(dump.tensors),
             missing=len(matches.missing), layout=dump.layout or "-",
@@ -175,20 +175,20 @@ def _notes(recorded: RecordedDump) -> list[Reason]:
     ]  # fmt: skip
     left = [one.name for one in dump.tensors if one.name not in matches.found]
     if left:
-        told.append(say("dump_left", count=len(left), some=", ".join(left[:4])))
+        notes.append(say("dump_left", count=len(left), some=", ".join(left[:4])))
     if dump.skipped:
         file, why = next(iter(dump.skipped.items()))
-        told.append(say("dump_skipped", count=len(dump.skipped), file=file, why=why))
+        notes.append(say("dump_skipped", count=len(dump.skipped), file=file, why=why))
     if recorded.precision:
-        told.append(say("dump_precision", precision=recorded.precision))
-    return told
+        notes.append(say("dump_precision", precision=recorded.precision))
+    return notes
 
 
 def _shown_precision(dump: recording.Dump) -> str:
     """What the float tensors can only come from: the even steps of INT8 (in a third of them, as what an operator adds
     up inside is wide), or in most of them FP16's or BF16's values."""
-    told = [one for one in dump.tensors if one.held in {"int8", "uint8"} or one.value.size >= _FEW]
-    if sum(one.held in {"int8", "uint8"} or on_steps(one.value) for one in told) * 3 > len(told):
+    telling = [one for one in dump.tensors if one.held in {"int8", "uint8"} or one.value.size >= _FEW]
+    if sum(one.held in {"int8", "uint8"} or on_steps(one.value) for one in telling) * 3 > len(telling):
         return "int8"
     large = [np.asarray(one.value).reshape(-1)[: 1 << 16] for one in dump.tensors if one.value.size >= _LARGE]
     floats = [value.astype(np.float32) for value in large if value.dtype.kind == "f" or "float" in value.dtype.name]

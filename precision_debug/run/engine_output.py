@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import registry
-from ..events import Heard, written
+from ..events import EngineProgress, written
 from ..protocols import ProgressReader
 
 __all__ = ["EngineOutput"]
@@ -48,5 +48,5 @@ class EngineOutput:
             for teller in self._tellers:
                 said = teller.heard(line)
                 if said is not None:
-                    return written(Heard(text=said))
+                    return written(EngineProgress(text=said))
         return None

@@ -18,10 +18,10 @@ def failure_of(error: PrecisionDebugError) -> events.Failure:
     )
 
 
-def error_of(told: events.Failure) -> PrecisionDebugError:
+def error_of(failure: events.Failure) -> PrecisionDebugError:
     """The inverse; of a kind that this version does not know, BackendError."""
-    kind = getattr(errors, told.kind, BackendError)
-    error: PrecisionDebugError = kind(told.what, where=told.where, hint=told.hint)
+    kind = getattr(errors, failure.kind, BackendError)
+    error: PrecisionDebugError = kind(failure.what, where=failure.where, hint=failure.hint)
     return error
 
 

@@ -23,9 +23,9 @@ def executed_of(opening: Opening, session: Session) -> Executed | None:
     if not narrow.narrow:
         return None
     reader = opening.capabilities.precision_reader
-    told = reader.executed(session) if reader is not None else None
-    if told is not None:
-        return Executed(low=told[0], of=told[1], precision=narrow.short)
+    executed = reader.executed(session) if reader is not None else None
+    if executed is not None:
+        return Executed(low=executed[0], of=executed[1], precision=narrow.short)
     layers = [real_precision(layer)[0] for layer in session.layers if not layer.is_reformat]
     known = [name for name in layers if name]
     if known:

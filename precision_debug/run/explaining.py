@@ -33,15 +33,15 @@ def explain_sample(work: Comparing, both: OpenPair, sample: int, ran: SampleResu
         return
     work.journal.write(events.Stage(text=say("stage_trying_fixes")))
     if subject.is_step and (scale := scale_asked(explanation)):
-        work.journal.write(events.KeepTold(to_keep=tried_scale(subject, explanation, both.target, scale)))
+        work.journal.write(events.KeepFound(to_keep=tried_scale(subject, explanation, both.target, scale)))
         return
     kept = tried_fix(
-        work.spec, both.base, both.target, subject, explanation, work.given, work.folder, sample=sample,
+        work.spec, both.base, both.target, subject, explanation, work.feed_set, work.folder, sample=sample,
         again=None if both.base.opening.recording else again,
         foreign=subject.two_files or crosses(both.base.opening, both.target.opening),
     )  # fmt: skip
     if kept is not None:
-        work.journal.write(events.KeepTold(to_keep=kept))
+        work.journal.write(events.KeepFound(to_keep=kept))
 
 
 def _subject(work: Comparing, both: OpenPair, sample: int, ran: SampleResult) -> explain.Subject:
@@ -76,18 +76,18 @@ def _explained(work: Comparing, both: OpenPair, subject: explain.Subject, sample
         on_portrait=lambda portrait: journal.write(events.PortraitMade(portrait=portrait)),
     )  # fmt: skip
     explanation = with_faulty_pass(
-        explanation, subject, both.target.opening, spec.find_pass, target_feeds, work.given.for_target().feeds
+        explanation, subject, both.target.opening, spec.find_pass, target_feeds, work.feed_set.for_target().feeds
     )
     mode = both.target.opening.mode
     if both.target.opening.precision == "float16" and mode is not None:
-        told, doubts = inside_sums(subject, mode.accumulates)
-        for reason in told:
+        notes, doubts = inside_sums(subject, mode.accumulates)
+        for reason in notes:
             work.note(reason)
         both.target.doubt(doubts)
     if spec.second_opinion:
         journal.write(events.Stage(text=say("stage_second_opinion")))
-        explanation, told = with_second_opinion(explanation, both.base, feeds, work.folder)
-        for reason in told:
+        explanation, notes = with_second_opinion(explanation, both.base, feeds, work.folder)
+        for reason in notes:
             work.note(reason)
     journal.write(events.IntroducedErrors(tensors=tuple(found)))
     journal.write(events.Explained(explanation=explanation))

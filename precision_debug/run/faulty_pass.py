@@ -51,14 +51,14 @@ def with_faulty_pass(
     guilty = tuple(one for one in named if CAUSES[one.cause].mended and not CAUSES[one.cause].enlarged)
     if any(one.cause == "inputs_differ" for one in named) or (named and not guilty and not asked):
         return explanation
-    told = any(CAUSES[one.cause].by_a_pass for one in guilty)
-    if not asked and (_work(subject, target) > _WORK or (is_narrow(target.precision) and not told)):
+    unexplained = any(CAUSES[one.cause].by_a_pass for one in guilty)
+    if not asked and (_work(subject, target) > _WORK or (is_narrow(target.precision) and not unexplained)):
         return explanation
     try:
         found = _bisected(explanation, subject, target, feeds, tuple(sets), quick=not asked)
     except PrecisionDebugError:
         return explanation  # the finished comparison is not lost for it
-    return explanation if found is None else _told(explanation, subject, target, guilty, *found)
+    return explanation if found is None else _with_cause(explanation, subject, target, guilty, *found)
 
 
 def _work(subject: explain.Subject, target: Opening) -> int:
@@ -137,7 +137,7 @@ def _error(base: Mapping[str, Any], target: Mapping[str, Any]) -> float:
     return max((apart(one, target[name]) for name, one in base.items() if name in target), default=math.inf)
 
 
-def _told(
+def _with_cause(
     explanation: Explanation, subject: explain.Subject, target: Opening, guilty: tuple[Culprit, ...], found: Bisected,
     before: float, after: float, best: Rebuilt,
 ) -> Explanation:  # fmt: skip
@@ -159,8 +159,8 @@ def _told(
     }  # fmt: skip
     if guilty:
         first, rest = guilty[0], explanation.culprits
-        told = dataclasses.replace(first, cause=cause, evidence=evidence, keep=(first.name,), amplifier="")
-        return dataclasses.replace(explanation, culprits=tuple(told if one is first else one for one in rest))
+        culprit = dataclasses.replace(first, cause=cause, evidence=evidence, keep=(first.name,), amplifier="")
+        return dataclasses.replace(explanation, culprits=tuple(culprit if one is first else one for one in rest))
     name = explanation.at or next(iter(subject.outputs), "")
     row = subject.row_of.get(name)
     if row is None:
@@ -183,7 +183,7 @@ def _one_step(subject: explain.Subject, error: float) -> bool:
 def _option(target: Opening, switch: Switch, off: Collection[str]) -> str:
     """The same for a command of ours."""
     table = {setting.name: setting for setting in target.settings}
-    return " ".join(table[name].typed(given) for name, given in switch.options(off).items())
+    return " ".join(table[name].typed(typed) for name, typed in switch.options(off).items())
 
 
 def _replaced(without: Iterable[TensorMeta], within: Iterable[TensorMeta]) -> tuple[str, str]:

@@ -88,7 +88,7 @@ class FixFinder:
         found = self._smaller(best, culprits)
         if found != best and not self._on_others(found):
             found = best
-        return self._told(found)
+        return self._to_keep(found)
 
     # sets -------------------------------------------------------------------------------------------------------
 
@@ -229,7 +229,7 @@ class FixFinder:
 
     # answers ----------------------------------------------------------------------------------------------------
 
-    def _told(self, groups: Groups) -> ToKeep:
+    def _to_keep(self, groups: Groups) -> ToKeep:
         found = self.seen[groups]
         others = self._with_others(groups) if self.samples[1:] else None
         if self.samples[1:] and others is None:

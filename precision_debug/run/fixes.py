@@ -51,7 +51,7 @@ _OTHERS = 2
 
 
 def tried_fix(
-    spec: RunSpec, base: OpenSide, target: OpenSide, subject: Subject, explanation: Explanation, given: FeedSet,
+    spec: RunSpec, base: OpenSide, target: OpenSide, subject: Subject, explanation: Explanation, feed_set: FeedSet,
     folder: Path, *, sample: int, again: Callable[[Mapping[str, Any]], Sequence[Culprit]] | None, foreign: bool,
 ) -> ToKeep | None:  # fmt: skip
     """What to paste and what it brought; None where there is nobody to keep, or nobody can tell how.
@@ -60,7 +60,7 @@ def tried_fix(
     is of. again: the culprits of one more comparison with further settings of the target's; None: there can be none.
     An engine that fails with something kept costs no finished comparison: then nothing is offered.
     """
-    feeds = given.for_target().feeds
+    feeds = feed_set.for_target().feeds
     found = keepable(
         target.opening, base.tensors, subject.targets, subject.rows, explanation.culprits, feeds, foreign=foreign
     )  # fmt: skip
@@ -73,7 +73,7 @@ def tried_fix(
         pairs = {name: pairs[name] for name in wrong_outputs(subject, explanation)}
         allowed = max((explanation.allowed_at.get(name, allowed) for name in pairs), default=allowed)
     criterion = Criterion.of(SearchRequest(), spec.tolerance, pairs, allowed)
-    first = Sample(feeds=subject.feeds, target_feeds=subject.given, values=_copied(subject.outputs))
+    first = Sample(feeds=subject.feeds, target_feeds=subject.feeds_of_target, values=_copied(subject.outputs))
     got = _copied(subject.target_outputs)
     if not pairs or not set(pairs.values()) <= got.keys() or not set(pairs) <= first.values.keys():
         return _untried(found, say("fix_no_outputs"))
@@ -81,7 +81,7 @@ def tried_fix(
     most, work = _sets(spec, subject, target.opening)
     if not most:
         return _untried(found, say("fix_large", gigabytes=work / 1e9))
-    further = _judged(spec, base, target, criterion, given, sample) if most > 1 else ()
+    further = _judged(spec, base, target, criterion, feed_set, sample) if most > 1 else ()
     samples, errors = zip((first, before), *further, strict=True)
     room = folder / "fixes"
     room.mkdir(exist_ok=True)
@@ -118,14 +118,14 @@ def _sets(spec: RunSpec, subject: Subject, opening: Opening) -> tuple[int, int]:
 
 
 def _others(
-    spec: RunSpec, base: OpenSide, target: OpenSide, given: FeedSet, sample: int
+    spec: RunSpec, base: OpenSide, target: OpenSide, feed_set: FeedSet, sample: int
 ) -> Sequence[tuple[Feeds, Feeds]]:
     """Further inputs, for both sides: the user's own, or other random ones where they are random."""
-    if len(given.feeds) > 1:
-        theirs = given.for_target().feeds
-        numbers = [number for number in range(min(len(given.feeds), _OTHERS + 1)) if number != sample][:_OTHERS]
-        return [(given.feeds[number], theirs[number]) for number in numbers]
-    return held_out_feeds(spec, SearchRequest(), base.opening, target.opening, given)[0][:_OTHERS]
+    if len(feed_set.feeds) > 1:
+        theirs = feed_set.for_target().feeds
+        numbers = [number for number in range(min(len(feed_set.feeds), _OTHERS + 1)) if number != sample][:_OTHERS]
+        return [(feed_set.feeds[number], theirs[number]) for number in numbers]
+    return held_out_feeds(spec, SearchRequest(), base.opening, target.opening, feed_set)[0][:_OTHERS]
 
 
 def _copied(values: Any) -> dict[str, Any]:
@@ -133,11 +133,11 @@ def _copied(values: Any) -> dict[str, Any]:
 
 
 def _judged(
-    spec: RunSpec, base: OpenSide, target: OpenSide, criterion: Criterion, given: FeedSet, sample: int
+    spec: RunSpec, base: OpenSide, target: OpenSide, criterion: Criterion, feed_set: FeedSet, sample: int
 ) -> Iterator[tuple[Sample, float | None]]:
     """Further samples, each with its error where nothing is kept; up to the first that a session refuses."""
     with contextlib.suppress(PrecisionDebugError):
-        for fed in _others(spec, base, target, given, sample):
+        for fed in _others(spec, base, target, feed_set, sample):
             values = outputs_of(base.session, fed[0], base.opening.label)
             other = Sample(feeds=fed[0], target_feeds=fed[1], values=values)
             yield other, criterion.judge(other, outputs_of(target.session, fed[1], target.opening.label))[1]

@@ -37,17 +37,18 @@ def feeds_of(spec: RunSpec, plan: Plan, feeds: Sequence[Feeds]) -> FeedSet:
 
     feeds: arrays that the caller has already. One that is to be compared alone comes first; all of them calibrate.
     """
-    given = _feeds_of(spec, plan, feeds)
-    first, many = chosen_samples(spec.sample, len(given.feeds))
+    feed_set = _feeds_of(spec, plan, feeds)
+    first, many = chosen_samples(spec.sample, len(feed_set.feeds))
     if (plan.baseline is None or spec.record) and many is not None:
-        given = dataclasses.replace(given, notes=(*given.notes, say("one_recorded", count=len(given.feeds))))
+        note = say("one_recorded", count=len(feed_set.feeds))
+        feed_set = dataclasses.replace(feed_set, notes=(*feed_set.notes, note))
         many = None
     if first and many is None:
-        given = dataclasses.replace(
-            given, feeds=_with_first(given.feeds, first),
-            target=None if given.target is None else _with_first(given.target, first),
+        feed_set = dataclasses.replace(
+            feed_set, feeds=_with_first(feed_set.feeds, first),
+            target=None if feed_set.target is None else _with_first(feed_set.target, first),
         )  # fmt: skip
-    return dataclasses.replace(given, many=many)
+    return dataclasses.replace(feed_set, many=many)
 
 
 def _with_first(sets: Sequence[dict[str, Any]], first: int) -> Sequence[dict[str, Any]]:
@@ -67,13 +68,13 @@ def _feeds_of(spec: RunSpec, plan: Plan, feeds: Sequence[Feeds]) -> FeedSet:
         session = recording.open_recording(recorded)
         loaded = dict(session.feeds)
         session.close()
-        given = FeedSet(feeds=(loaded,), source=say("recording_inputs", recording=str(recorded)), notes=())
+        feed_set = FeedSet(feeds=(loaded,), source=say("recording_inputs", recording=str(recorded)), notes=())
         if all(side.recording for side in sides):
-            return given
+            return feed_set
         live = _inputs(next(side for side in sides if not side.recording))
         if sides[0].recording and len(sides) > 1:
-            return _for_both([_meta_of(name, value) for name, value in loaded.items()], live, given, spec.renames)
-        return check_feeds(live, given)
+            return _for_both([_meta_of(name, value) for name, value in loaded.items()], live, feed_set, spec.renames)
+        return check_feeds(live, feed_set)
     saved = next((side.recording for side in sides if side.recording), "")
     dumped = next((side.recording for side in sides if side.dump), "")
     if dumped and all(side.recording for side in sides):
@@ -98,22 +99,22 @@ def _feeds_of(spec: RunSpec, plan: Plan, feeds: Sequence[Feeds]) -> FeedSet:
     else:
         source = say("from_the_caller")
     if feeds:
-        given = check_feeds(metas, FeedSet(feeds=tuple(dict(f) for f in feeds), source=source, notes=()))
+        feed_set = check_feeds(metas, FeedSet(feeds=tuple(dict(f) for f in feeds), source=source, notes=()))
     else:
-        given = make_feeds(
+        feed_set = make_feeds(
             metas, source=spec.inputs, shapes=spec.input_shapes, val_range=spec.val_range, seed=spec.seed,
             samples_axis=spec.samples_axis,
         )  # fmt: skip
     if len(sides) > 1 and _differ(sides):
-        return _for_both(metas, _inputs(sides[1]), given, spec.renames)
-    return given
+        return _for_both(metas, _inputs(sides[1]), feed_set, spec.renames)
+    return feed_set
 
 
 def _for_both(
-    ours: Sequence[InputMeta], theirs: Sequence[InputMeta], given: FeedSet, renames: Mapping[str, str]
+    ours: Sequence[InputMeta], theirs: Sequence[InputMeta], feed_set: FeedSet, renames: Mapping[str, str]
 ) -> FeedSet:
     """The feeds as the target wants them too, under its own names where those differ. Raises InputError."""
-    first = given.feeds[0]
+    first = feed_set.feeds[0]
     absent = [meta.name for meta in ours if meta.name not in first]
     names, notes = match_inputs([meta for meta in ours if meta.name not in absent], theirs, renames)
     same = all(new == old for new, old in names.items()) and len(names) == len(ours) - len(absent)
@@ -124,17 +125,17 @@ def _for_both(
 
     rounded: list[Reason] = []
     deployed(first, rounded)
-    if isinstance(given.feeds, SampleSets):
+    if isinstance(feed_set.feeds, SampleSets):
         if same and not rounded:
-            return given
-        fed: Sequence[dict[str, Any]] = given.feeds.each(lambda feeds: deployed(feeds, []))
+            return feed_set
+        fed: Sequence[dict[str, Any]] = feed_set.feeds.each(lambda feeds: deployed(feeds, []))
     else:
-        fed = tuple(deployed(feeds, rounded) for feeds in given.feeds)
+        fed = tuple(deployed(feeds, rounded) for feeds in feed_set.feeds)
         if same and not rounded:
-            return check_feeds(theirs, given)
-    checked = check_feeds(theirs, FeedSet(feeds=fed, source=given.source))
+            return check_feeds(theirs, feed_set)
+    checked = check_feeds(theirs, FeedSet(feeds=fed, source=feed_set.source))
     return dataclasses.replace(
-        given, notes=tuple(dict.fromkeys((*given.notes, *notes, *rounded, *checked.notes))), target=checked.feeds,
+        feed_set, notes=tuple(dict.fromkeys((*feed_set.notes, *notes, *rounded, *checked.notes))), target=checked.feeds,
         names=names,
     )  # fmt: skip
 
@@ -212,28 +213,28 @@ def _differ(sides: Sequence[Opening]) -> bool:
 
 
 @contextlib.contextmanager
-def storing(given: FeedSet, journal: Journal, folder: Path, saved: str = "") -> Iterator[Callable[[], None]]:
+def storing(feed_set: FeedSet, journal: Journal, folder: Path, saved: str = "") -> Iterator[Callable[[], None]]:
     """Keep the inputs in a run's folder, and tell the journal of the set that is compared, beside what is done inside.
 
     saved: a file for all that are compared, as Polygraphy's JSON. What this gives waits until that is done, and raises
     its errors.
     """
     with ThreadPoolExecutor(1) as beside:
-        yield beside.submit(_store, given, journal, folder, saved).result
+        yield beside.submit(_store, feed_set, journal, folder, saved).result
 
 
-def _store(given: FeedSet, journal: Journal, folder: Path, saved: str) -> None:
-    few = not isinstance(given.feeds, SampleSets)
-    save_feeds(folder / "inputs.npz", given.feeds if few else given.feeds[0])
+def _store(feed_set: FeedSet, journal: Journal, folder: Path, saved: str) -> None:
+    few = not isinstance(feed_set.feeds, SampleSets)
+    save_feeds(folder / "inputs.npz", feed_set.feeds if few else feed_set.feeds[0])
     if saved:
-        chosen = range(1) if given.many is None else given.many
-        save_inputs(saved, (given.feeds[number] for number in chosen))
-    infos = [_info_of(name, value) for name, value in given.feeds[0].items()]
-    journal.write(Inputs(inputs=tuple(infos), source=given.source, file=""))
-    for note in given.notes:
+        chosen = range(1) if feed_set.many is None else feed_set.many
+        save_inputs(saved, (feed_set.feeds[number] for number in chosen))
+    infos = [_info_of(name, value) for name, value in feed_set.feeds[0].items()]
+    journal.write(Inputs(inputs=tuple(infos), source=feed_set.source, file=""))
+    for note in feed_set.notes:
         journal.write(Note(text=note))
-    if len(given.feeds) > CALIBRATE:
-        journal.write(Note(text=say("samples_calibrate", count=CALIBRATE, all=len(given.feeds))))
+    if len(feed_set.feeds) > CALIBRATE:
+        journal.write(Note(text=say("samples_calibrate", count=CALIBRATE, all=len(feed_set.feeds))))
 
 
 def _info_of(name: str, value: Any) -> InputInfo:

@@ -74,12 +74,12 @@ def _suspect(subject: Subject, row: Row) -> _Sum | None:
     if meta is None or numbers is None or row.op_type not in _ADDED or subject.held_as.get(row.name) != "float16":
         return None
     source = next((name for name in meta.inputs if name in subject.row_of), "")
-    given = subject.row_of[source].comparison if source else None
-    if given is None or numbers.target.nan + numbers.target.inf > numbers.base.nan + numbers.base.inf:
+    comparison = subject.row_of[source].comparison if source else None
+    if comparison is None or numbers.target.nan + numbers.target.inf > numbers.base.nan + numbers.base.inf:
         return None
-    largest = max(abs(given.base.min or 0.0), abs(given.base.max or 0.0))
+    largest = max(abs(comparison.base.min or 0.0), abs(comparison.base.max or 0.0))
     term = largest**2 if row.op_type in _SQUARED else largest
-    terms = given.base.elements / max(1, numbers.base.elements if row.op_type != "CumSum" else 1)
+    terms = comparison.base.elements / max(1, numbers.base.elements if row.op_type != "CumSum" else 1)
     return _Sum(row=row, source=source) if terms * term > _LIMIT else None
 
 
@@ -102,10 +102,10 @@ def _axes(subject: Subject, suspect: _Sum, ndim: int) -> tuple[int, ...]:
     if kind == "GlobalAveragePool":
         return tuple(range(2, ndim))
     operator = subject.operators()[0].operator(suspect.row.name)
-    given: Any = None if operator is None else operator.attributes.get("axes")
+    stated: Any = None if operator is None else operator.attributes.get("axes")
     parameters: Mapping[str, Any] = {} if operator is None else operator.parameters
     for value in parameters.values():  # from opset 13 and 18 on the axes are an input
-        if given is None and np.asarray(value).dtype.kind == "i":
-            given = np.asarray(value).reshape(-1).tolist()
-    axes = tuple(int(axis) % ndim for axis in given) if given else tuple(range(ndim))
+        if stated is None and np.asarray(value).dtype.kind == "i":
+            stated = np.asarray(value).reshape(-1).tolist()
+    axes = tuple(int(axis) % ndim for axis in stated) if stated else tuple(range(ndim))
     return axes[:1] if kind == "CumSum" else axes

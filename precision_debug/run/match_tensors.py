@@ -251,18 +251,18 @@ class _Work:
     ) -> tuple[Mapping[str, Fingerprint], frozenset[str]]:  # fmt: skip
         """What the model makes of the tensors that are found, of those that have no partner; and those found ones that
         it makes itself of what comes before them. more: tried ones."""
-        given = {match.base: (name, self.view_of(name, match)) for name, match in self.found.items()} | dict(more)
+        known = {match.base: (name, self.view_of(name, match)) for name, match in self.found.items()} | dict(more)
         prints: dict[str, Fingerprint] = {}
         explained: set[str] = set()
 
         def replace(_op_type: str, name: str, tensor: Any) -> Any:
             array = as_array(tensor, name=name)
             print_ = take(array)
-            if name not in given:
+            if name not in known:
                 if print_ is not None:
                     prints[name] = print_
                 return None
-            value = self.value(*given[name])
+            value = self.value(*known[name])
             there = take(value)
             if value.shape != array.shape or print_ is None or there is None:
                 return None

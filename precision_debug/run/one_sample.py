@@ -49,7 +49,7 @@ class OneSample:
                 work.note(say("fail_fast", name=reason.row.name))
                 return False
             if writer is not None:
-                finish_recording(writer, both.target, work.given.for_target(), self._ran.target_outputs)
+                finish_recording(writer, both.target, work.feed_set.for_target(), self._ran.target_outputs)
         return True
 
     def finish(self) -> None:
@@ -66,7 +66,7 @@ class OneSample:
             work.note(say("moved_to_the_host", megabytes=ran.moved_bytes / 1e6))
         if work.answers.asked:
             found = Shard()
-            first, _ = chosen_samples(work.spec.sample, len(work.given.feeds))
+            first, _ = chosen_samples(work.spec.sample, len(work.feed_set.feeds))
             work.answers.add(found, first, ran.base_outputs, ran.paired_outputs)
             finish(work.spec, found, work.journal, work.answers.metric)
 

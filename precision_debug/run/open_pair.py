@@ -38,8 +38,8 @@ def open_pair(work: Comparing, *, apart: bool) -> Iterator[OpenPair]:
     together = not apart and not work.alone and runs_together(spec, first, second)
     place = place_on_host(first, second) if work.alone else choose_placement(first, second, together=together)
     opened = (
-        open_one(place.target, work.given, journal) if work.alone
-        else open_both(place.baseline, place.target, work.given, journal, together)
+        open_one(place.target, work.feed_set, journal) if work.alone
+        else open_both(place.baseline, place.target, work.feed_set, journal, together)
     )  # fmt: skip
     with opened as (base, target), old_objects_at_rest():
         work.answers.check([meta for meta in base.tensors if meta.is_output])
@@ -91,17 +91,17 @@ def selected(spec: RunSpec, tensors: Sequence[TensorMeta], journal: Journal) -> 
 
 
 def renames_of(
-    spec: RunSpec, given: FeedSet, baseline: Sequence[TensorMeta], target: Sequence[TensorMeta]
+    spec: RunSpec, feed_set: FeedSet, baseline: Sequence[TensorMeta], target: Sequence[TensorMeta]
 ) -> dict[str, str]:
     """The user's rename map, and inputs that have another name; inputs that a side does not list are left out."""
     ours, theirs = {meta.name for meta in baseline}, {meta.name for meta in target}
-    both = {new: old for new, old in given.names.items() if new != old and new in theirs and old in ours}
-    own = {new: old for new, old in spec.renames.items() if given.names.get(new) != old}
+    both = {new: old for new, old in feed_set.names.items() if new != old and new in theirs and old in ours}
+    own = {new: old for new, old in spec.renames.items() if feed_set.names.get(new) != old}
     return {**both, **own}
 
 
 def _aligned(work: Comparing, base: OpenSide, target: OpenSide, matches: Matches | None) -> Alignment:
-    renames = renames_of(work.spec, work.given, base.tensors, target.tensors)
+    renames = renames_of(work.spec, work.feed_set, base.tensors, target.tensors)
     two_files = base.opening.spec.model != target.opening.spec.model
     pairer = target.opening.capabilities.pairer
     if matches is None and pairer is not None:

@@ -142,8 +142,8 @@ class OpenPair:
     ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """Both sides' outputs: of one session that is both, of two in lockstep, or of one after the other."""
         if self.base is self.target:  # each tensor meets itself
-            given = self.target.run(HookChain(hooks=(save, hook)), self.names, feeds, quiet=quiet)
-            return given, given
+            outputs = self.target.run(HookChain(hooks=(save, hook)), self.names, feeds, quiet=quiet)
+            return outputs, outputs
 
         def baseline() -> Mapping[str, Any]:
             return self.base.run(save, self.names, feeds, quiet=quiet)

@@ -68,9 +68,9 @@ def error_of(folder: Path, status: int, interrupted: bool) -> PrecisionDebugErro
     if interrupted and status != 0:
         hint = say("rows_in_report") if has_rows(folder) else say("nothing_yet")
         return BackendError(say("interrupted"), hint=hint)
-    told = next(read_events(folder / JOURNAL, Failure), None)
-    if isinstance(told, Failure):
-        return error_in(told)
+    failure = next(read_events(folder / JOURNAL, Failure), None)
+    if isinstance(failure, Failure):
+        return error_in(failure)
     if status == 0:
         return None
     if status == UNTOLD:

@@ -30,15 +30,15 @@ class Pairs:
 
         Raises MarkError: see ``align``.
         """
-        found = self._told(self.renames)
+        found = self._aligned(self.renames)
         self.base.on_announced = self.target.on_announced = self._again
         return found
 
     def _again(self) -> None:
         here, there = ({meta.name for meta in side.announced} for side in (self.target, self.base))
-        self._told({new: old for new, old in self.renames.items() if new in here and old in there})
+        self._aligned({new: old for new, old in self.renames.items() if new in here and old in there})
 
-    def _told(self, renames: Mapping[str, str]) -> Alignment:
+    def _aligned(self, renames: Mapping[str, str]) -> Alignment:
         found = align(
             self.base.announced, self.target.announced, renames, self.matches, two_files=self.two_files
         )  # fmt: skip

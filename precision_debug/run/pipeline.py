@@ -49,16 +49,16 @@ def execute(
     begun = time.monotonic()
     journal.write(events.Start(spec=spec, machine=machine.machine(), started=machine.now()))
     plan = plan or make_plan(spec, work_dir=str(folder))
-    given = feeds_of(spec, plan, feeds)
-    plan = with_recorded_dumps(plan, given, folder)
-    with storing(given, journal, folder, spec.save_inputs) as stored:
+    feed_set = feeds_of(spec, plan, feeds)
+    plan = with_recorded_dumps(plan, feed_set, folder)
+    with storing(feed_set, journal, folder, spec.save_inputs) as stored:
         if plan.baseline is None:
-            record(spec, plan.target, given, journal, stored)
+            record(spec, plan.target, feed_set, journal, stored)
         else:
-            again = Repetition(spec, plan.target, given, journal, folder)
+            again = Repetition(spec, plan.target, feed_set, journal, folder)
             work = Comparing(
-                spec=spec, baseline=plan.baseline, target=plan.target, given=given, journal=journal, folder=folder,
-                stored=stored, parts=parts, fixes=fixes, repetition=again,
+                spec=spec, baseline=plan.baseline, target=plan.target, feed_set=feed_set, journal=journal,
+                folder=folder, stored=stored, parts=parts, fixes=fixes, repetition=again,
             )  # fmt: skip
             try:
                 _compare(work)
@@ -79,7 +79,7 @@ def _compare(work: Comparing, *, apart: bool = False) -> None:
         work.note(say("validated_alone"))
     with open_pair(work, apart=apart) as both:
         work.stored()
-        samples = OneSample(work, both) if work.given.many is None else Samples(work, both)
+        samples = OneSample(work, both) if work.feed_set.many is None else Samples(work, both)
         if work.parts is not None and isinstance(samples, Samples):
             _in_parts(work.parts, samples, work, both)
             return
@@ -92,7 +92,7 @@ def _compare(work: Comparing, *, apart: bool = False) -> None:
             return
         number, ran = samples.worst()
         if work.repetition.count:
-            of_many = None if work.given.many is None else number
+            of_many = None if work.feed_set.many is None else number
             work.repetition.hold(both, ran, work.feeds(number)[1], of_many)
         if work.explains:
             explain_sample(work, both, number, ran, partial(_culprits_with, work, number))

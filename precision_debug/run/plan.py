@@ -121,7 +121,7 @@ def make_plan(spec: RunSpec, *, work_dir: str = "", check_machine: bool = True) 
     for opening, taker, options in zip(sides, takers, shared, strict=True):
         if opening.backend is not None and check_machine:
             demand(opening.backend.availability(taker.mode), taker.mode)
-        common = {one.name: given for one, given in differing(spec) if taker.find(one.name) is not None}
+        common = {one.name: value for one, value in differing(spec) if taker.find(one.name) is not None}
         folder = Path(work_dir, taker.side)
         if work_dir:
             folder.mkdir(exist_ok=True)

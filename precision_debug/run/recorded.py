@@ -17,8 +17,8 @@ from .side import OpenSide
 __all__ = ["finish_recording", "record"]
 
 
-def record(spec: RunSpec, opening: Opening, given: FeedSet, journal: Journal, stored: Callable[[], None]) -> None:
-    with OpenSide("target", opening, given, journal) as side:
+def record(spec: RunSpec, opening: Opening, feed_set: FeedSet, journal: Journal, stored: Callable[[], None]) -> None:
+    with OpenSide("target", opening, feed_set, journal) as side:
         names = selected(spec, side.tensors, journal)
         with recording.RecordingWriter(spec.record, overwrite=True) as writer:
 
@@ -27,11 +27,11 @@ def record(spec: RunSpec, opening: Opening, given: FeedSet, journal: Journal, st
 
             stored()
             outputs = side.run(HookChain(hooks=(writer, tell)), names)
-            finish_recording(writer, side, given, outputs)
+            finish_recording(writer, side, feed_set, outputs)
 
 
 def finish_recording(
-    writer: recording.RecordingWriter, side: OpenSide, given: FeedSet, outputs: Mapping[str, Any]
+    writer: recording.RecordingWriter, side: OpenSide, feed_set: FeedSet, outputs: Mapping[str, Any]
 ) -> None:
     """Complete a recording with what the open session says of itself."""
     session, spec, backend = side.session, side.opening.spec, side.opening.backend
@@ -43,7 +43,7 @@ def finish_recording(
         model=spec.model.path,
         versions=dict(session.versions),
         notes=tuple(session.notes),
-        feeds=given.feeds[0],
+        feeds=feed_set.feeds[0],
         tensors=tuple(session.tensors),
         outputs=outputs,
         weights=keeper.weights(spec) if keeper is not None else None,

@@ -51,10 +51,10 @@ class Repetition:
     Call ``hold`` while both sides are open and compared, ``finish`` when they are closed: one build is there at a time.
     """
 
-    def __init__(self, spec: RunSpec, opening: Opening, given: FeedSet, journal: Journal, folder: Path) -> None:
+    def __init__(self, spec: RunSpec, opening: Opening, feed_set: FeedSet, journal: Journal, folder: Path) -> None:
         self.count: int = spec.repeat or 0
         self._opening = dataclasses.replace(opening, comparer=None)  # all in the host's memory
-        self._given = given.for_target()
+        self._feed_set = feed_set.for_target()
         self._journal, self._folder = journal, folder
         budget = spec.memory_budget
         store = Store(folder=folder, memory_budget=WAITING if budget is None else budget)
@@ -95,7 +95,7 @@ class Repetition:
             try:
                 spec = dataclasses.replace(self._opening.spec, work_dir=str(folder), options=self._options())
                 opening = dataclasses.replace(self._opening, spec=spec)
-                session: Session = guarded(opening.label, partial(opening.open, self._given.feeds[:CALIBRATE]))
+                session: Session = guarded(opening.label, partial(opening.open, self._feed_set.feeds[:CALIBRATE]))
                 try:
                     self._run(session, time.monotonic() - begun)
                 finally:
@@ -103,7 +103,7 @@ class Repetition:
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
         self._first.close()
-        tensors = self._told()
+        tensors = self._repeated()
         self._journal.write(
             RepeatsFound(
                 repeats=Repeats(
@@ -119,8 +119,8 @@ class Repetition:
 
     def _options(self) -> dict[str, Any]:
         """What a further build is told: it is one, and what the user keeps is the compared one."""
-        given = self._opening.spec.options
-        return {name: one for name, one in given.items() if not name.startswith("save_")} | {"anew": True}
+        options = self._opening.spec.options
+        return {name: one for name, one in options.items() if not name.startswith("save_")} | {"anew": True}
 
     def _run(self, session: Session, opened: float) -> None:
         if not self._builds and opened:
@@ -152,7 +152,7 @@ class Repetition:
             self._found.setdefault(row.target_name, _Apart()).add(row.comparison)
         self._lost |= {meta.name for meta in self._first.tensors} - seen
 
-    def _told(self) -> tuple[Repeated, ...]:
+    def _repeated(self) -> tuple[Repeated, ...]:
         """Of every tensor that was held against itself, in the table's order, by the baseline's names."""
         names = {row.target_name: row.name for row in self._rows if row.comparison is not None}
         apart = {names[key]: found for key, found in self._found.items() if key in names}

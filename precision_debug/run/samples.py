@@ -31,7 +31,7 @@ class Samples:
         self._comparer = both.with_totals()
         self._first = True
         self._whole = Shard()
-        many = work.given.many
+        many = work.feed_set.many
         self._numbers = range(0) if many is None else many
         work.journal.write(SamplesFound(first=self._numbers.start, last=self._numbers.stop))
 

@@ -44,8 +44,8 @@ class SavedOutputs:
 
     def add(self, outputs: Sequence[Mapping[str, Any]], seconds: Sequence[float | None]) -> None:
         """One sample's outputs, a mapping a run, and how long each took. Raises OutputError."""
-        for runner, file, given, took in zip(self._runners, self._files, outputs, seconds, strict=True):
-            arrays = {name: _plain(value, name) for name, value in given.items()}
+        for runner, file, given_outputs, took in zip(self._runners, self._files, outputs, seconds, strict=True):
+            arrays = {name: _plain(value, name) for name, value in given_outputs.items()}
             text = _sayable(self.path, lambda: iteration_text(runner, arrays, took))  # noqa: B023 - called at once
             file.write((",\n" if self._count else "") + text)
         self._count += 1

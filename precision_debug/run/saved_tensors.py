@@ -30,8 +30,8 @@ def gather(folder: Path, rows: Sequence[Row], made: Path) -> tuple[str, ...]:
     """
     if not any(folder.glob(PAIR.format("*"))):
         return ()
-    told = read_events(folder / _JOURNAL, PairKept)
-    numbers = {event.name: event.number for event in told if isinstance(event, PairKept)}
+    pairs = read_events(folder / _JOURNAL, PairKept)
+    numbers = {event.name: event.number for event in pairs if isinstance(event, PairKept)}
     kept = {name: folder / PAIR.format(number) for name, number in numbers.items()}
     names = tuple(row.name for row in rows if row.name in kept and kept[row.name].exists())
     if not names:

@@ -46,8 +46,8 @@ class AssertClose(CheckTarget):
         these cells are blank: hooks alone do not tell what an operator reads.
         """
         found = report_of_hooks(self)
-        given = feeds is not None and baseline is not None and target is not None
-        return _explained(found, feeds or {}, baseline, target) if given and baseline and target else found
+        explainable = feeds is not None and baseline is not None and target is not None
+        return _explained(found, feeds or {}, baseline, target) if explainable and baseline and target else found
 
 
 def _explained(found: Report, feeds: Feeds, baseline: Watched, target: Watched) -> Report:
@@ -56,10 +56,10 @@ def _explained(found: Report, feeds: Feeds, baseline: Watched, target: Watched) 
         tensors=baseline.session.tensors, targets={meta.name: meta for meta in target.session.tensors},
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
-        told, each = explain.explain(subject, level="full", folder=Path(folder))
+        explanation, each = explain.explain(subject, level="full", folder=Path(folder))
     by_name = {item.name: item for item in each}
     rows = tuple(dataclasses.replace(row, introduced=by_name.get(row.name)) for row in found.rows)
-    return dataclasses.replace(found, rows=rows, explanation=told)
+    return dataclasses.replace(found, rows=rows, explanation=explanation)
 
 
 def report_of_hooks(check: CheckTarget) -> Report:

@@ -153,13 +153,13 @@ def _parts(base: OpenSide, path: str, feeds: Mapping[str, Any]) -> Iterator[tupl
             kinds[key] = (size, node)
     chosen = sorted(kinds.values(), key=lambda pair: not _often_wrong(pair[1]))[:_KINDS]
     for _, node in chosen:
-        given = {name: values[name] for name in node.output if name in values}
+        produced = {name: values[name] for name in node.output if name in values}
         try:
             part = Parts(proto, values, next(name for name in node.output if name)).last(1)
         except PrecisionDebugError:
             continue
         if part.nodes == 1:
-            yield node, _Part(proto=part.proto, feeds=part.feeds, outputs=given)
+            yield node, _Part(proto=part.proto, feeds=part.feeds, outputs=produced)
 
 
 def _signature(node: Any) -> bytes:
@@ -198,8 +198,8 @@ def _asked(backend: Backend, mode: RunMode, part: _Part, folder: Path) -> _Opini
 
 
 def _named(mode: str, versions: Mapping[str, str]) -> str:
-    told = ", ".join(f"{name} {number}" for name, number in versions.items() if name not in ("device", "numpy"))
-    return f"{mode} ({told})" if told else mode
+    joined = ", ".join(f"{name} {number}" for name, number in versions.items() if name not in ("device", "numpy"))
+    return f"{mode} ({joined})" if joined else mode
 
 
 def _weighed(node: Any, own: _Opinion, others: Sequence[_Opinion]) -> Culprit | None:

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ..errors import BackendError, PrecisionDebugError
-from ..events import SideDone, SideTold, Stage, Tensors
+from ..events import SideDone, SideOpened, Stage, Tensors
 from ..feeds import FeedSet, as_option
 from ..numbers.native import cores_of_each
 from ..protocols import Feeds, Hook, Session, progress_to
@@ -25,16 +25,16 @@ __all__ = ["OpenSide", "guarded", "open_both", "open_one"]
 
 @contextlib.contextmanager
 def open_both(
-    first: Opening, second: Opening, given: FeedSet, journal: Journal, together: bool
+    first: Opening, second: Opening, feed_set: FeedSet, journal: Journal, together: bool
 ) -> Iterator[tuple[OpenSide, OpenSide]]:
     """Both sides, opened at the same time where they will also run so, and closed whatever happens."""
-    of_target = given.for_target()
+    of_target = feed_set.for_target()
     if together:
         first, second = _with_its_share(first), _with_its_share(second)
     with contextlib.ExitStack() as stack, ThreadPoolExecutor(1) as beside:
         later = beside.submit(OpenSide, "target", second, of_target, journal) if together else None
         try:
-            base = stack.enter_context(OpenSide("baseline", first, given, journal))
+            base = stack.enter_context(OpenSide("baseline", first, feed_set, journal))
         except BaseException:
             if later is not None and later.exception() is None:
                 later.result().session.close()
@@ -44,9 +44,9 @@ def open_both(
 
 
 @contextlib.contextmanager
-def open_one(opening: Opening, given: FeedSet, journal: Journal) -> Iterator[tuple[OpenSide, OpenSide]]:
+def open_one(opening: Opening, feed_set: FeedSet, journal: Journal) -> Iterator[tuple[OpenSide, OpenSide]]:
     """One session that stands for both sides: what it shows is held against itself."""
-    with OpenSide("target", opening, given, journal, both=True) as side:
+    with OpenSide("target", opening, feed_set, journal, both=True) as side:
         yield side, side
 
 
@@ -62,11 +62,11 @@ CALIBRATE = 128
 class OpenSide:
     """A side's session, opened at once. role: "baseline" or "target". both: it stands for the baseline too."""
 
-    def __init__(self, role: str, opening: Opening, given: FeedSet, journal: Journal, *, both: bool = False) -> None:
+    def __init__(self, role: str, opening: Opening, feed_set: FeedSet, journal: Journal, *, both: bool = False) -> None:
         self._roles = SIDES if both else (role,)
-        self.role, self.opening, self.given, self.journal = role, opening, given, journal
+        self.role, self.opening, self.feed_set, self.journal = role, opening, feed_set, journal
         self.seconds: float | None = None
-        self._told: tuple[TensorMeta, ...] = ()
+        self._listed: tuple[TensorMeta, ...] = ()
         self._seen: tuple[TensorMeta, ...] = ()
         self.announced: tuple[TensorMeta, ...] = ()
         self.on_announced: Callable[[], None] = _nothing
@@ -74,7 +74,7 @@ class OpenSide:
         self._side = say("baseline") if role == "baseline" else say("target")
         journal.write(Stage(text=say("stage_opening", side=self._side, mode=opening.label)))
         self._tell(())
-        sets = given.feeds if opening.recording else given.feeds[:CALIBRATE]
+        sets = feed_set.feeds if opening.recording else feed_set.feeds[:CALIBRATE]
         self.session: Session = self._sized(lambda: opening.open(sets))
         self.announce()
 
@@ -92,7 +92,7 @@ class OpenSide:
         self, hook: Hook, names: Collection[str] | None, feeds: Feeds | None = None, *, quiet: bool = False
     ) -> Mapping[str, Any]:
         """feeds: in place of the first sample. quiet: the journal is not told."""
-        fed = self.given.feeds[0] if feeds is None else feeds
+        fed = self.feed_set.feeds[0] if feeds is None else feeds
         if not quiet:
             self.journal.write(Stage(text=say("stage_running", side=self._side, mode=self.opening.label)))
         begun = time.monotonic()
@@ -109,25 +109,25 @@ class OpenSide:
             with progress_to(self._stage):
                 return guarded(self.opening.label, call)
         except BackendError as error:
-            if not self.given.chosen:
+            if not self.feed_set.chosen:
                 raise
-            options = " ".join(as_option(name, shape) for name, shape in self.given.chosen.items())
+            options = " ".join(as_option(name, shape) for name, shape in self.feed_set.chosen.items())
             ours = f"if it needs other sizes than those that were chosen for it: {options}"
             hint = f"{error.hint}; {ours}" if error.hint else ours
             raise type(error)(error.what, where=error.where, hint=hint) from error
 
     def _stage(self, text: Reason) -> None:
         """The session goes on to something that takes long; what it has learnt by now outlives an end in that."""
-        if getattr(self, "session", None) is not None and tuple(self.session.tensors) != self._told:
+        if getattr(self, "session", None) is not None and tuple(self.session.tensors) != self._listed:
             self.announce()
         self.journal.write(Stage(text=say("stage_within", side=self._side, what=text)))
 
     def announce(self, seen: Sequence[TensorMeta] = ()) -> None:
         """Tell what the session lists, and what its hook showed beyond that; ``announced`` is all of it."""
         listed = {meta.name for meta in self.session.tensors}
-        self._told, self._seen = tuple(self.session.tensors), tuple(seen) or self._seen
+        self._listed, self._seen = tuple(self.session.tensors), tuple(seen) or self._seen
         before = self.announced
-        self.announced = (*self._told, *(meta for meta in self._seen if meta.name not in listed))
+        self.announced = (*self._listed, *(meta for meta in self._seen if meta.name not in listed))
         for role in self._roles:
             self.journal.write(Tensors(side=role, tensors=self.announced))
         self._tell(self.announced)
@@ -155,7 +155,7 @@ class OpenSide:
             seconds=self.seconds,
         )
         for role in self._roles:
-            self.journal.write(SideTold(side=role, info=info))
+            self.journal.write(SideOpened(side=role, info=info))
 
 
 def _nothing() -> None:

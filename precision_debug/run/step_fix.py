@@ -51,9 +51,9 @@ def tried_scale(subject: Subject, explanation: Explanation, target: OpenSide, sc
     spec = target.opening.spec
     there = dataclasses.replace(spec, options={**spec.options, "loss_scale": float(scale)})
     try:
-        session = dataclasses.replace(target.opening, comparer=None, spec=there).open([subject.given])
+        session = dataclasses.replace(target.opening, comparer=None, spec=there).open([subject.feeds_of_target])
         try:
-            outputs = session.run(subject.given)
+            outputs = session.run(subject.feeds_of_target)
         finally:
             session.close()
     except PrecisionDebugError as error:

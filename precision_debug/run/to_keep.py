@@ -47,8 +47,8 @@ class Keepable:
             wanted = {*own}
             rest = (one for one in self.tensors if one.op_type not in NOT_KEPT and self.units.of(one.name) is None)
             others = (self.keep.key_of(meta) for meta in rest if wanted.intersection(meta.inputs))
-            told = {key for group in groups for key in group}
-            groups += [(key,) for key in dict.fromkeys(others) if key and key not in told]
+            grouped = {key for group in groups for key in group}
+            groups += [(key,) for key in dict.fromkeys(others) if key and key not in grouped]
         return tuple(dict.fromkeys(groups))
 
     @property

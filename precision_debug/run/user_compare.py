@@ -33,8 +33,8 @@ class UserCompare:
         sides = [{name: np.asarray(value) for name, value in side.items()} for side in (baseline, target)]
         try:
             found = self._function(*sides)
-            told = found if isinstance(found, Mapping) else {"": found}
-            return {str(name): self._truth(one) for name, one in told.items()}
+            outcomes = found if isinstance(found, Mapping) else {"": found}
+            return {str(name): self._truth(one) for name, one in outcomes.items()}
         except InputError:
             raise
         except (Exception, SystemExit) as error:

@@ -23,10 +23,10 @@ spec.loader.exec_module(sys.modules[spec.name])
 
 def running_as_module() -> bool:
     """Whether ``python -m precision_debug`` is starting: this package's __init__ then runs before its __main__."""
-    given = sys.orig_argv[: len(sys.orig_argv) - len(sys.argv) + 1]
-    if sys.argv[:1] != ["-m"] or not given:
+    interpreter = sys.orig_argv[: len(sys.orig_argv) - len(sys.argv) + 1]
+    if sys.argv[:1] != ["-m"] or not interpreter:
         return False
-    name = given[-1].partition(".")[0]
+    name = interpreter[-1].partition(".")[0]
     return name == "precision_debug" or (name.startswith("-") and name.endswith("mprecision_debug"))
 
 

@@ -89,19 +89,19 @@ def _options_of(record: Any, before: str) -> Iterator[Setting]:
             yield from _options_of(_PARTS[one.name], f"{before}{one.name}.")
 
 
-def _choice_of_lockstep(given: Any) -> bool | None:
+def _choice_of_lockstep(typed: Any) -> bool | None:
     """ "auto", "on", "off", or what they mean."""
-    if given is None or isinstance(given, bool):
-        return given
-    if given not in ("auto", "on", "off"):
-        raise ValueError(f"{given!r} is none of auto, on, off")
-    return {"auto": None, "on": True, "off": False}[given]
+    if typed is None or isinstance(typed, bool):
+        return typed
+    if typed not in ("auto", "on", "off"):
+        raise ValueError(f"{typed!r} is none of auto, on, off")
+    return {"auto": None, "on": True, "off": False}[typed]
 
 
-def _sample(given: Any) -> str:
-    if isinstance(given, (str, int)) and not isinstance(given, bool):
-        return str(given)
-    raise ValueError(f"{given!r} is neither a number nor FROM:TO")
+def _sample(typed: Any) -> str:
+    if isinstance(typed, (str, int)) and not isinstance(typed, bool):
+        return str(typed)
+    raise ValueError(f"{typed!r} is neither a number nor FROM:TO")
 
 
 @dataclass(frozen=True, kw_only=True)

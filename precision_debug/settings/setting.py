@@ -104,10 +104,10 @@ class Setting:
             return say("from_up", low=self.low)
         return say("up_to", high=self.high) if self.high is not None else ""
 
-    def typed(self, given: Any) -> str:
+    def typed(self, raw: Any) -> str:
         """How a command line gives this value, to be pasted into a shell; ``read`` makes the value of it again."""
-        many = not isinstance(given, (str, Mapping)) and isinstance(given, Sequence)
-        words = [str(one) for one in given] if many else [str(given)]
+        many = not isinstance(raw, (str, Mapping)) and isinstance(raw, Sequence)
+        words = [str(one) for one in raw] if many else [str(raw)]
         if self.flag and (self.nargs or not many) and not any(word.startswith("-") for word in words):
             return f"--{self.name} {shlex.join(words)}"
         text = f"[{','.join(map(_literal, words))}]" if many else words[0]
@@ -117,16 +117,16 @@ class Setting:
         """Whether that side reads it in that run mode."""
         return side in self.sides and (not self.modes or any(fnmatch.fnmatchcase(mode, one) for one in self.modes))
 
-    def read(self, given: Any, where: str = "") -> Any:
+    def read(self, raw: Any, where: str = "") -> Any:
         """A value of the declared type, from text or from a value of that type. Raises UsageError."""
         where = where or self.option
         try:
-            return self.reader(given) if self.reader is not None else _READERS[self.kind](self, given)
+            return self.reader(raw) if self.reader is not None else _READERS[self.kind](self, raw)
         except UsageError as error:
             raise UsageError(error.what, where=where, hint=error.hint or self.form) from error
         except (ValueError, TypeError, OverflowError, SyntaxError, MemoryError, RecursionError) as error:
             said = error.args[0] if error.args and isinstance(error.args[0], Reason) else str(error)
-            raise UsageError(said or f"{given!r} is not {self.kind}", where=where, hint=self.form) from error
+            raise UsageError(said or f"{raw!r} is not {self.kind}", where=where, hint=self.form) from error
 
 
 def value(table: Sequence[Setting], options: Mapping[str, Any], name: str) -> Any:
@@ -137,8 +137,8 @@ def value(table: Sequence[Setting], options: Mapping[str, Any], name: str) -> An
     setting = next((one for one in table if one.name == name), None)
     if setting is None:
         raise KeyError(f"no setting '{name}' is declared")
-    given = options.get(name)
-    return setting.default if given is None or given == "" else setting.read(given)
+    raw = options.get(name)
+    return setting.default if raw is None or raw == "" else setting.read(raw)
 
 
 def _literal(name: str) -> str:
@@ -149,102 +149,102 @@ def _literal(name: str) -> str:
     return '"' + name.encode("unicode_escape").decode("ascii").replace('"', '\\"') + '"'
 
 
-def _flag(_: Setting, given: Any) -> bool:
-    text = str(given).strip().lower()
+def _flag(_: Setting, raw: Any) -> bool:
+    text = str(raw).strip().lower()
     if text not in {"true", "1", "yes", "on", "false", "0", "no", "off"}:
-        raise ValueError(f"{given!r} is neither true nor false")
+        raise ValueError(f"{raw!r} is neither true nor false")
     return text in {"true", "1", "yes", "on"}
 
 
-def _whole(setting: Setting, given: Any) -> int:
+def _whole(setting: Setting, raw: Any) -> int:
     try:
-        if isinstance(given, bool):
+        if isinstance(raw, bool):
             raise ValueError
-        number = int(given.strip()) if isinstance(given, str) else operator.index(given)
+        number = int(raw.strip()) if isinstance(raw, str) else operator.index(raw)
     except (ValueError, TypeError):
-        raise ValueError(say("no_whole", value=repr(given))) from None
+        raise ValueError(say("no_whole", value=repr(raw))) from None
     if (setting.low is not None and number < setting.low) or (setting.high is not None and number > setting.high):
         raise ValueError(say("not_in_span", value=number, span=setting.span))
     return number
 
 
-def _number(setting: Setting, given: Any) -> float:
+def _number(setting: Setting, raw: Any) -> float:
     try:
-        if isinstance(given, bool):
+        if isinstance(raw, bool):
             raise ValueError
-        number = float(given)
+        number = float(raw)
     except (ValueError, TypeError):
-        raise ValueError(say("no_real", value=repr(given))) from None
+        raise ValueError(say("no_real", value=repr(raw))) from None
     low = -math.inf if setting.low is None else setting.low
     if not math.isfinite(number) or not low <= number <= (math.inf if setting.high is None else setting.high):
         raise ValueError(say("not_in_span", value=f"{number:g}", span=setting.span or "finite"))
     return number
 
 
-def _size(setting: Setting, given: Any) -> int:
-    text = str(given).strip().upper().removesuffix("B").removesuffix("I")
+def _size(setting: Setting, raw: Any) -> int:
+    text = str(raw).strip().upper().removesuffix("B").removesuffix("I")
     unit = text[-1:] if text[-1:] in _UNITS and not text[-1:].isdigit() else ""
     try:
-        if isinstance(given, bool):
+        if isinstance(raw, bool):
             raise ValueError
         size = int(float(text.removesuffix(unit)) * _UNITS[unit])
     except (ValueError, OverflowError):
-        raise ValueError(say("no_size", value=given)) from None
+        raise ValueError(say("no_size", value=raw)) from None
     if not (1 if setting.low is None else setting.low) <= size < 2**63:
-        raise ValueError(f"'{given}' is not a size {'above 0' if setting.low is None else 'from 0 up'}")
+        raise ValueError(f"'{raw}' is not a size {'above 0' if setting.low is None else 'from 0 up'}")
     return size
 
 
-def _choice(setting: Setting, given: Any) -> str:
-    word = str(given).strip().lower()
+def _choice(setting: Setting, raw: Any) -> str:
+    word = str(raw).strip().lower()
     if word not in setting.choices:
-        raise ValueError(f"'{given}' is none of {', '.join(setting.choices)}")
+        raise ValueError(f"'{raw}' is none of {', '.join(setting.choices)}")
     return word
 
 
-def _text(_: Setting, given: Any) -> str:
-    if isinstance(given, (str, os.PathLike)):
-        text = os.fspath(given)
+def _text(_: Setting, raw: Any) -> str:
+    if isinstance(raw, (str, os.PathLike)):
+        text = os.fspath(raw)
         if isinstance(text, str) and text:
             quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "'\""
             return str(ast.literal_eval(text)) if quoted else text
-    raise ValueError(f"{given!r} is not text")
+    raise ValueError(f"{raw!r} is not text")
 
 
-def _word(_: Setting, given: Any) -> str:
-    if isinstance(given, (str, os.PathLike)):
-        word = os.fspath(given)
+def _word(_: Setting, raw: Any) -> str:
+    if isinstance(raw, (str, os.PathLike)):
+        word = os.fspath(raw)
         if isinstance(word, str):
             return word
-    raise ValueError(f"{given!r} is not text")
+    raise ValueError(f"{raw!r} is not text")
 
 
-def _words(setting: Setting, given: Any) -> tuple[str, ...]:
-    alone = isinstance(given, (str, os.PathLike))
-    return tuple(_word(setting, one) for one in ([given] if alone else given))
+def _words(setting: Setting, raw: Any) -> tuple[str, ...]:
+    alone = isinstance(raw, (str, os.PathLike))
+    return tuple(_word(setting, one) for one in ([raw] if alone else raw))
 
 
-def _names(_: Setting, given: Any) -> tuple[str, ...]:
-    items = given
-    if isinstance(given, str):
-        text = given.strip()
+def _names(_: Setting, raw: Any) -> tuple[str, ...]:
+    items = raw
+    if isinstance(raw, str):
+        text = raw.strip()
         items = ast.literal_eval(text) if text[:1] in ("[", "(", "'", '"', "{") else text
         items = items.split(",") if isinstance(items, str) else items
     if isinstance(items, os.PathLike):
         items = [items]
     if not isinstance(items, (list, tuple, set, frozenset)):
-        raise ValueError(f"{given!r} is not a list of names")
+        raise ValueError(f"{raw!r} is not a list of names")
     names = [os.fspath(item) if isinstance(item, os.PathLike) else item for item in items]
     if not all(isinstance(name, str) for name in names):
-        raise ValueError(f"{given!r} is not a list of names")
+        raise ValueError(f"{raw!r} is not a list of names")
     return tuple(name.strip() for name in names if name.strip())
 
 
-def _layers(_: Setting, given: Any) -> dict[str, str]:
-    if isinstance(given, Mapping):
-        return {str(name): str(kind) for name, kind in given.items()}
+def _layers(_: Setting, raw: Any) -> dict[str, str]:
+    if isinstance(raw, Mapping):
+        return {str(name): str(kind) for name, kind in raw.items()}
     found = {}
-    for word in given.split() if isinstance(given, str) else given:
+    for word in raw.split() if isinstance(raw, str) else raw:
         name, _colon, kind = str(word).rpartition(":")
         if not name or not kind:
             raise ValueError(f"'{word}' is not a layer with a type")
@@ -252,13 +252,13 @@ def _layers(_: Setting, given: Any) -> dict[str, str]:
     return found
 
 
-def _shapes(_: Setting, given: Any) -> dict[str, tuple[int, ...]]:
-    if _are_words(given) and not given[0].startswith("{"):
-        return parse_shapes(given)
-    given = given[0] if _are_words(given) else given
-    read = ast.literal_eval(given) if isinstance(given, str) else given
+def _shapes(_: Setting, raw: Any) -> dict[str, tuple[int, ...]]:
+    if _are_words(raw) and not raw[0].startswith("{"):
+        return parse_shapes(raw)
+    raw = raw[0] if _are_words(raw) else raw
+    read = ast.literal_eval(raw) if isinstance(raw, str) else raw
     if not isinstance(read, Mapping):
-        raise ValueError(f"{given!r} is not a map of input names to shapes")
+        raise ValueError(f"{raw!r} is not a map of input names to shapes")
     found = {}
     for name, shape in read.items():
         dims = tuple(operator.index(dim) for dim in shape)
@@ -268,11 +268,11 @@ def _shapes(_: Setting, given: Any) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def _ranges(_: Setting, given: Any) -> dict[str, tuple[float, float]]:
-    if isinstance(given, str) or _are_words(given):
-        return parse_val_range([given] if isinstance(given, str) else given)
+def _ranges(_: Setting, raw: Any) -> dict[str, tuple[float, float]]:
+    if isinstance(raw, str) or _are_words(raw):
+        return parse_val_range([raw] if isinstance(raw, str) else raw)
     found = {}
-    for name, (low, high) in (given if isinstance(given, Mapping) else {"": given}).items():
+    for name, (low, high) in (raw if isinstance(raw, Mapping) else {"": raw}).items():
         if low > high:
             of = f" of '{name}'" if name else ""
             raise UsageError(f"{low:g}, {high:g}{of} has its low end above its high end", hint="swap the two")
@@ -280,15 +280,15 @@ def _ranges(_: Setting, given: Any) -> dict[str, tuple[float, float]]:
     return found
 
 
-def _renames(_: Setting, given: Any) -> dict[str, str]:
-    if isinstance(given, Mapping):
-        return {str(new): str(old) for new, old in given.items()}
-    return parse_renames([given] if isinstance(given, str) else given)
+def _renames(_: Setting, raw: Any) -> dict[str, str]:
+    if isinstance(raw, Mapping):
+        return {str(new): str(old) for new, old in raw.items()}
+    return parse_renames([raw] if isinstance(raw, str) else raw)
 
 
-def _are_words(given: Any) -> bool:
+def _are_words(raw: Any) -> bool:
     """Whether these are words of the command line."""
-    return isinstance(given, (list, tuple)) and bool(given) and all(isinstance(one, str) for one in given)
+    return isinstance(raw, (list, tuple)) and bool(raw) and all(isinstance(one, str) for one in raw)
 
 
 _READERS: Mapping[str, Callable[[Setting, Any], Any]] = {

@@ -72,7 +72,7 @@ def read_by(options: Mapping[str, Any], takers: Sequence[Taker]) -> dict[str, An
         name = key[len(side) + 1 :] if side else key
         return any(side in ("", taker.side) and taker.find(name) is not None for taker in takers)
 
-    return {key: given for key, given in options.items() if is_read(key)}
+    return {key: value for key, value in options.items() if is_read(key)}
 
 
 def _side_of(key: str) -> str:

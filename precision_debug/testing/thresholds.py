@@ -125,16 +125,16 @@ def complaint(report: Report, thresholds: Thresholds, golden: Report | None = No
     found = [_over(row, thresholds, golden is None) for row in report.rows]
     over = [text for text in found if text]
     if golden is not None:
-        told = difference(golden, report, times=thresholds.times)
-        worse = told.of(Change.WORSE, Change.LOST, Change.GONE)
+        changes = difference(golden, report, times=thresholds.times)
+        worse = changes.of(Change.WORSE, Change.LOST, Change.GONE)
         over += [
             f"{tensor.op_type} {tensor.name}: {tensor.change} than in the golden report"
             if tensor.change is Change.WORSE
             else f"{tensor.op_type} {tensor.name}: {tensor.change}"
             for tensor in worse
         ]
-        blamed = told.fresh if not over else (*told.fresh, *culprits(report))
-        bad = bool(over or told.fresh or report.verdict is Verdict.PARTIAL)
+        blamed = changes.fresh if not over else (*changes.fresh, *culprits(report))
+        bad = bool(over or changes.fresh or report.verdict is Verdict.PARTIAL)
     else:
         blamed = culprits(report)
         bad = bool(over) or (not thresholds.given and report.exit_status != 0) or report.verdict is Verdict.PARTIAL

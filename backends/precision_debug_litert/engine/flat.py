@@ -135,19 +135,19 @@ def scale_of(tensor: Any) -> tuple[Array, Array, int | None] | None:
 
     None of a tensor that is not quantised, or is so by blocks.
     """
-    told = tensor.quantization
-    if told is None or told.scale is None or len(told.scale) == 0 or told.detailsType:
+    held = tensor.quantization
+    if held is None or held.scale is None or len(held.scale) == 0 or held.detailsType:
         return None
-    scale = np.asarray(told.scale, np.float32)
+    scale = np.asarray(held.scale, np.float32)
     if not np.all(scale):
         return None  # a converter's mark of a tensor that it only measured
-    zero = np.zeros(scale.size, np.int64) if told.zeroPoint is None else np.asarray(told.zeroPoint, np.int64)
+    zero = np.zeros(scale.size, np.int64) if held.zeroPoint is None else np.asarray(held.zeroPoint, np.int64)
     zero = np.broadcast_to(zero, scale.shape) if zero.size == 1 else zero
     if zero.size != scale.size or dtype_of(tensor.type).startswith("float"):
         return None
     if scale.size == 1:
         return scale.reshape(()), zero.reshape(()).astype(np.int64), None
-    return scale, zero.astype(np.int64), int(told.quantizedDimension)
+    return scale, zero.astype(np.int64), int(held.quantizedDimension)
 
 
 def _numpy(kind: str) -> np.dtype[Any] | None:

@@ -131,10 +131,10 @@ def _indices(listed: Any) -> list[int]:
 def _shape(tensor: Any) -> tuple[int | str, ...] | None:
     if tensor.shape is None:
         return () if tensor.hasRank else None
-    told = tensor.shapeSignature if tensor.shapeSignature is not None else tensor.shape
-    if len(told) != len(tensor.shape):
-        told = tensor.shape
-    return tuple(int(size) if size >= 0 else f"dim{place}" for place, size in enumerate(told))
+    shape = tensor.shapeSignature if tensor.shapeSignature is not None else tensor.shape
+    if len(shape) != len(tensor.shape):
+        shape = tensor.shape
+    return tuple(int(size) if size >= 0 else f"dim{place}" for place, size in enumerate(shape))
 
 
 def _plain(options: Any) -> Mapping[str, Any]:

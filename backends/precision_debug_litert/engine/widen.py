@@ -122,8 +122,8 @@ class _Work:
             op.inputs = [self._read(int(one)) for one in _listed(op.inputs)]
             makes = [int(one) for one in _listed(op.outputs)]
             codes = [index for index in makes if index >= 0 and self.is_code(index)]
-            given = [self._float_of(one, renamed=True) if one in codes else one for one in makes]
-            op.outputs = given
+            reads_after = [self._float_of(one, renamed=True) if one in codes else one for one in makes]
+            op.outputs = reads_after
             if self.kind(op) in _BETWEEN and all(self._is_float(one) for one in [*op.inputs, *op.outputs]):
                 self._times_one(op)
             self.ops.append(op)

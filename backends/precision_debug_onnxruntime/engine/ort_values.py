@@ -20,15 +20,15 @@ _ODD = frozenset({16}) | _BYTES | _HALF_BYTES | _QUARTER_BYTES
 def run(session: Any, feeds: Mapping[str, Any], options: Any) -> list[Any]:
     """Run an InferenceSession. Arrays with ml_dtypes' types go in and come out as such."""
     outputs = session.get_outputs()
-    given = {name: _to_ort(name, value) for name, value in feeds.items()}
+    ort_feeds = {name: _to_ort(name, value) for name, value in feeds.items()}
     if not any(elem_of(item.type) in _ODD for item in outputs):
-        return list(session.run(None, given, options))
+        return list(session.run(None, ort_feeds, options))
     import onnxruntime as ort
 
     def as_value(value: Any) -> Any:
         return value if isinstance(value, ort.OrtValue) else ort.OrtValue.ortvalue_from_numpy(value)
 
-    values = {name: as_value(value) for name, value in given.items()}
+    values = {name: as_value(value) for name, value in ort_feeds.items()}
     found = session.run_with_ort_values([item.name for item in outputs], values, options)
     return [_from_ort(value, elem_of(item.type)) for value, item in zip(found, outputs, strict=True)]
 

@@ -82,16 +82,16 @@ def passes_of(spec: SessionSpec) -> tuple[tuple[str, bool], ...]:
         import_path.command(f"from precision_debug_onnxruntime.engine.passes import _log; _log(*{args!a})"),
         capture_output=True, text=True, check=False, timeout=600, errors="replace",
     )  # fmt: skip
-    told: dict[str, bool] = {}
+    passes: dict[str, bool] = {}
     for name, changed in _CHANGED.findall(done.stderr):
-        told[name] = told.get(name, False) or changed == "1"
-    if not told:
+        passes[name] = passes.get(name, False) or changed == "1"
+    if not passes:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
         raise BackendError(
             f"ONNX Runtime's optimisers could not be listed ({lines[-1] if lines else 'it logged none'})",
             where=spec.model.path, hint=f"does --run_mode {spec.mode} run by itself?",
         )  # fmt: skip
-    return tuple(told.items())
+    return tuple(passes.items())
 
 
 def _log(mode: str, file: str, options: str) -> None:
@@ -112,5 +112,5 @@ def _log(mode: str, file: str, options: str) -> None:
     source = read_source(file, of_run(spec))
     feeds = [random_feeds(read_inputs(source), {}, {}, 0)[0]] if recipe.change == "int8" else []
     with tempfile.TemporaryDirectory(prefix="precision_debug-") as folder:
-        given, _ = changed(source, recipe, runtime, feeds, Path(folder))
-        runtime.open(given, optimise="all", dump=Path(folder, "optimised.onnx"))
+        model, _ = changed(source, recipe, runtime, feeds, Path(folder))
+        runtime.open(model, optimise="all", dump=Path(folder, "optimised.onnx"))

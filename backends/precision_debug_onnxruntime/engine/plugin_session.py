@@ -35,9 +35,9 @@ def open_plugin(spec: SessionSpec, name: str, feeds: Sequence[Feeds]) -> PluginS
     """Open a model on a plugin provider. name: see modes.Recipe.plugin. Raises UsageError, ModelError, BackendError or
     BackendUnavailable.
     """
-    given = dict(spec.options)
+    chosen = dict(spec.options)
     if name == "any":
-        library, provider = setting(given, "ep_library"), setting(given, "ep_name")
+        library, provider = setting(chosen, "ep_library"), setting(chosen, "ep_name")
         if not library or not provider:
             raise UsageError(
                 "ort_ep runs any plugin provider and none is named", where=spec.mode,
@@ -46,12 +46,12 @@ def open_plugin(spec: SessionSpec, name: str, feeds: Sequence[Feeds]) -> PluginS
         plugin = Plugin(provider=provider, library=library)
     else:
         plugin = KNOWN[name]
-    own = dict(_pair(text) for text in setting(given, "ep_options"))
+    own = dict(_pair(text) for text in setting(chosen, "ep_options"))
     options = {name: text for name, text in {**plugin.resolved(), **own}.items() if text}  # KEY= takes one away
     return PluginSession(
         model=read_model(spec.model.model_file), plugin=plugin, options=options,
-        feeds=feeds[0] if feeds else {}, verbose=setting(given, "verbose"),
-        threads=setting(given, "intra_op_num_threads") or spec.cores,
+        feeds=feeds[0] if feeds else {}, verbose=setting(chosen, "verbose"),
+        threads=setting(chosen, "intra_op_num_threads") or spec.cores,
     )  # fmt: skip
 
 
@@ -98,14 +98,14 @@ class PluginSession:
         self._session = self._open(proto, ())
         shares = shares_of(self._session)
         self.doubts: Sequence[Doubt] = ()
-        self._told: list[Reason] = [say("shapes_fixed", names=fixed)] if fixed else []
+        self._notes: list[Reason] = [say("shapes_fixed", names=fixed)] if fixed else []
         if shares is None:
             self.doubts = (Doubt(code="providers_unknown", values={
                 "provider": plugin.provider, "detail": say("does_not_tell", version=ort.__version__),
             }),)  # fmt: skip
         else:
             self._demand(shares)
-            self._told.append(shares.note(plugin.provider))
+            self._notes.append(shares.note(plugin.provider))
         self._marked: tuple[frozenset[str], Any] | None = None
         self._said_of_marks: list[Reason] = []
         self.versions: Mapping[str, str] = {
@@ -115,31 +115,31 @@ class PluginSession:
 
     @property
     def notes(self) -> Sequence[Reason]:
-        return (*self._told, *self._said_of_marks)
+        return (*self._notes, *self._said_of_marks)
 
     def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
         if self._session is None:
             raise BackendError("this session is closed", where=self._path)
-        given = checked_feeds(feeds, self._inputs, self._required)
+        checked = checked_feeds(feeds, self._inputs, self._required)
         with our_errors(self._path):
-            outputs = dict(zip(self._outputs, self._session.run(self._outputs, given), strict=True))
+            outputs = dict(zip(self._outputs, self._session.run(self._outputs, checked), strict=True))
         if hook is not None:
-            self._show(given, outputs, hook, names)
+            self._show(checked, outputs, hook, names)
         return outputs
 
     def close(self) -> None:
         self._session = self._marked = None
 
     def _show(
-        self, given: Mapping[str, Any], outputs: Mapping[str, Any], hook: Hook, names: Collection[str] | None
+        self, feeds: Mapping[str, Any], outputs: Mapping[str, Any], hook: Hook, names: Collection[str] | None
     ) -> None:
         wanted = [meta for meta in self.tensors if not meta.unseen and (names is None or meta.name in names)]
         marks = [meta.name for meta in wanted if meta.name not in outputs and meta.op_type != "Input"]
-        values = dict(given)
+        values = dict(feeds)
         if marks:
             session = self._with_marks(marks)
             with our_errors(self._path):
-                found = session.run([*marks, *self._outputs], given)
+                found = session.run([*marks, *self._outputs], feeds)
             values |= dict(zip(marks, found, strict=False))
             again = dict(zip(self._outputs, found[len(marks) :], strict=True))
             self._said_of_marks = [say("marked_beside", count=len(marks), gap=_gap(outputs, again))]

@@ -139,10 +139,10 @@ class _ReferenceSession:
         if self._evaluator is None:
             raise BackendError("this session is closed", where=self._path)
         required = [name for name in self._inputs if name not in self._defaults]
-        given = checked_feeds(feeds, self._inputs, required)
+        checked = checked_feeds(feeds, self._inputs, required)
         self._shown, self._hook, self._raised = Shown(self._entries, names), hook, None
         try:
-            found = self._evaluator.run(None, {name: wide(value) for name, value in given.items()})
+            found = self._evaluator.run(None, {name: wide(value) for name, value in checked.items()})
         finally:
             self._hook = None
         if hook is not None and names is None:

@@ -48,8 +48,8 @@ class OneByOne:
         if id(node) not in self._sessions:
             self._sessions[id(node)] = self._opened(node, inputs, key)
         session, names, elems = self._sessions[id(node)]
-        given = [value for name, value in zip(node.input, inputs, strict=False) if name]
-        feeds = {name: _as(value, elem) for name, value, elem in zip(names, given, elems, strict=True)}
+        present = [value for name, value in zip(node.input, inputs, strict=False) if name]
+        feeds = {name: _as(value, elem) for name, value, elem in zip(names, present, elems, strict=True)}
         found = iter(ort_values.run(session, feeds, onnxruntime.RunOptions()))
         return [next(found) if name else None for name in node.output]
 

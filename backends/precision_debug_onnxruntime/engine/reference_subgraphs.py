@@ -39,7 +39,7 @@ def evaluator_class(execute: Execute) -> Any:
                 raise
             except Exception as error:
                 return _absent(node, error)
-            return lambda *given: _made(make, node, given)
+            return lambda *arguments: _made(make, node, arguments)
 
         def run(self, output_names: Any, feed_inputs: Any, attributes: Any = None, **more: Any) -> Any:
             if isinstance(self.proto_, FunctionProto):
@@ -49,13 +49,13 @@ def evaluator_class(execute: Execute) -> Any:
     return Evaluator
 
 
-def _made(make: Any, node: Any, given: Any) -> Any:
+def _made(make: Any, node: Any, arguments: Any) -> Any:
     try:
-        return make(*given)
+        return make(*arguments)
     except PrecisionDebugError:
         raise
     except Exception as error:
-        return _absent(node, error)(*given)
+        return _absent(node, error)(*arguments)
 
 
 def _absent(node: Any, error: Exception) -> Callable[..., Borrowed]:

@@ -1,4 +1,4 @@
-"""The source model's tensors, and the edges of the graph given to ONNX Runtime that they lie on."""
+"""The source model's tensors, and the edges of the converted graph (the one ONNX Runtime loads) they lie on."""
 
 from __future__ import annotations
 
@@ -67,41 +67,41 @@ class Source:
         return () if name in self.tensors else None
 
     def made(self, node: Any, index: int) -> tuple[int, ...]:  # noqa: ARG002
-        """Nodes of the given graph tell nothing of their own."""
+        """Nodes of the converted graph tell nothing of their own."""
         return ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """The source, the given graph, and the given graph's edge of each of its values.
+    """The source, the converted graph, and the converted graph's edge of each of its values.
 
     turned: values of the running graph that bear the name of a node in place of a tensor's, as ONNX Runtime calls what
     that node gives after a transposition was moved past it; and how they are transposed against the tensor.
     """
 
     source: Source
-    given: Source
+    converted: Source
     edge_of: Mapping[str, Edge] = field(default_factory=dict)
     turned: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, source: Any, given: Any) -> Known:
-        first, second = Source.of(source), Source.of(given)
+    def of(cls, source: Any, converted: Any) -> Known:
+        first, second = Source.of(source), Source.of(converted)
         types = Types(known={})
         edge_of: dict[str, Edge] = {}
-        for scope in scopes(given):
+        for scope in scopes(converted):
             for edge in find_edges(scope, ordered(scope.graph), types, first.nodes, first):
                 for name in edge.forms:
                     edge_of.setdefault(name, edge)
-        return cls(source=first, given=second, edge_of=edge_of)
+        return cls(source=first, converted=second, edge_of=edge_of)
 
     def members(self, name: str) -> list[str]:
-        """The source tensors on the given graph's edge of a value, in the order of the edge."""
+        """The source tensors on the converted graph's edge of a value, in the order of the edge."""
         edge = self.edge_of.get(name)
         return [] if edge is None else [item for item in edge.forms if item in self.source.tensors]
 
     def quantised(self, name: str) -> bool:
-        """Whether a value of the given graph holds quantised numbers, or such that were."""
+        """Whether a value of the converted graph holds quantised numbers, or such that were."""
         edge = self.edge_of.get(name)
         return edge is not None and bool(edge.forms[name].code)
 
@@ -114,7 +114,7 @@ class Known:
         if name in self.turned:
             return self.turned[name]
         for plain in spellings(name):
-            if plain in self.source.tensors and plain in self.given.tensors:  # see ``missing``
+            if plain in self.source.tensors and plain in self.converted.tensors:  # see ``missing``
                 return ()
             edge = self.edge_of.get(plain)
             if edge is not None:
@@ -123,41 +123,41 @@ class Known:
 
     @property
     def missing(self) -> frozenset[str]:
-        """Source tensors that the given graph has no more. A value of the running graph of such a name is called after
-        a node, which exporters often call as its output, and may hold another tensor, in another layout."""
-        return frozenset(self.source.tensors) - frozenset(self.given.tensors)
+        """Source tensors that the converted graph has no more. A value of the running graph of such a name is called
+        after a node, which exporters often call as its output, and may hold another tensor, in another layout."""
+        return frozenset(self.source.tensors) - frozenset(self.converted.tensors)
 
     def outputs(self, node: Any) -> tuple[str, ...]:
-        """The outputs that a node of the running graph had in the given one; () where it was not there."""
-        return self.given.nodes.get(node.name) or self.given.nodes.get(_TOKEN.sub("", node.name)) or ()
+        """The outputs that a node of the running graph had in the converted one; () where it was not there."""
+        return self.converted.nodes.get(node.name) or self.converted.nodes.get(_TOKEN.sub("", node.name)) or ()
 
     def fused_outputs(self, node: Any) -> tuple[str, ...]:
         """The same for a node that a fusion made, which ONNX Runtime calls after the last node that went into it; a
         Gemm of a MatMul and an Add after the first."""
         found = _FUSION.match(node.name)
-        outputs = self.given.nodes.get(found.group(1), ()) if found else ()
+        outputs = self.converted.nodes.get(found.group(1), ()) if found else ()
         if _BIAS not in node.name or len(outputs) != 1:
             return outputs
-        readers = self.given.consumers.get(outputs[0], ())
+        readers = self.converted.consumers.get(outputs[0], ())
         return tuple(readers[0].output) if len(readers) == 1 and readers[0].op_type == "Add" else ()
 
     def named_after(self, name: str) -> str:
         """The tensor that a node gives whose name a value bears; "" where that is not so, or there are several."""
         node = _TOKEN.sub("", name)
-        if name in self.given.tensors or name in self.edge_of:
+        if name in self.converted.tensors or name in self.edge_of:
             return ""
         outputs = [output for output in self.source.nodes.get(node, ()) if output]
-        same = self.source.nodes.get(node) == self.given.nodes.get(node)  # the quantiser moves names on
+        same = self.source.nodes.get(node) == self.converted.nodes.get(node)  # the quantiser moves names on
         return outputs[0] if same and len(outputs) == 1 else ""
 
     def between(self, inputs: Collection[str], tensor: str, most: int = 64) -> list[str] | None:
-        """The source tensors on the way from these to a value of the given graph; None where it also needs others.
+        """The source tensors on the way from these to a value of the converted graph; None where it also needs others.
 
         Constants count for nothing. most: how many values are looked at.
         """
         left, met = [tensor], {tensor: True}
         while left:
-            maker = self.given.producer.get(left.pop())
+            maker = self.converted.producer.get(left.pop())
             if maker is None:
                 continue
             for name in (*maker.input, *outer_reads(maker)):
@@ -165,14 +165,14 @@ class Known:
                     continue
                 met[name] = not set(self.members(name) or [name]) & set(inputs)
                 if met[name]:
-                    if name in self.given.inputs or len(met) > most:
+                    if name in self.converted.inputs or len(met) > most:
                         return None
                     left.append(name)
         inside = [member for name, within in met.items() if within and name != tensor for member in self.members(name)]
         return [name for name in dict.fromkeys(inside) if name in self.source.producer]
 
     def made(self, node: Any, index: int) -> tuple[int, ...]:
-        """How a node's output was transposed in the given graph; () where that is not known."""
+        """How a node's output was transposed in the converted graph; () where that is not known."""
         name = next(iter(self.outputs(node)[index : index + 1]), "")
         edge = self.edge_of.get(name)
         return () if edge is None else edge.forms[name].perm or ()

@@ -114,9 +114,9 @@ def _own() -> Any:
         None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32,
         ctypes.POINTER(ctypes.c_int64), ctypes.c_int64,
     )  # fmt: skip
-    told = kind(_receive)
-    found.pd_receive(told)
-    return found, told
+    callback = kind(_receive)
+    found.pd_receive(callback)
+    return found, callback
 
 
 def _receive(session: int, place: int, data: int | None, elem: int, rank: int, shape: Any, stream: int) -> None:

@@ -216,8 +216,8 @@ def all_values(graph: Any) -> list[Value]:
     main = next(scopes(graph))
     found = [value for value in values(graph) if not _is_constant(value)]
     fixed = [Value(name=item.name, scope=main) for item in graph.output if item.name in constants]
-    given = [value for value in found if value.node is None]
-    return [*given, *fixed, *found[len(given) :]]
+    model_inputs = [value for value in found if value.node is None]
+    return [*model_inputs, *fixed, *found[len(model_inputs) :]]
 
 
 def _is_constant(value: Value) -> bool:

@@ -61,11 +61,11 @@ def changed(
     return source, ()
 
 
-def build(source: Model, given: Model, recipe: Recipe, runtime: Runtime, folder: Path) -> Built:
+def build(source: Model, model: Model, recipe: Recipe, runtime: Runtime, folder: Path) -> Built:
     """Build the graph of a run mode out of the given one, see changed. Raises ModelError or BackendError."""
     runtime = _writing(runtime, recipe)
     notes: tuple[Reason, ...] = ()
-    running = _run_as(given, recipe, runtime, folder)
+    running = _run_as(model, recipe, runtime, folder)
     reorder(running.proto.graph, _places(source))
     types = infer_types(running, runtime, folder)
     if recipe.change.endswith("_sim"):
@@ -87,9 +87,9 @@ def _writing(runtime: Runtime, recipe: Recipe) -> Runtime:
     return dataclasses.replace(runtime, providers=("CPUExecutionProvider",), provider_options=())
 
 
-def _run_as(given: Model, recipe: Recipe, runtime: Runtime, folder: Path) -> Model:
+def _run_as(model: Model, recipe: Recipe, runtime: Runtime, folder: Path) -> Model:
     with _after(recipe.change):
-        return dump(given, runtime, folder, "all") if recipe.optimise else unoptimised(given, runtime, folder)
+        return dump(model, runtime, folder, "all") if recipe.optimise else unoptimised(model, runtime, folder)
 
 
 def _after(change: str) -> contextlib.AbstractContextManager[None]:

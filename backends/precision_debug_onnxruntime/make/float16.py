@@ -188,11 +188,11 @@ def _tell_types(proto: Any, types: Types) -> None:
     for scope in scopes(proto.graph):
         graph = scope.graph
         del graph.value_info[:]
-        told = {item.name for item in (*graph.input, *graph.output)}
+        typed = {item.name for item in (*graph.input, *graph.output)}
         for node in graph.node:
             for name in node.output:
                 info = types.of(scope.key, name)
-                if name and name not in told and info.kind == "tensor":
+                if name and name not in typed and info.kind == "tensor":
                     # equal names of dimensions would mean equal sizes, and these are not the model's
                     sizes = None if info.shape is None else [d if isinstance(d, int) else None for d in info.shape]
                     graph.value_info.append(helper.make_tensor_value_info(name, info.elem, sizes))

@@ -74,7 +74,7 @@ def cut_round_trips(proto: Any, before: Collection[str]) -> int:
     to = {id(node): next(item.i for item in node.attribute if item.name == "to") for node in written}
     narrow = {node.output[0]: node.input[0] for node in written if to[id(node)] == _FLOAT16}
     outputs = {item.name for item in graph.output}
-    given = {item.name for item in graph.input} | initializers_of(graph)
+    graph_inputs = {item.name for item in graph.input} | initializers_of(graph)
     again: dict[str, str] = {}  # a value that was float16 between: what it really is
     ends: dict[str, str] = {}  # what a node that stays gives, to the output of the model that it is
     for node in written:
@@ -84,7 +84,7 @@ def cut_round_trips(proto: Any, before: Collection[str]) -> int:
         name = node.output[0]
         if name not in outputs:
             again[name] = source
-        elif source not in given and source not in ends:
+        elif source not in graph_inputs and source not in ends:
             ends[source] = name
     cut = len(again) + len(ends)
     drop = set(ends.values())

@@ -176,10 +176,10 @@ class _Settings:
             return say("quantised_dynamic", weight=self.weight, how=how), *more
         if self.per_channel is None and self.opset < _PER_CHANNEL:
             how = say("per_tensor_opset", needs=_PER_CHANNEL, opset=self.opset)
-        told = say(
+        note = say(
             "quantised", activation=self.activation, weight=self.weight, how=how, method=self.method, count=count
         )
-        return told, *more
+        return note, *more
 
     def channels(self, change: str) -> bool:
         if self.per_channel is None:

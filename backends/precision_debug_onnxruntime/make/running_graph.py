@@ -113,11 +113,11 @@ def _drop_orphans(proto: Any, defaults: set[str]) -> None:
         proto.graph.input.extend(copies)
 
 
-def _keep_scales(graph: Any, given: Any) -> None:
+def _keep_scales(graph: Any, source_graph: Any) -> None:
     """Scales that ONNX Runtime has multiplied with others are still what its quantised constants are multiples of."""
-    there = {item.name: item for item in given.initializer}
+    there = {item.name: item for item in source_graph.initializer}
     names = initializers_of(graph)
-    for name, pair in named_scales(given).items():
+    for name, pair in named_scales(source_graph).items():
         graph.initializer.extend(there[one] for one in pair if name in names and one not in names)
 
 
@@ -155,11 +155,11 @@ def _light(model: Model) -> tuple[Model, list[Any]]:
     heavy = [item for item in graph.initializer if _large(item)]
     names = {item.name for item in heavy}
     proto = copy_but(model.proto, graph="initializer")
-    given = {item.name for item in graph.input}
+    graph_inputs = {item.name for item in graph.input}
     for item in graph.initializer:
         if item.name not in names:
             proto.graph.initializer.append(item)
-        elif item.name not in given:
+        elif item.name not in graph_inputs:
             proto.graph.input.append(onnx.helper.make_tensor_value_info(item.name, item.data_type, list(item.dims)))
     return Model(proto=proto, folder=model.folder, path=model.path), heavy
 
@@ -169,9 +169,9 @@ def _large(tensor: Any) -> bool:
 
 
 def _restore(proto: Any, weights: list[Any], model: Model) -> None:
-    given = {item.name for item in model.proto.graph.input}
+    graph_inputs = {item.name for item in model.proto.graph.input}
     names = {item.name for item in weights}
-    inputs = [item for item in proto.graph.input if item.name not in names or item.name in given]
+    inputs = [item for item in proto.graph.input if item.name not in names or item.name in graph_inputs]
     del proto.graph.input[:]
     proto.graph.input.extend(inputs)
     proto.graph.initializer.extend(weights)

@@ -175,11 +175,11 @@ def _list(model: Any, values: dict[Key, Value], used: set[str], scope: tuple[str
 
 def _plain(op: Any) -> dict[str, Any]:
     try:
-        given = op.get_attributes()
+        attributes = op.get_attributes()
     except Exception:  # some operators' attributes have no Python form
         return {}
     simple = (bool, int, float, str)
     return {
-        str(name): value for name, value in given.items()
+        str(name): value for name, value in attributes.items()
         if isinstance(value, simple) or (isinstance(value, (list, tuple)) and all(isinstance(v, simple) for v in value))
     }  # fmt: skip

@@ -71,10 +71,10 @@ class Shown:
                 value = self.outputs.get(entry.meta.name)
                 if value is None:
                     value = _typed(memory, entry.value.dtype, self.copies)
-                given = self._one(entry, value)
-                if given is not None:  # a tap may hold in float32 what the engine holds in less
-                    held = rounded(given, entry.meta.dtype)
-                    new = given if held is None else held
+                shown = self._one(entry, value)
+                if shown is not None:  # a tap may hold in float32 what the engine holds in less
+                    held = rounded(shown, entry.meta.dtype)
+                    new = shown if held is None else held
             self._turns[key] = self._turns.get(key, -1) + 1
             return None if new is None else fitted(new, memory)
         except BaseException as error:

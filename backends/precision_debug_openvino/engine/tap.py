@@ -43,11 +43,11 @@ def tap_types() -> tuple[Any, Any]:
             self.set_output_type(0, self.get_input_element_type(0), self.get_input_partial_shape(0))
 
         def evaluate(self, outputs: Any, inputs: Any) -> bool:
-            given, out = inputs[0], outputs[0]
-            out.shape = given.shape
-            new = self.receive(self.number, given.data)
+            source, out = inputs[0], outputs[0]
+            out.shape = source.shape
+            new = self.receive(self.number, source.data)
             if new is None:
-                given.copy_to(out)
+                source.copy_to(out)
             else:
                 out.data[...] = new
             return True

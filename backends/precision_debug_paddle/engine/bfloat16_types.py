@@ -33,10 +33,10 @@ def lowered_as(kind: str) -> tuple[str, ...]:
     return tuple(name for name in _SEEN_AS.get(kind, (kind,)) if name in LOWERED)
 
 
-def all_but(kept: Collection[str], given: Sequence[str] = ()) -> tuple[str, ...]:
+def all_but(kept: Collection[str], named: Sequence[str] = ()) -> tuple[str, ...]:
     """What to hand to ``set_bfloat16_op`` so that the types ``kept`` stay in FP32, and nothing else does.
 
-    given: a list that the user has already, in place of all.
+    named: a list that the user has already, in place of all.
     """
     gone = {name for kind in kept for name in (kind, *lowered_as(kind))}
-    return tuple(name for name in (given or sorted(LOWERED)) if name not in gone)
+    return tuple(name for name in (named or sorted(LOWERED)) if name not in gone)

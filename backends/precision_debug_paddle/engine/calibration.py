@@ -21,21 +21,21 @@ class Tables:
 
     def __init__(self, folder: Path, cache: str) -> None:
         self._inside, self._cache = folder / "_opt_cache", cache
-        self._given: tuple[str, ...] = ()
+        self._existing: tuple[str, ...] = ()
         found = sorted(Path(cache).glob("trt_calib_*")) if cache else []
         if found:
             self._inside.mkdir(exist_ok=True)
-            self._given = tuple(path.name for path in found)
+            self._existing = tuple(path.name for path in found)
             for path in found:
                 shutil.copyfile(path, self._inside / path.name)
 
     def note(self, samples: int, build: int) -> Reason:
         """After the predictor is gone: keep what it wrote, and say where the int8 scales come from."""
-        new = [path for path in sorted(self._inside.glob("trt_calib_*")) if path.name not in self._given]
+        new = [path for path in sorted(self._inside.glob("trt_calib_*")) if path.name not in self._existing]
         for path in new if self._cache else ():
             shutil.copyfile(path, Path(self._cache, path.name))
         if new:
             return say("calibrated", count=samples, build=build)
-        if self._given:
+        if self._existing:
             return say("scales_cached", build=build)
         return say("no_table", build=build)

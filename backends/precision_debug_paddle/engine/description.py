@@ -24,7 +24,7 @@ def describe(path: str) -> Description:
         program: LegacyProgram | PirProgram = read_pir(file) if file.suffix.lower() == ".json" else read_legacy(file)
     except OSError as error:
         raise ModelError(f"cannot be read: {error.strerror}", where=path) from error
-    attributes = {name: told for name, _, _, told in program.reading()}
+    attributes = {name: attributes_of for name, _, _, attributes_of in program.reading()}
     layers = [
         DescribedLayer(
             op_type=value.op_type, name=value.node or value.name, inputs=value.inputs, outputs=(value.name,),

@@ -89,9 +89,9 @@ def _described(module: Any, example: Any, text: str) -> Layer:
         tables = [part for part in module.sublayers(include_self=True) if type(part).__name__ == "Embedding"]
         table = int(tables[0].weight.shape[0]) if tables else None
         return Layer(module=module, path=text, names=required, guessed=inputs_of(signature, table=table))
-    given = example if isinstance(example, (Mapping, tuple, list)) else (example,)
+    inputs = example if isinstance(example, (Mapping, tuple, list)) else (example,)
     try:
-        bound = signature.bind(**given) if isinstance(given, Mapping) else signature.bind(*given)
+        bound = signature.bind(**inputs) if isinstance(inputs, Mapping) else signature.bind(*inputs)
     except TypeError as error:
         raise ModelError(f"the example inputs do not fit forward: {error}", where=text, hint=_HINT) from error
     arguments = {name: np.asarray(value) for name, value in bound.arguments.items() if value is not None}

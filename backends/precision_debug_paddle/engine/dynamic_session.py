@@ -54,7 +54,7 @@ class DygraphSession:
         self._layer, self._recipe = layer, recipe
         self._place = paddle.CUDAPlace(0) if device == "gpu" else paddle.CPUPlace()
         self._metas: tuple[TensorMeta, ...] | None = None
-        self._told: Mapping[str, tuple[str, Any]] = {}
+        self._calls: Mapping[str, tuple[str, Any]] = {}
         self._feeds = feeds
         with our_errors(layer.path, mode=recipe.mode.name):
             module = copy.deepcopy(layer.module)
@@ -111,17 +111,17 @@ class DygraphSession:
 
     def operator(self, name: str) -> Operator | None:
         """See protocols.Replacer."""
-        told = self._told.get(name)
-        if told is None or self._module is None:
+        call = self._calls.get(name)
+        if call is None or self._module is None:
             return None
-        op_type, given = told
+        op_type, arguments = call
         held = {id(tensor): key for key, tensor in self._module.state_dict().items()}
-        parameters = {held[id(tensor)]: _array(tensor) for _, tensor in _leaves(given, "") if id(tensor) in held}
-        return Operator(op_type=op_type, attributes=dict(_plain(given, "")), parameters=parameters)
+        parameters = {held[id(tensor)]: _array(tensor) for _, tensor in _leaves(arguments, "") if id(tensor) in held}
+        return Operator(op_type=op_type, attributes=dict(_plain(arguments, "")), parameters=parameters)
 
     def close(self) -> None:
         self._module = None
-        self._told = {}
+        self._calls = {}
 
     def _execute(self, feeds: Feeds, show: Show | None) -> dict[str, Any]:
         paddle = paddle_module()
@@ -141,7 +141,7 @@ class DygraphSession:
             raise
         outputs = dict(_leaves(result, "output"))
         if seen is not None:
-            self._metas, self._told = seen.listed(), seen.told
+            self._metas, self._calls = seen.listed(), seen.calls
         return outputs
 
     def _arguments(self, feeds: Feeds) -> dict[str, Any]:
@@ -176,15 +176,15 @@ class _Watch:
         self._metas: dict[str, TensorMeta] = {}
         self._names: dict[int, str] = {}
         self._held: list[Any] = []  # so that no id is given twice
-        given = [*arguments, *module.parameters(), *module.buffers()]
-        self._held += given
-        self._known = {id(tensor) for tensor in given}
+        known = [*arguments, *module.parameters(), *module.buffers()]
+        self._held += known
+        self._known = {id(tensor) for tensor in known}
         self._constant = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
         self._hooks: list[Any] = []
         self._outer: _Watch | None = None
         self._deep = 0
         self.failures: list[BaseException] = []
-        self.told: dict[str, tuple[str, Any]] = {}  # operator type; parameters and plain values that it was given
+        self.calls: dict[str, tuple[str, Any]] = {}  # operator type; parameters and plain values that it was given
 
     def listed(self) -> tuple[TensorMeta, ...]:
         """What was shown, and what was not."""
@@ -229,8 +229,8 @@ class _Watch:
             shown = [self._metas.get(self._names.get(id(tensor), "")) for _, tensor in _leaves(result, "")]
             if path and all(meta is not None and not meta.unseen for meta in shown):
                 return
-            given = result if not path else inputs  # a layer gives what an operator in it made
-            self._returned(kind, path or "output", result, given)
+            tensors = result if not path else inputs  # a layer gives what an operator in it made
+            self._returned(kind, path or "output", result, tensors)
 
         return leave
 
@@ -247,7 +247,7 @@ class _Watch:
             )  # fmt: skip
         return self._names[id(tensor)]
 
-    def _returned(self, op_type: str, name: str, result: Any, given: Any) -> None:
+    def _returned(self, op_type: str, name: str, result: Any, arguments: Any) -> None:
         found = list(_leaves(result, ""))
         if op_type in naming.ONE_OUTPUT:
             found = [("", tensor) for _, tensor in found[:1]]
@@ -257,7 +257,7 @@ class _Watch:
         base = name.lstrip("/") if self._counts[name] == 1 else f"{name.lstrip('/')}#{self._counts[name]}"
         inputs = tuple(
             dict.fromkeys(
-                self._input(tensor, base) for _, tensor in _leaves(given, "") if id(tensor) not in self._known
+                self._input(tensor, base) for _, tensor in _leaves(arguments, "") if id(tensor) not in self._known
             )
         )
         for place, tensor in found:
@@ -272,7 +272,7 @@ class _Watch:
             self._held.append(tensor)
             self._names[id(tensor)] = own
             self._metas[own] = meta
-            self.told[own] = op_type, _kept(given, self._constant)
+            self.calls[own] = op_type, _kept(arguments, self._constant)
             try:
                 self._show(meta, tensor)
             except BaseException as error:

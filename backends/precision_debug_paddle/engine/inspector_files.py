@@ -85,19 +85,19 @@ def precision_note(layers: Sequence[EngineLayer], precision: str, mode: str, *, 
     counts = collections.Counter(real_precision(layer)[0] for layer in busy)
     silent = counts.pop("", 0)
     wanted = WANTED[precision]
-    told: ReasonOrText = _listed(counts)
+    detail: ReasonOrText = _listed(counts)
     if silent:
-        told = say("and_untold", kinds=told, count=silent)
+        detail = say("and_untold", kinds=detail, count=silent)
     if not counts:
         return say("no_layer_told", which=which) if busy else NOTHING
     if not counts[wanted] and precision != "float32" and any(is_opaque(layer) for layer in busy):
-        return say("none_known", which=which, wanted=wanted, kinds=told)
+        return say("none_known", which=which, wanted=wanted, kinds=detail)
     if not counts[wanted] and precision != "float32":
         loud = say("marked_loud") if marked else say("unmarked_loud")
-        return say("none_ran", which=loud, wanted=wanted, mode=mode, kinds=told)
+        return say("none_ran", which=loud, wanted=wanted, mode=mode, kinds=detail)
     if precision == "float32" and counts["TF32"]:
-        return say("ran_in_tf32", which=which, count=counts["TF32"], kinds=told)
-    return say("ran_in", which=which, kinds=told)
+        return say("ran_in_tf32", which=which, count=counts["TF32"], kinds=detail)
+    return say("ran_in", which=which, kinds=detail)
 
 
 def _listed(counts: Mapping[str, int]) -> str:

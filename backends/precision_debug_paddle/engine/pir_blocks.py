@@ -34,11 +34,11 @@ class Op:
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """ops: in the order of their instructions. arguments, given: what a loop carries, and what it carries on."""
+    """ops: in the order of their instructions. arguments, yields: what a loop carries in, and what its body yields."""
 
     ops: tuple[Op, ...]
     arguments: tuple[int, ...] = ()
-    given: tuple[int, ...] = ()
+    yields: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -238,7 +238,7 @@ def _inputs(root: Block) -> dict[str, list[str | tuple[str, str]]]:
             reads = [one for number in op.reads for one in known.get(number, ())]
             for inner in op.blocks:
                 made = {number: name for one in inner.ops for number, name in zip(one.outputs, one.names, strict=True)}
-                starts, ends = op.reads[1:], inner.given[1:]
+                starts, ends = op.reads[1:], inner.yields[1:]
                 for argument, start, end in zip(inner.arguments, starts, ends, strict=False):
                     first = next((one for one in known.get(start, ()) if isinstance(one, str)), "")
                     known[argument] = [(first, made.get(end, ""))]

@@ -112,7 +112,7 @@ class PirProgram:
         dead = _dead(self._block)
 
         def block(ops: Sequence[dict[str, Any]], arguments: Sequence[dict[str, Any]] = ()) -> Block:
-            given = next((op for op in ops if plain_type(op["#"]) == "yield"), {})
+            yields = next((op for op in ops if plain_type(op["#"]) == "yield"), {})
             return Block(
                 ops=tuple(
                     Op(
@@ -127,7 +127,7 @@ class PirProgram:
                     for op in ops
                     if op["#"] != "p" and plain_type(op["#"]) not in _SOURCES and id(op) not in dead
                 ),
-                arguments=tuple(one["#"] for one in arguments), given=tuple(_reads(given)),
+                arguments=tuple(one["#"] for one in arguments), yields=tuple(_reads(yields)),
             )  # fmt: skip
 
         return block(self._block)
@@ -189,16 +189,16 @@ class PirProgram:
                 sources.update((out["%"], (str(_attribute(op, "name")),)) for out in made)
             if op["#"] == "p" or kind in _CONSTANTS or kind in _SOURCES or kind in {_FETCH, "yield", "shadow_output"}:
                 continue
-            given = tuple(dict.fromkeys(name for item in reads for name in sources.get(item, ())))
+            inputs = tuple(dict.fromkeys(name for item in reads for name in sources.get(item, ())))
             layer = _layer(op)
             if layer == MARK:
-                sources.update((out["%"], given) for out in made)
+                sources.update((out["%"], inputs) for out in made)
                 continue
             for region in op.get("regions") or ():
                 for block in region["blocks"]:
                     yield from self._walk(block["ops"], {}, namer, sources, constant, nested=True)
             if not any(_dense(out) for out in made):
-                sources.update((out["%"], given) for out in made)
+                sources.update((out["%"], inputs) for out in made)
                 continue
             base = namer.name(kind, self._layers.get(layer, ""))
             for place, out in enumerate(made):
@@ -213,7 +213,7 @@ class PirProgram:
                 self._number[name] = seen = self._given_by.get(out["%"], out)
                 dtype, shape = _typed(seen)
                 yield Value(
-                    name=name, op_type=kind, node=layer, dtype=dtype, shape=shape, inputs=given,
+                    name=name, op_type=kind, node=layer, dtype=dtype, shape=shape, inputs=inputs,
                     output=outputs.get(seen["%"], ""), hidden=NESTED if nested else NOTHING,
                 )  # fmt: skip
 

@@ -158,17 +158,17 @@ def outlives(mode: str, params: Path, options: Mapping[str, Any]) -> Callable[[P
     """A trial in a process of its own: a pass that meets what it does not expect ends the process."""
 
     def trial(path: Path, feeds: Feeds) -> bool:
-        given = path.with_suffix(".npz")
+        feeds_file = path.with_suffix(".npz")
         arrays: dict[str, Any] = {name: np.asarray(value) for name, value in feeds.items()}
-        np.savez(given, **arrays)
-        args = (mode, str(path), str(params), json.dumps(dict(options)), str(given))
+        np.savez(feeds_file, **arrays)
+        args = (mode, str(path), str(params), json.dumps(dict(options)), str(feeds_file))
         code = f"from precision_debug_paddle.engine.recorded import _try; _try(*{args!a})"
         try:
             done = subprocess.run(import_path.command(code), capture_output=True, check=False, timeout=600)
         except (OSError, subprocess.TimeoutExpired):
             return False
         finally:
-            given.unlink(missing_ok=True)
+            feeds_file.unlink(missing_ok=True)
         return done.returncode == 0
 
     return trial
@@ -181,5 +181,5 @@ def _try(mode: str, path: str, params: str, options: str, feeds: str) -> None:
     recipe = modes.recipe(mode)
     device = "gpu" if recipe.device == "gpu" else "cpu"
     config = make_config(recipe, Path(path), Path(params), json.loads(options), device=device)
-    with np.load(feeds) as given:
-        Runner(config, where=path, mode=mode).execute(dict(given))
+    with np.load(feeds) as arrays:
+        Runner(config, where=path, mode=mode).execute(dict(arrays))

@@ -52,14 +52,14 @@ def shape_range(options: Mapping[str, Any], *, calibrates: bool, feeds: Sequence
 
     Raises UsageError on settings that contradict each other, and on those on which Paddle aborts.
     """
-    given = _given_shapes(options)
+    ranges = _given_shapes(options)
     dynamic, collects = setting(options, "use_dynamic_shape"), setting(options, "collect_shape_range")
-    wants = bool(given or collects or setting(options, "shape_range_file"))
+    wants = bool(ranges or collects or setting(options, "shape_range_file"))
     if dynamic is False and wants:
         raise UsageError("--use_dynamic_shape 0 contradicts the given shape range", hint="leave one of them out")
-    if given and len(given) < 3:
+    if ranges and len(ranges) < 3:
         raise UsageError(
-            f"--{next(iter(given))} alone is not a range",
+            f"--{next(iter(ranges))} alone is not a range",
             hint="give --min_shapes, --opt_shapes and --max_shapes for every input",
         )
     if calibrates and (dynamic or wants):
@@ -68,9 +68,9 @@ def shape_range(options: Mapping[str, Any], *, calibrates: bool, feeds: Sequence
             where="trt_int8",
             hint="leave out --use_dynamic_shape and the shape range, or quantise the model before (PaddleSlim)",
         )
-    if given:
+    if ranges:
         names = set(feeds[0]) if feeds else set()
-        for key, shapes in given.items():
+        for key, shapes in ranges.items():
             missing = names - set(shapes)
             if missing:
                 raise UsageError(f"--{key} says nothing of input {min(missing)}", hint="give all three for every input")
@@ -249,8 +249,8 @@ class Builder:
         """(min, max, opt) by input, or the path of a shape range file."""
         options = self.options
         if self.shapes == "given":
-            given = _given_shapes(options)
-            by_key = [given[key] for key in ("min_shapes", "max_shapes", "opt_shapes")]
+            typed = _given_shapes(options)
+            by_key = [typed[key] for key in ("min_shapes", "max_shapes", "opt_shapes")]
             return tuple({name: list(shape) for name, shape in shapes.items()} for shapes in by_key)
         if self.shapes == "file":
             path = Path(setting(options, "shape_range_file"))
@@ -292,7 +292,7 @@ class Builder:
             if array.ndim == 0:
                 self.scalars.add(name)
 
-        for number, feeds in enumerate((*self.feeds, *self._given())):
+        for number, feeds in enumerate((*self.feeds, *self._range_feeds())):
             runner.run(feeds, None if number else look)
         runner.close()
         gc.collect()
@@ -300,20 +300,20 @@ class Builder:
             raise BackendError("Paddle wrote no shape range", where=self.model.path, hint="give --min_shapes … instead")
         count = len(self.feeds)
         self.notes.append(
-            say("ranges_collected_given", count=count) if self._given() else say("ranges_collected", count=count)
+            say("ranges_collected_given", count=count) if self._range_feeds() else say("ranges_collected", count=count)
         )
         return path
 
-    def _given(self) -> list[Feeds]:
+    def _range_feeds(self) -> list[Feeds]:
         """The first sample set in the smallest, the usual (more often, so that Paddle takes it) and the largest shape
         that the user gave, its values repeated.
         """
-        given, first = _given_shapes(self.options), self.feeds[0]
-        if "min_shapes" not in given:
+        shapes, first = _given_shapes(self.options), self.feeds[0]
+        if "min_shapes" not in shapes:
             return []
         usual = ["opt_shapes"] * (len(self.feeds) + 1)
         return [
-            {name: np.resize(np.asarray(value), given[key][name]) for name, value in first.items()}
+            {name: np.resize(np.asarray(value), shapes[key][name]) for name, value in first.items()}
             for key in ("min_shapes", *usual, "max_shapes")
         ]
 

@@ -213,8 +213,8 @@ class EngineSession:
         if diff.fusion_kept:
             return (say("tensors_marked", count=len(self._marks), diff=diff.summary),)
         before, after = len(self._plain), len(marked)
-        told = say("marks_added", count=len(self._marks), more=after - before, before=before, after=after)
-        return (told,)
+        note = say("marks_added", count=len(self._marks), more=after - before, before=before, after=after)
+        return (note,)
 
     def _check_outside(self, shown: HookSession) -> None:
         """Operators that Paddle runs itself are worth nothing on a card that it has no code for.

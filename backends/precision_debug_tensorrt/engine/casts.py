@@ -95,7 +95,7 @@ class _Writer:
         self.graph, self.floats, self.folder = graph, floats, folder
         self.now = dict.fromkeys(floats, _FLOAT)
         self.weights = {item.name: item for item in graph.initializer}
-        self.given = {item.name for item in graph.input}
+        self.graph_inputs = {item.name for item in graph.input}
         self.outputs = {item.name for item in graph.output}
         self.taken = {name for node in graph.node for name in (*node.input, *node.output)} | set(self.weights)
         self.made: dict[tuple[str, int], str] = {}
@@ -126,7 +126,7 @@ class _Writer:
         del self.graph.node[:]
         self.graph.node.extend(self.nodes)
         used = {name for node in self.graph.node for name in (*node.input, *outer_reads(node))} | self.outputs
-        weights = [item for item in self.weights.values() if item.name in used or item.name in self.given]
+        weights = [item for item in self.weights.values() if item.name in used or item.name in self.graph_inputs]
         del self.graph.initializer[:]
         self.graph.initializer.extend(weights)
         del self.graph.value_info[:]
@@ -140,7 +140,7 @@ class _Writer:
         made = self.made.get((name, kind))
         if made is None:
             made = self.made[name, kind] = self._new(name, kind)
-            if name in self.weights and name not in self.given:
+            if name in self.weights and name not in self.graph_inputs:
                 self._convert(name, made, kind)
             else:
                 self._cast(self.renamed.get(name, name), made, kind)

@@ -87,7 +87,7 @@ def apply(api: Api, network: Any, options: Options) -> None:
     wanted = (
         ("--layer_precisions", options.layer_precisions), ("--layer_output_types", options.layer_output_types)
     )  # fmt: skip
-    precisions, types = (match_layers(given, names, where=where, silent=silent) for where, given in wanted)
+    precisions, types = (match_layers(types, names, where=where, silent=silent) for where, types in wanted)
     for name, kind in precisions.items():
         layers[name].precision = api.data_type(kind)
     for name, kind in types.items():

@@ -116,7 +116,7 @@ def make_logger(trt: Any, messages: Messages) -> Any:
     """
     import sys
 
-    told = 0.0
+    last_written = 0.0
 
     class Logger(trt.ILogger):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -128,9 +128,9 @@ def make_logger(trt: Any, messages: Messages) -> Any:
             if name in {"ERROR", "INTERNAL_ERROR", "WARNING"}:
                 print(f"[TensorRT] {name}: {msg}", file=sys.stderr)  # noqa: T201
             elif name == "VERBOSE" and "Timing Runner: " in msg:
-                nonlocal told
-                if time.monotonic() - told > _OFTEN:
-                    told = time.monotonic()
+                nonlocal last_written
+                if time.monotonic() - last_written > _OFTEN:
+                    last_written = time.monotonic()
                     print(f"[TensorRT] {name}: {msg}", file=sys.stderr, flush=True)  # noqa: T201
 
     _loggers.append(Logger())

@@ -58,50 +58,50 @@ class Options:
         return bool(self.layer_precisions or self.layer_output_types or self.keep_layers)
 
 
-def read_options(given: Mapping[str, Any]) -> Options:
+def read_options(typed: Mapping[str, Any]) -> Options:
     """Read ``SessionSpec.options``. Raises UsageError.
 
     What decides or keeps the target's build (layer precisions, constraints, tactics, saved files) is not for a
     baseline that is a TensorRT run too: there ``side`` is "baseline".
     """
-    side = str(passed(given, "side"))
+    side = str(passed(typed, "side"))
     common: dict[str, Any] = {
-        "network_script": setting(given, "network_script"),
-        "timing_cache": setting(given, "timing_cache"),
-        "tactic_sources": setting(given, "tactic_sources"),
-        "workspace": setting(given, "workspace"),
-        "optimization_level": setting(given, "optimization_level"),
-        "plugins": setting(given, "plugins"),
-        "shapes": _shapes(given),
-        "memory_budget": setting(given, "memory_budget"),
-        "typing": setting(given, "typing") or "",
-        "observe": setting(given, "observe") or "",
+        "network_script": setting(typed, "network_script"),
+        "timing_cache": setting(typed, "timing_cache"),
+        "tactic_sources": setting(typed, "tactic_sources"),
+        "workspace": setting(typed, "workspace"),
+        "optimization_level": setting(typed, "optimization_level"),
+        "plugins": setting(typed, "plugins"),
+        "shapes": _shapes(typed),
+        "memory_budget": setting(typed, "memory_budget"),
+        "typing": setting(typed, "typing") or "",
+        "observe": setting(typed, "observe") or "",
         "side": side,
     }
     if side == "baseline":
         return Options(**common)
-    precisions, output_types = setting(given, "layer_precisions"), setting(given, "layer_output_types")
-    kept, constraints = setting(given, "keep_layers"), setting(given, "precision_constraints")
+    precisions, output_types = setting(typed, "layer_precisions"), setting(typed, "layer_output_types")
+    kept, constraints = setting(typed, "keep_layers"), setting(typed, "precision_constraints")
     return Options(
         layer_precisions=precisions,
         layer_output_types=output_types,
         keep_layers=kept,
         precision_constraints=constraints or ("obey" if precisions or output_types or kept else "none"),
-        save_tactics=setting(given, "save_tactics"),
-        load_tactics=setting(given, "load_tactics"),
-        save_engine=setting(given, "save_engine"),
-        save_model=setting(given, "save_model"),
-        save_inspector=setting(given, "save_inspector"),
-        fused_only=setting(given, "fused_only"),
-        marked_builds=setting(given, "marked_builds"),
+        save_tactics=setting(typed, "save_tactics"),
+        load_tactics=setting(typed, "load_tactics"),
+        save_engine=setting(typed, "save_engine"),
+        save_model=setting(typed, "save_model"),
+        save_inspector=setting(typed, "save_inspector"),
+        fused_only=setting(typed, "fused_only"),
+        marked_builds=setting(typed, "marked_builds"),
         **common,
     )
 
 
-def _shapes(given: Mapping[str, Any]) -> dict[str, tuple[Shape, Shape, Shape]]:
-    ranges = [setting(given, key) for key in ("min_shapes", "opt_shapes", "max_shapes")]
+def _shapes(typed: Mapping[str, Any]) -> dict[str, tuple[Shape, Shape, Shape]]:
+    ranges = [setting(typed, key) for key in ("min_shapes", "opt_shapes", "max_shapes")]
     names = list(dict.fromkeys(name for part in ranges for name in part))
-    dynamic = setting(given, "use_dynamic_shape")
+    dynamic = setting(typed, "use_dynamic_shape")
     if dynamic and not names:
         raise UsageError(
             "a range of shapes is not given", where="--use_dynamic_shape 1",

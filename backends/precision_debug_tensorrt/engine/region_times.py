@@ -27,10 +27,10 @@ class RegionTimes:
     def take(self, text: str) -> None:
         """One message of any severity."""
         if "Time: " in text:
-            told = _TIME.search(text.rstrip())
-            if told and self._region and self._types:
+            time = _TIME.search(text.rstrip())
+            if time and self._region and self._types:
                 times = self.found.setdefault(self._region, {})
-                times[self._types] = min(float(told[1]), times.get(self._types, float("inf")))
+                times[self._types] = min(float(time[1]), times.get(self._types, float("inf")))
         elif "Timing Runner: " in text:
             runner = _RUNNER.search(text)
             self._region = runner["layer"] if runner and runner["kind"] == "Myelin" else ""

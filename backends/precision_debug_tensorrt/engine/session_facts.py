@@ -224,13 +224,13 @@ def _build_notes(
 def _constraint_notes(results: Sequence[Outcome], options: Options) -> list[Reason]:
     if not results:
         return []
-    told = {True: say("obeyed"), False: say("not_obeyed"), None: say("not_told")}
+    words = {True: say("obeyed"), False: say("not_obeyed"), None: say("not_told")}
     counts = collections.Counter(result.obeyed for result in results)
-    kinds = [say("of_kind", count=count, kind=told[obeyed]) for obeyed, count in counts.items()]
+    kinds = [say("of_kind", count=count, kind=words[obeyed]) for obeyed, count in counts.items()]
     lines = [say("constraints", how=options.precision_constraints, count=len(results), kinds=kinds)]
     for result in results[:20]:
         name, asked = result.asked.layer, _asked(result)
-        lines.append(say("constraint", layer=name, asked=asked, obeyed=told[result.obeyed], got=result.got))
+        lines.append(say("constraint", layer=name, asked=asked, obeyed=words[result.obeyed], got=result.got))
     if len(results) > 20:
         lines.append(say("constraints_more", count=len(results) - 20))
     return lines

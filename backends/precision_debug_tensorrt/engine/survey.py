@@ -59,12 +59,12 @@ def survey(spec: SessionSpec, recipe: Recipe, feeds: Feeds) -> Survey:
             )
             for place in sorted(refused) if place < len(nodes)
         ],
-        builds=[_told(recipe, one) for one in builds],
+        builds=[_described(recipe, one) for one in builds],
         failed=any(one.built is None for one in builds),
     )  # fmt: skip
 
 
-def _told(recipe: Recipe, one: ChipBuild) -> str:
+def _described(recipe: Recipe, one: ChipBuild) -> str:
     begin = f"{recipe.mode.name} for compute capability {one.chip}: "
     if one.built is None:
         return f"{begin}no engine: {one.why}"

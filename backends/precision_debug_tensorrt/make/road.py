@@ -77,7 +77,7 @@ def _notes(recipe: Recipe, missing: list[str], strong: bool, source: Source) -> 
 
 
 def _check_engine(options: Options, source: EngineFile) -> None:
-    given = {
+    refused = {
         "--layer_precisions": options.asks_for_layers, "--network_script": bool(options.network_script),
         "--load_tactics": bool(options.load_tactics), "--save_tactics": bool(options.save_tactics),
         "--save_engine": bool(options.save_engine), "--precision_constraints": options.precision_constraints != "none",
@@ -86,7 +86,7 @@ def _check_engine(options: Options, source: EngineFile) -> None:
         "--tactic_sources": options.tactic_sources is not None, "--timing_cache": bool(options.timing_cache),
         "--min_shapes": bool(options.shapes),
     }  # fmt: skip
-    for name, wanted in given.items():
+    for name, wanted in refused.items():
         if wanted:
             raise UsageError(
                 "is for a build, and this engine is built", where=name, hint=f"give the model of {source.path}"

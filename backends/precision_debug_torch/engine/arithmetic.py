@@ -99,8 +99,8 @@ class Arithmetic:
     def _drawn(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """The operator in float32 on float32 arguments, its result in the types that it would have had."""
         wide = kwargs.get("dtype")
-        given = next((t for t in pytree.tree_leaves((args, kwargs)) if _is_float(t)), None)
-        dtype = wide if wide is not None and wide.is_floating_point else given.dtype if given is not None else None
+        like = next((t for t in pytree.tree_leaves((args, kwargs)) if _is_float(t)), None)
+        dtype = wide if wide is not None and wide.is_floating_point else like.dtype if like is not None else None
         if dtype in (None, torch.float32):
             return func(*args, **kwargs)
         plain_args, plain_kwargs = pytree.tree_map(lambda v: v.float() if _is_float(v) else v, (args, kwargs))

@@ -121,12 +121,12 @@ class CompiledSession:
         built = self._built
         if built is None:
             raise BackendError("the session is closed", where=self._recipe.mode.name)
-        given = tensors_of(built, feeds)
+        tensors = tensors_of(built, feeds)
         if self._own is None:
-            self._trace("op", given)
-            given = tensors_of(built, feeds)
+            self._trace("op", tensors)
+            tensors = tensors_of(built, feeds)
         with heard() as sources:
-            result = self._call(self._plain(), *arguments_of(built.model, given), module=self._twin)
+            result = self._call(self._plain(), *arguments_of(built.model, tensors), module=self._twin)
         self._sources = sources or self._sources
         self._forget_if_touched(built)
         outputs = dict(leaves(result, "output"))
@@ -155,8 +155,8 @@ class CompiledSession:
         self, plan: _Plan, wanted: Sequence[TensorMeta], feeds: Feeds, outputs: Mapping[str, Any]
     ) -> Mapping[str, Any]:
         assert self._built is not None
-        given = tensors_of(self._built, feeds)
-        found = {**given, **outputs}
+        tensors = tensors_of(self._built, feeds)
+        found = {**tensors, **outputs}
         inside = [meta.name for meta in wanted if meta.name in plan.values]
         if inside:
             key = plan.key, tuple(inside)
@@ -203,23 +203,23 @@ class CompiledSession:
             if self._twins % _TWINS == 0:  # beyond that many, torch would silently run a module without compiling it
                 torch.compiler.reset()
 
-    def _plan(self, given: Mapping[str, Any]) -> _Plan:
+    def _plan(self, inputs: Mapping[str, Any]) -> _Plan:
         """The operators of an eager run, which the compiled graph is made of."""
-        shapes = _shapes(given)
-        by_op = self._trace("op", given) if shapes in self._asking or shapes not in self._plans else None
+        shapes = _shapes(inputs)
+        by_op = self._trace("op", inputs) if shapes in self._asking or shapes not in self._plans else None
         key = (shapes, _way(by_op)) if by_op is not None and shapes in self._asking else shapes
         if key in self._plans:
             return self._plans[key]
         assert by_op is not None
         metas, values = tuple(by_op.metas), dict(by_op.places)
         if self._level == "module":
-            metas = tuple(self._trace("module", given).metas)
+            metas = tuple(self._trace("module", inputs).metas)
             values = {
                 meta.name: by_op.places[by_op.module_results[meta.name]]
                 for meta in metas
                 if by_op.module_results.get(meta.name) in by_op.places
             }
-        graph, problem, asks = self._graph(given, by_op.calls)
+        graph, problem, asks = self._graph(inputs, by_op.calls)
         if asks:
             if not self._asking:
                 self._notes.append(say("one_graph"))
@@ -239,13 +239,13 @@ class CompiledSession:
         self._plans[key] = _Plan(key=key, metas=metas, values=values, graph=graph)
         return self._plans[key]
 
-    def _trace(self, level: str, given: Mapping[str, Any]) -> Trace:
+    def _trace(self, level: str, inputs: Mapping[str, Any]) -> Trace:
         assert self._built is not None
         module = twin(self._built.module, frozenset())
-        own = {name: tensor.clone() for name, tensor in given.items()}
+        own = {name: tensor.clone() for name, tensor in inputs.items()}
         args, kwargs = arguments_of(self._built.model, own)
         constants = [*module.named_parameters(), *module.named_buffers()]
-        trace = Trace(level, constants=constants, given=own, show=None)
+        trace = Trace(level, constants=constants, feeds=own, show=None)
         undo, shared = wrap(module, trace), WrittenConstants(module.named_parameters())
         self._arithmetic.reset()
         try:
@@ -263,13 +263,13 @@ class CompiledSession:
         self._own = {**(self._own or {}), **{name: sizes[name] for name in shared.written if name in sizes}}
         return trace
 
-    def _graph(self, given: Mapping[str, Any], calls: Sequence[Any]) -> tuple[Any, Reason, bool]:
+    def _graph(self, inputs: Mapping[str, Any], calls: Sequence[Any]) -> tuple[Any, Reason, bool]:
         """The operators as one graph of the flat inputs, or None and why there is none; and whether the model's Python
         asked for values, so that the graph is that of these inputs' values alone."""
         from torch.fx.experimental.proxy_tensor import make_fx
 
         assert self._built is not None
-        model, order, problem = self._built.model, list(given), NOTHING
+        model, order, problem = self._built.model, list(inputs), NOTHING
         for asks, how in ((False, {}), (True, {"_error_on_data_dependent_ops": False})):
             module = twin(self._built.module, frozenset())  # which a trace that failed has left anyhow
 
@@ -282,7 +282,7 @@ class CompiledSession:
             try:
                 aside = put_back(module, self._built.module, self._own or ())
                 with aside, torch.no_grad(), _quiet(), _unfused_attention(), self._arithmetic.globally():
-                    graph = make_fx(flat, **how)(*(tensor.clone() for tensor in given.values()))
+                    graph = make_fx(flat, **how)(*(tensor.clone() for tensor in inputs.values()))
             except Exception as error:
                 problem = problem or say("in_pieces", detail=_first(error))
                 continue
@@ -384,8 +384,8 @@ def _unfused_attention() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(before)
 
 
-def _shapes(given: Mapping[str, Any]) -> Any:
-    return tuple((name, tuple(tensor.shape), tensor.dtype) for name, tensor in given.items())
+def _shapes(inputs: Mapping[str, Any]) -> Any:
+    return tuple((name, tuple(tensor.shape), tensor.dtype) for name, tensor in inputs.items())
 
 
 def _first(error: Exception) -> str:

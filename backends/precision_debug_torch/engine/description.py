@@ -87,10 +87,10 @@ def _of_script(module: Any) -> Description:
     import torch
 
     graph = module.inlined_graph
-    given = [one for one in graph.inputs() if one.debugName() != "self"]
+    arguments = [one for one in graph.inputs() if one.debugName() != "self"]
     return Description(
         format=f"TorchScript, read by torch {torch.__version__}",
-        inputs=[_value(one) for one in given if not str(one.type()).startswith("__torch__")],
+        inputs=[_value(one) for one in arguments if not str(one.type()).startswith("__torch__")],
         outputs=[_value(one) for one in graph.outputs()],
         layers=list(_nodes(graph.nodes(), 0)),
         weights=_weights(dict(module.state_dict())),

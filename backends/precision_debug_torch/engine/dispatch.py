@@ -82,7 +82,7 @@ class _Inside:
 class Trace:
     """What one run has shown so far.
 
-    constants: parameters and buffers, tensor to name. given: the feeds, tensor to name.
+    constants: parameters and buffers, tensor to name. feeds: the inputs, tensor to name.
     level: "op" shows each operator's results, "module" each module call's.
     show: called with each tensor while it lives. replacing: writes what it returns in the tensor's place.
     listed: what an earlier run found out, by tensor name. names: of what is shown; None: everything. A run that
@@ -93,7 +93,7 @@ class Trace:
     """
 
     def __init__(
-        self, level: str, *, constants: Iterable[tuple[str, Any]], given: Mapping[str, Any], show: Show | None,
+        self, level: str, *, constants: Iterable[tuple[str, Any]], feeds: Mapping[str, Any], show: Show | None,
         quantised: frozenset[str] = frozenset(), type: str = "int8", results: Mapping[str, str] | None = None,
         listed: Mapping[str, TensorMeta] | None = None, replacing: Replacing | None = None,
         names: frozenset[str] | None = None, phases: Phases | None = None,
@@ -107,7 +107,7 @@ class Trace:
         self._quantised, self._results = quantised, results or {}
         self.metas: list[TensorMeta] = []
         self._show = show
-        self._told: set[str] = set()
+        self._module_results: set[str] = set()
         self.calls: list[Any] = []  # the operators in order
         self.places: dict[str, tuple[int, int | None]] = {}  # tensor name to its call and its place among the results
         self.module_results: dict[str, str] = {}  # at level "op": name of a module's result to its row's name
@@ -118,11 +118,11 @@ class Trace:
         self._elements = ByTensor[Elements]()  # tensor to what stands for its elements
         self._parts = 0  # calls of torch's functions so far
         self._part = ""
-        self._given: list[tuple[str, ...]] = []  # what each module call that runs now was given
+        self._module_inputs: list[tuple[str, ...]] = []  # what each module call that runs now was given
         self._calls_of: dict[str, dict[str, tuple[str, ...]]] = {}  # row to the calls whose result it is
         for name, tensor in constants:
             self._constants[tensor] = name
-        for name, tensor in given.items():
+        for name, tensor in feeds.items():
             self._tell(self.namer.plain(name), "Input", tensor, node=name)
 
     def outputs(self, result: Any) -> dict[str, Any]:
@@ -140,12 +140,12 @@ class Trace:
 
     def operator(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
         """An operator was run."""
-        given = [*tensors_in(args), *tensors_in(kwargs)] if kwargs else list(tensors_in(args))
+        inputs = [*tensors_in(args), *tensors_in(kwargs)] if kwargs else list(tensors_in(args))
         if self._names_wanted is not None and self._replacing is not None:
-            self._operator_again(func, args, kwargs, result, given, self._names_wanted, self._replacing)
+            self._operator_again(func, args, kwargs, result, inputs, self._names_wanted, self._replacing)
             return
-        constants = tuple([found for tensor in given if (found := self._constants.get(tensor)) is not None])
-        read = self._names_of(given)
+        constants = tuple([found for tensor in inputs if (found := self._constants.get(tensor)) is not None])
+        read = self._names_of(inputs)
         facts = _facts(func)
         if facts.writes:
             self._elements.clear()
@@ -153,26 +153,26 @@ class Trace:
             self.unwritten.follow(func, facts.kind, args, kwargs, result, made=bool(facts.unseen), writes=facts.writes)
         moved, read_too = False, constants
         if self._replacing is not None:
-            read_too, moved = self._constants_of(given, self._replacing), self._only_moves(facts, given)
+            read_too, moved = self._constants_of(inputs, self._replacing), self._only_moves(facts, inputs)
             for tensor in tensors_in(result) if moved else ():
                 self._roots[tensor] = read_too
         if self.level == "module":
             for tensor in tensors_in(result):
                 self._names[tensor] = read
             return
-        name, scope = self._call_name(func, args, kwargs, given)
+        name, scope = self._call_name(func, args, kwargs, inputs)
         kind, unseen = facts.kind, facts.unseen
         call, extra = self._site(name, scope, args, kwargs, constants)
         self.calls.append(func)
         values, several = values_of(func, args, kwargs, result, facts.writes)
         shown = 0
-        for place, (full, value) in enumerate(zip(self._full(func, name, args, given, values), values, strict=True)):
+        for place, (full, value) in enumerate(zip(self._full(func, name, args, inputs, values), values, strict=True)):
             if place and is_bookkeeping(kind.partition(".")[2], place, self._part.rpartition("~")[0]):
                 unseen = say("bookkeeping")
             if isinstance(value, torch.Tensor):
                 self.places[full] = len(self.calls) - 1, place if several else None
                 if facts.shares and not several:
-                    self._share(value, given)
+                    self._share(value, inputs)
                 if self._replacing is not None:
                     self._replacing.note(full, func, args, kwargs, read_too)
                 self._tell(
@@ -190,9 +190,9 @@ class Trace:
                 )
             )  # fmt: skip
 
-    def _only_moves(self, facts: _Facts, given: list[Any]) -> bool:
+    def _only_moves(self, facts: _Facts, inputs: list[Any]) -> bool:
         """Whether an operator computes nothing, of nothing but constants."""
-        return facts.moves and all(tensor in self._constants or tensor in self._roots for tensor in given)
+        return facts.moves and all(tensor in self._constants or tensor in self._roots for tensor in inputs)
 
     def _site(
         self, name: str, scope: str, args: Any, kwargs: Any, constants: tuple[str, ...]
@@ -201,29 +201,29 @@ class Trace:
         known = self._listed.get(name)
         if known is not None and known.call is not None:
             if self._phases is not None:
-                self._phases.told(name, scope, known.extra)
+                self._phases.operator_extra(name, scope, known.extra)
             return known.call, known.extra
         call = CallSite(
             scope=scope or self.namer.module, part="" if scope else self._part, reads=constants,
             settings=settings_in(args, kwargs),
         )  # fmt: skip
         extra = {"Source": source_line(), **({} if self._inside is None else {"Part of": self.namer.family})}
-        return call, extra if self._phases is None else self._phases.told(name, scope, extra)
+        return call, extra if self._phases is None else self._phases.operator_extra(name, scope, extra)
 
     def _operator_again(
-        self, func: Any, args: Any, kwargs: Any, result: Any, given: list[Any], wanted: frozenset[str],
+        self, func: Any, args: Any, kwargs: Any, result: Any, inputs: list[Any], wanted: frozenset[str],
         replacing: Replacing,
     ) -> None:  # fmt: skip
         """What ``operator`` does, of a run like one before: only what is wanted is shown."""
         facts = _facts(func)
-        constants = self._constants_of(given, replacing)
-        moved = self._only_moves(facts, given)
-        name, scope = self._call_name(func, args, kwargs, given)
+        constants = self._constants_of(inputs, replacing)
+        moved = self._only_moves(facts, inputs)
+        name, scope = self._call_name(func, args, kwargs, inputs)
         if self._phases is not None:
-            self._phases.told(name, scope, {})
+            self._phases.operator_extra(name, scope, {})
         shown = 0
         values, _ = values_of(func, args, kwargs, result, facts.writes)
-        for full, one in zip(self._full(func, name, args, given, values), values, strict=True):
+        for full, one in zip(self._full(func, name, args, inputs, values), values, strict=True):
             known = self._listed.get(full)
             if known is not None:
                 self.metas.append(known)
@@ -243,9 +243,9 @@ class Trace:
                 meta = known if known.op_type == facts.kind else replace(known, op_type=facts.kind)
                 self._shown(meta, value, visible_part(value)[0], facts.writes, not moved)
 
-    def enter(self, path: str, given: Any) -> str:
+    def enter(self, path: str, arguments: Any) -> str:
         """A module call begins, of these arguments; returns its name."""
-        self._given.append(() if self._listed else self._sources(given))
+        self._module_inputs.append(() if self._listed else self._sources(arguments))
         return self.namer.enter(path)
 
     def begin(self, function: str) -> tuple[int, str]:
@@ -261,11 +261,11 @@ class Trace:
         if len(self.metas) > first + 1 and not self._listed:
             self._is_result(result, "()", ())
 
-    def _is_result(self, result: Any, call: str, given: tuple[str, ...]) -> None:
+    def _is_result(self, result: Any, call: str, inputs: tuple[str, ...]) -> None:
         for full, tensor in leaves(result, call):
             rows = self._names.get(tensor, ())
             if len(rows) == 1:
-                self._calls_of.setdefault(rows[0], {}).setdefault(full, given)
+                self._calls_of.setdefault(rows[0], {}).setdefault(full, inputs)
 
     def enter_family(self, family: str, *, held: bool = False) -> str:
         """A call begins that torch may do by several operators; returns its name.
@@ -294,7 +294,7 @@ class Trace:
     def module(self, name: str, kind: str, args: Any, kwargs: Any, result: Any) -> None:
         """A module call ended with a result."""
         self.namer.leave()
-        given = self._given.pop()
+        entered = self._module_inputs.pop()
         if self.level != "module":
             if name.partition("@")[0] in self._quantised:
                 read = self._sources((args, kwargs))
@@ -307,16 +307,16 @@ class Trace:
                     if len(sources) == 1:
                         self.module_results[full] = sources[0]
             if not self._listed:
-                self._is_result(result, name, given)
+                self._is_result(result, name, entered)
             return
         read = self._sources((args, kwargs))
         found = list(leaves(result, name))
         for full, tensor in found:
             inner = self._sources(tensor)  # of a module that returns what a module inside it returned
-            passed = inner if len(inner) == 1 and inner[0] in self._told else ()
+            passed = inner if len(inner) == 1 and inner[0] in self._module_results else ()
             inputs = (*passed, *(n for n in read if n not in passed))
             self._tell(full, kind, tensor, node=name, inputs=inputs, call=CallSite(scope=name))
-            self._told.add(full)
+            self._module_results.add(full)
         if not found:
             self.metas.append(TensorMeta(name=name, op_type=kind, node=name, inputs=read, unseen=say("no_tensor")))
 
@@ -327,20 +327,20 @@ class Trace:
 
     def abandon_module(self) -> None:
         """A module call ended with an exception."""
-        self._given.pop()
+        self._module_inputs.pop()
         self.abandon()
 
-    def _full(self, func: Any, name: str, args: Any, given: list[Any], values: list[Any]) -> list[str]:
+    def _full(self, func: Any, name: str, args: Any, inputs: list[Any], values: list[Any]) -> list[str]:
         """The names of an operator's results."""
         if self._phases is not None:
             if len(values) > 1 and (scopes := self._phases.scopes(args, values)):
                 return [name, *(self.namer.operator_in(scope, func) for scope in scopes[1:])]
-            self._phases.follow(given, [value for value in values if isinstance(value, torch.Tensor)])
+            self._phases.follow(inputs, [value for value in values if isinstance(value, torch.Tensor)])
         return [name if place == 0 else self.namer.further(func, name, place) for place in range(len(values))]
 
-    def _call_name(self, func: Any, args: Any, kwargs: Any, given: list[Any]) -> tuple[str, str]:
+    def _call_name(self, func: Any, args: Any, kwargs: Any, inputs: list[Any]) -> tuple[str, str]:
         """The name of a call, and where it stands beside calls of modules, in a training step."""
-        scope = "" if self._phases is None or self.namer.in_module else self._phases.scope(given)
+        scope = "" if self._phases is None or self.namer.in_module else self._phases.scope(inputs)
         if func is _CAST and kwargs.get("dtype") is not None and kwargs["dtype"] != args[0].dtype:
             sources = self._names.get(args[0], ())
             source = self._constants.get(args[0], "") or (sources[0] if len(sources) == 1 else "")
@@ -351,11 +351,11 @@ class Trace:
     def _sources(self, values: Any) -> tuple[str, ...]:
         return self._names_of(leaf_tensors(values))
 
-    def _share(self, value: Any, given: list[Any]) -> None:
+    def _share(self, value: Any, inputs: list[Any]) -> None:
         """Remember where a result is an argument's elements in the same order."""
         if value.is_nested or value.layout is not torch.strided or not value.is_contiguous():
             return
-        for tensor in given:
+        for tensor in inputs:
             if tensor.is_nested:
                 continue
             same = tensor.dtype == value.dtype and tensor.numel() == value.numel() and tensor.is_contiguous()
@@ -364,10 +364,10 @@ class Trace:
                 self._elements[value] = self._elements[tensor] = self._elements.get(tensor) or Elements()
                 return
 
-    def _constants_of(self, given: list[Any], replacing: Replacing) -> tuple[str, ...]:
+    def _constants_of(self, inputs: list[Any], replacing: Replacing) -> tuple[str, ...]:
         """Names of the constants among an operator's arguments, also where they were only moved about before."""
         found: list[str] = []
-        for tensor in given:
+        for tensor in inputs:
             name = self._constants.get(tensor)
             if name is not None:
                 found.append(name)

@@ -50,8 +50,8 @@ def _reader(low: Any) -> Any:
 
 def outermost(names: Iterable[str]) -> list[str]:
     """Without those inside of another one."""
-    given = sorted(set(names))
-    return [name for name in given if not any(name != o and (o == "" or name.startswith(f"{o}.")) for o in given)]
+    ordered = sorted(set(names))
+    return [name for name in ordered if not any(name != o and (o == "" or name.startswith(f"{o}.")) for o in ordered)]
 
 
 def _widened(_part: Any, _args: Any, output: Any) -> Any:

@@ -35,19 +35,19 @@ def heard() -> Iterator[list[str]]:
     if not hasattr(GraphLowering, "save_output_code"):
         yield found
         return
-    told = GraphLowering.save_output_code
+    original = GraphLowering.save_output_code
 
     def tell(code: str) -> None:
         found.append(code)
-        if told is not None:
-            told(code)
+        if original is not None:
+            original(code)
 
     with _LISTENING:
         GraphLowering.save_output_code = staticmethod(tell)
         try:
             yield found
         finally:
-            GraphLowering.save_output_code = told
+            GraphLowering.save_output_code = original
 
 
 def kernels_of(sources: list[str]) -> tuple[EngineLayer, ...]:

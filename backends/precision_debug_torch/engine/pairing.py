@@ -388,12 +388,12 @@ class _Pairing:
         """Pair a tensor as the result of a module call whose arguments are paired, whatever the module is made of."""
         if meta.name in self._same or meta.call is None:
             return
-        for call, given in meta.call.results.items():
+        for call, results in meta.call.results.items():
             base = self._base.of_call.get(call)
             if base is None or base.name in self._claimed or base.shape != meta.shape or call.startswith("()"):
                 continue
             theirs = base.call.results[call] if base.call is not None else ()
-            if self._agree(self._base.stems(theirs), self._target.stems(given)) is _AGREE:
+            if self._agree(self._base.stems(theirs), self._target.stems(results)) is _AGREE:
                 self._join(base, meta)
                 return
 

@@ -138,8 +138,8 @@ def _runs(where: torch.device) -> bool:
     except BackendError as error:
         why = str(error)
     if why:
-        told = f"the kernels do not run on {where}, torch's own operators do their work: {why}"
-        warnings.warn(told, RuntimeWarning, stacklevel=2)
+        warning = f"the kernels do not run on {where}, torch's own operators do their work: {why}"
+        warnings.warn(warning, RuntimeWarning, stacklevel=2)
     return not why
 
 

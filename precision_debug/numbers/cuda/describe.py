@@ -61,6 +61,6 @@ def _by_torch(tensor: Any) -> TensorStats:
     flat = tensor.contiguous().view(-1)
     side = Side()
     for first in range(0, flat.numel(), _PIECE):
-        told = torch.stack(side_numbers(flat[first : first + _PIECE].double())).tolist()
-        side.add(Side(**named(told)))
+        numbers = torch.stack(side_numbers(flat[first : first + _PIECE].double())).tolist()
+        side.add(Side(**named(numbers)))
     return finish.stats(_shell(tensor.dtype, tuple(tensor.shape)), side, 0)

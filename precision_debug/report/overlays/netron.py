@@ -70,8 +70,8 @@ def _sentence(mark: Mark, blamed: dict[str, str]) -> str:
 
 
 def _about(proto: Any, report: Report) -> None:
-    told = {"target": report.target.mode, "baseline": report.baseline.mode, "verdict": str(report.verdict)}
-    _set(proto.metadata_props, {PREFIX + key: value for key, value in told.items()})
+    metadata = {"target": report.target.mode, "baseline": report.baseline.mode, "verdict": str(report.verdict)}
+    _set(proto.metadata_props, {PREFIX + key: value for key, value in metadata.items()})
 
 
 def _set(props: Any, values: dict[str, str]) -> None:

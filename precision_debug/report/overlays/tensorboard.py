@@ -33,14 +33,14 @@ def write(report: Report, path: Path) -> None:
         from tensorboard.summary.writer.record_writer import RecordWriter
     except ImportError as error:
         raise OutputError(f"tensorboard cannot be loaded: {error}", hint="pip install tensorboard") from error
-    told = [*_scalars(report)]
-    if not told:
+    scalars = [*_scalars(report)]
+    if not scalars:
         raise OutputError("no tensor was compared, so there is no curve", hint="write it as .html or .xlsx")
     when = _seconds(report.started)
     with path.open("wb") as file:
         records = RecordWriter(file)
         records.write(Event(wall_time=when, file_version="brain.Event:2").SerializeToString())
-        for step, summary in [_sentences(report), *told, *_histograms(report)]:
+        for step, summary in [_sentences(report), *scalars, *_histograms(report)]:
             records.write(Event(wall_time=when, step=step, summary=summary).SerializeToString())
         records.flush()
 

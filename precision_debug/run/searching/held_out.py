@@ -20,13 +20,13 @@ _SEEDS = 5
 Pair = tuple[dict[str, Any], dict[str, Any]]
 
 
-def is_random(spec: RunSpec, asked: SearchRequest, given: FeedSet) -> bool:
+def is_random(spec: RunSpec, asked: SearchRequest, feed_set: FeedSet) -> bool:
     """Whether further inputs are made as the ones given were."""
-    return not asked.held_out and not spec.inputs and given.source.startswith("seeded random")
+    return not asked.held_out and not spec.inputs and feed_set.source.startswith("seeded random")
 
 
 def held_out_feeds(
-    spec: RunSpec, asked: SearchRequest, baseline: Opening, target: Opening, given: FeedSet, *, portion: int = 0
+    spec: RunSpec, asked: SearchRequest, baseline: Opening, target: Opening, feed_set: FeedSet, *, portion: int = 0
 ) -> tuple[list[Pair], Reason]:
     """For both sides: the user's own, or other random ones where the inputs are random; and why there are none.
 
@@ -38,13 +38,13 @@ def held_out_feeds(
     if asked.held_out:
         more = feeds_of(dataclasses.replace(spec, inputs=asked.held_out), plan, ())
         return list(zip(more.feeds, more.for_target().feeds, strict=True)), NOTHING
-    if not is_random(spec, asked, given):
+    if not is_random(spec, asked, feed_set):
         return [], say("not_held_out")
     found: list[Pair] = []
     for step in range(1 + portion * _SEEDS, 1 + (portion + 1) * _SEEDS):
         other = dataclasses.replace(spec, seed=(spec.seed + step) % 2**63)
         fresh = feeds_of(other, plan, ())
-        if any(fresh.feeds[0].keys() != feeds.keys() for feeds in given.feeds):
+        if any(fresh.feeds[0].keys() != feeds.keys() for feeds in feed_set.feeds):
             raise InputError("other random inputs have other names", where="--held_out")
         found.append((fresh.feeds[0], fresh.for_target().feeds[0]))
     return found, NOTHING

@@ -104,19 +104,19 @@ class Prefetcher:
 
     def _work(self) -> None:
         worker: Worker | None = None
-        told: set[int] = set()
+        announced: set[int] = set()
         lost = 0
         while (asked := self._next()) is not None:
             number, keys = asked
             future = self._futures[asked]
             try:
-                while number not in told or worker is None:
+                while number not in announced or worker is None:
                     try:
                         if worker is None:
-                            worker, told = self.pool.start(), set()
+                            worker, announced = self.pool.start(), set()
                             _checked(worker.ask([]))
                         _checked(worker.ask(["setup", number, self._setups[number].text()]))
-                        told.add(number)
+                        announced.add(number)
                         lost = 0
                     except WorkerLost as error:  # while it got ready: that says nothing of the set
                         worker, lost = None, lost + 1

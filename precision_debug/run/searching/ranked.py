@@ -53,10 +53,10 @@ class Ranker:
     def __call__(self, kept: frozenset[int]) -> Sequence[Group]:
         """Raises PrecisionDebugError."""
         keys = self.units.keys(kept)
-        told = self.known.recall(f"ranking in {self.mode}", keys)
-        if told is not None:
+        recalled = self.known.recall(f"ranking in {self.mode}", keys)
+        if recalled is not None:
             try:
-                return [_group(item, len(self.units)) for item in told]
+                return [_group(item, len(self.units)) for item in recalled]
             except (AttributeError, KeyError, TypeError, ValueError) as error:
                 raise self.known.damaged("a ranking is none") from error
         options = {f"target.{name}": value for name, value in self.keep.options(keys).items()}

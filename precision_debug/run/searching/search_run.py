@@ -85,13 +85,13 @@ def search(spec: RunSpec, asked: SearchRequest, journal: Journal, folder: Path, 
         spec = dataclasses.replace(spec, options={**spec.options, "target.timing_cache": cache})
         plan = make_plan(spec, work_dir=str(folder))
     assert plan.baseline is not None
-    given = feeds_of(spec, plan, ())
-    digests = [feeds_digest([feeds]) for feeds in given.feeds]
+    feed_set = feeds_of(spec, plan, ())
+    digests = [feeds_digest([feeds]) for feeds in feed_set.feeds]
     digests.append(weights_digest([plan.baseline, plan.target]))
     with contextlib.ExitStack() as stack:
         known = stack.enter_context(Evaluations(Path(asked.folder, EVALUATIONS), key_of(spec, asked, digests)))
         ahead = stack.enter_context(Prefetcher(pool_of(spread, folder))) if spread is not None else None
-        _Search(spec, asked, plan.baseline, plan.target, keep, given, journal, folder, known, begun, ahead).run()
+        _Search(spec, asked, plan.baseline, plan.target, keep, feed_set, journal, folder, known, begun, ahead).run()
 
 
 def _keep(target: Opening, save: Mapping[str, str]) -> Keep | None:
@@ -112,11 +112,11 @@ def _keep(target: Opening, save: Mapping[str, str]) -> Keep | None:
 
 class _Search:
     def __init__(
-        self, spec: RunSpec, asked: SearchRequest, baseline: Opening, target: Opening, keep: Keep, given: FeedSet,
+        self, spec: RunSpec, asked: SearchRequest, baseline: Opening, target: Opening, keep: Keep, feed_set: FeedSet,
         journal: Journal, folder: Path, known: Evaluations, begun: float, ahead: Prefetcher | None,
     ) -> None:  # fmt: skip
         self.spec, self.asked, self.baseline, self.target, self.keep = spec, asked, baseline, target, keep
-        self.given, self.journal, self.folder, self.known, self.begun = given, journal, folder, known, begun
+        self.feed_set, self.journal, self.folder, self.known, self.begun = feed_set, journal, folder, known, begun
         self.ahead = ahead
         self.setups: dict[tuple[str, str], int] = {}
         self.marks = spec.marks
@@ -131,7 +131,7 @@ class _Search:
     def run(self) -> None:
         self.journal.write(events.Stage(text=say("stage_running", side=say("baseline"), mode=self.baseline.label)))
         self.unseen = Unseen(
-            self.spec, self.asked, self.baseline, self.target, self.given, halves=not self.keep.simulation
+            self.spec, self.asked, self.baseline, self.target, self.feed_set, halves=not self.keep.simulation
         )  # fmt: skip
         if self.unseen.note:
             self.notes.append(self.unseen.note)
@@ -165,8 +165,8 @@ class _Search:
         if not kept.exists():
             fresh = kept.with_suffix(".part")
             fresh.unlink(missing_ok=True)
-            with Journal(fresh) as told:
-                pipeline.execute(self.spec, told, folder=self._room("comparison"), fixes=False)
+            with Journal(fresh) as journal:
+                pipeline.execute(self.spec, journal, folder=self._room("comparison"), fixes=False)
             fresh.rename(kept)
         else:
             self.notes.append(say("comparison_known"))
@@ -192,7 +192,7 @@ class _Search:
         return Criterion.of(self.asked, self.spec.tolerance, pairs, allowed)
 
     def _trials(self, opening: Opening, keep: Keep) -> Trials:
-        return Trials(opening, keep, self.criterion, self.given.for_target().feeds, self._room("trials"))
+        return Trials(opening, keep, self.criterion, self.feed_set.for_target().feeds, self._room("trials"))
 
     def _room(self, name: str) -> Path:
         folder = self.folder / name
@@ -275,7 +275,7 @@ class _Search:
             return 0
         setup = Setup(
             spec=self.spec, mode=trials.mode, asked=self.asked, pairs=dict(self.criterion.pairs),
-            allowed=self.criterion.allowed, feeds=tuple(self.given.for_target().feeds), samples=tuple(samples),
+            allowed=self.criterion.allowed, feeds=tuple(self.feed_set.for_target().feeds), samples=tuple(samples),
             others=tuple(self._beside(trials, what)),
         )  # fmt: skip
         self.setups[trials.mode, what] = self.ahead.prepared(setup)
@@ -285,7 +285,7 @@ class _Search:
         ranker = Ranker(
             spec=self.spec, mode=mode, keep=keep, units=self.units, known=self.known, journal=self.journal,
             folder=self.folder, baseline=self.baseline, sample=self.samples[0],
-            calibrating=self.given.for_target().feeds, level=self.level, marks=self.marks, first=first,
+            calibrating=self.feed_set.for_target().feeds, level=self.level, marks=self.marks, first=first,
         )  # fmt: skip
         self.rankers.append(ranker)
         return ranker
@@ -410,7 +410,7 @@ class _Search:
             every = [*self.unseen.seen, *self.unseen.used, *self.unseen.now]
             artefacts = handed_over(trials, self.units, keys, every, Path(self.asked.artefacts), self.journal)
             with contextlib.suppress(Spent):
-                obeyed = self._evaluate(trials, kept | joined, self.samples, "islands joined" if joined else "").told
+                obeyed = self._evaluate(trials, kept | joined, self.samples, "islands joined" if joined else "").obeyed
         elif best:
             keys, goal = self.units.keys(best), self._error_of(trials, best)
             home = Path(self.asked.artefacts)
@@ -459,8 +459,8 @@ class _Search:
         def cost(kept: frozenset[int]) -> tuple[float, int | None]:
             keys = self.units.keys(kept)
             known = self.known.find(trials.mode, keys, "") or self.known.find(trials.mode, keys, _TRADE)
-            told = self.keep.simulation or not trials.saves  # there is no size to be had by opening it once more
-            if told and known is not None and known.milliseconds is not None:
+            unmeasured = self.keep.simulation or not trials.saves  # there is no size to be had by opening it once more
+            if unmeasured and known is not None and known.milliseconds is not None:
                 return known.milliseconds, known.bytes
             return trials.speed_and_size(self.units.keys(kept), self.samples[0])
 

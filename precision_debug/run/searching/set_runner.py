@@ -48,13 +48,13 @@ class Setup:
 
 
 class SetRunner:
-    """In a worker. given: "folder" is an existing one to write in.
+    """In a worker. setup: "folder" is an existing one to write in.
 
     Questions: ["setup", NUMBER, Setup.text()], then ["run", NUMBER, keys] as often as is wanted.
     """
 
-    def __init__(self, given: Mapping[str, Any]) -> None:
-        self._folder = Path(given["folder"])
+    def __init__(self, setup: Mapping[str, Any]) -> None:
+        self._folder = Path(setup["folder"])
         self._setups: dict[int, tuple[Setup, Trials]] = {}
 
     def ask(self, asked: Sequence[Any]) -> list[Plain]:

@@ -81,7 +81,7 @@ class Trials:
                     more = self._judged(session, others)
                     executed = executed_of(self.opening, session)
                     milliseconds = _timed(session, samples[0], _MOMENT) if timed else None
-                    told = tuple(getattr(session, "obeyed", tuple)())
+                    obeyed = tuple(getattr(session, "obeyed", tuple)())
                     size = engine.stat().st_size if engine.exists() else None
         except (BackendUnavailable, UsageError):
             raise
@@ -91,7 +91,7 @@ class Trials:
             )
         return dataclasses.replace(
             self._evaluation(keys, self.mode, results, begun), milliseconds=milliseconds, bytes=size,
-            told=told, others=tuple(passes for passes, _, _ in more), executed=executed,
+            obeyed=obeyed, others=tuple(passes for passes, _, _ in more), executed=executed,
         )  # fmt: skip
 
     def speed_and_size(self, keys: Sequence[str], sample: Sample) -> tuple[float, int | None]:
@@ -159,10 +159,10 @@ class Trials:
         backend, run_mode = find(files, mode)
         demand(backend.availability(mode), mode)
         table = {setting.name: setting for setting in backend.settings}
-        told = {name: value for name, value in self.opening.spec.options.items() if not self._reads(name)}
+        shared = {name: value for name, value in self.opening.spec.options.items() if not self._reads(name)}
         own = {name: value for name, value in self.opening.spec.options.items() if name in table and not model}
         own = {name: value for name, value in own.items() if table[name].matters("target", mode)}
-        spec = SessionSpec(model=files, mode=mode, options={**told, **own, **options})
+        spec = SessionSpec(model=files, mode=mode, options={**shared, **own, **options})
         return Opening(spec=spec, mode=run_mode, backend=backend)
 
     def _open(self, options: Mapping[str, Any]) -> contextlib.AbstractContextManager[Session]:

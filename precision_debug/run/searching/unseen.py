@@ -28,24 +28,25 @@ class Unseen:
     """
 
     def __init__(
-        self, spec: RunSpec, asked: SearchRequest, baseline: Opening, target: Opening, given: FeedSet, *, halves: bool
+        self, spec: RunSpec, asked: SearchRequest, baseline: Opening, target: Opening, feed_set: FeedSet, *,
+        halves: bool,
     ) -> None:  # fmt: skip
         """Runs the baseline on what is seen and on the first portion. halves: of the user's inputs, a second one waits.
 
         Raises PrecisionDebugError.
         """
-        self._spec, self._asked, self._baseline, self._target, self._given = spec, asked, baseline, target, given
+        self._spec, self._asked, self._baseline, self._target, self._feed_set = spec, asked, baseline, target, feed_set
         self.note: Reason = NOTHING
         self.used: list[Sample] = []
         self.portion = 0
-        self._random = is_random(spec, asked, given)
-        fed: list[Pair] = list(zip(given.feeds, given.for_target().feeds, strict=True))
+        self._random = is_random(spec, asked, feed_set)
+        fed: list[Pair] = list(zip(feed_set.feeds, feed_set.for_target().feeds, strict=True))
         count = len(fed) if len(fed) < 2 or asked.held_out else max(1, len(fed) // 2)
         seen, rest = fed[:count], fed[count:]
         if asked.check:  # which has inputs of its own
             seen, rest = fed, []
         else:
-            more, note = held_out_feeds(spec, asked, baseline, target, given)
+            more, note = held_out_feeds(spec, asked, baseline, target, feed_set)
             rest += more
             if not rest:
                 self.note = note
@@ -61,7 +62,7 @@ class Unseen:
         self.portion += 1
         fresh, self._waiting = self._waiting, []
         if self._random:
-            asked = (self._spec, self._asked, self._baseline, self._target, self._given)
+            asked = (self._spec, self._asked, self._baseline, self._target, self._feed_set)
             fresh = held_out_feeds(*asked, portion=self.portion)[0]
         self.now = self._sampled(fresh)[0] if fresh else []
 
@@ -74,7 +75,7 @@ class Unseen:
 
     def _sampled(self, fed: Sequence[Pair]) -> tuple[list[Sample], Sequence[TensorMeta]]:
         """With what the baseline gives."""
-        session = guarded(self._baseline.label, lambda: self._baseline.open(self._given.feeds))
+        session = guarded(self._baseline.label, lambda: self._baseline.open(self._feed_set.feeds))
         try:
             made = [Sample(feeds=mine, target_feeds=theirs, values=self._values(session, mine)) for mine, theirs in fed]
             return made, tuple(session.tensors)

@@ -11,7 +11,7 @@ from ...report.formats.xlsx.sentences import on_paper, write_sentences
 from ...report.formats.xlsx.text import caption, fit
 from ...report.widths import text_width
 from .result import Sweep
-from .sentences import sentences, told, tone
+from .sentences import cell_text, sentences, tone
 from .table import Head, Line, heads, lines
 
 __all__ = ["write_book"]
@@ -46,7 +46,7 @@ def _table(sheet: Any, formats: Formats, sweep: Sweep, columns: list[Head], foun
             align="left" if head.kind == "text" else "center", indent=int(head.kind == "text"),
         )  # fmt: skip
         sheet.write_string(0, place, fit(_title(head)), look)
-        texts = [str(told(head, line, sweep.mode(line["mode"]))) for line in found] if head.kind == "text" else []
+        texts = [str(cell_text(head, line, sweep.mode(line["mode"]))) for line in found] if head.kind == "text" else []
         widest = max(map(text_width, (*head.title.split(), head.title_zh, *texts)), default=0) + 4
         sheet.set_column(place, place, max(9, min(_MOST if head.kind == "text" else _WIDE, widest)))
         for number, line in enumerate(found, 1):
@@ -65,8 +65,8 @@ def _put(sheet: Any, formats: Formats, number: int, place: int, head: Head, line
     if head.kind == "text":
         toned = TONES.get(_TONED.get(value, ""), {}) if head.key == "verdict" else {}
         look = {"indent": 1, "text_wrap": True, **toned}
-        told_ = told(head, line, sweep.mode(line["mode"]))
-        text = value if head.key == "reason" or told_.en == told_.zh else f"{told_.en} / {told_.zh}"
+        text_ = cell_text(head, line, sweep.mode(line["mode"]))
+        text = value if head.key == "reason" or text_.en == text_.zh else f"{text_.en} / {text_.zh}"
         sheet.write_string(number, place, fit(str(text)), formats.get("text", **look))
     elif math.isfinite(value):
         form = "0.00E+00" if head.key in _ERRORS else _STYLES[head.kind]

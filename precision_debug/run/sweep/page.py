@@ -12,7 +12,7 @@ from ...report.formats.html.small_page import small_page
 from ...report.formats.html.text import both, escaped
 from .plot import svg
 from .result import Mode, Sweep, front
-from .sentences import sentences, told, tone
+from .sentences import cell_text, sentences, tone
 from .table import Head, Line, heads, lines
 
 __all__ = ["write_page"]
@@ -75,7 +75,7 @@ def _kind(head: Head) -> str:
 
 
 def _cell(head: Head, line: Line, mode: Mode | None) -> str:
-    text = both(told(head, line, mode))
+    text = both(cell_text(head, line, mode))
     if head.key == "mode" and mode is not None and mode.report:  # its own report, which stands beside the .json
         return f'<a href="{quote(os.fsencode(str(PurePosixPath(mode.report).with_suffix(".html"))))}">{text}</a>'
     return text

@@ -12,7 +12,7 @@ from ...report.words import explained, sentence
 from .result import Mode, Speed, Sweep, front
 from .table import BASELINE, REFUSED, Head, Line, scores, shown
 
-__all__ = ["sentences", "told", "tone"]
+__all__ = ["cell_text", "sentences", "tone"]
 
 _HOLD = (str(Verdict.PASS), str(Verdict.EXPECTED))
 _NAMES = {str(verdict): name for verdict, name in VERDICT_NAME.items()} | {
@@ -52,7 +52,7 @@ def tone(sweep: Sweep) -> str:
     return "good" if held == len(others) else "warn" if held else "bad"
 
 
-def told(head: Head, line: Line, mode: Mode | None) -> Text:
+def cell_text(head: Head, line: Line, mode: Mode | None) -> Text:
     """A cell as people read it. mode: that of the line."""
     if head.key == "verdict":
         return _NAMES.get(line["verdict"], same(line["verdict"]))
@@ -104,10 +104,10 @@ def _choice(sweep: Sweep, held: Sequence[Mode]) -> Text:
     ] if mode.rel_l2 is not None else []
     before = scores(first)
     for score, value in list(scores(mode).items())[:1]:
-        told, old = explained(score), before.get(score)
+        named, old = explained(score), before.get(score)
         was, yuan = (f" (baseline {old:.1%})", f"（基线 {old:.1%}）") if old is not None else ("", "")
-        en.append(f"{told.en} {value:.1%}{was}")
-        zh.append(f"{told.zh} {value:.1%}{yuan}")
+        en.append(f"{named.en} {value:.1%}{was}")
+        zh.append(f"{named.zh} {value:.1%}{yuan}")
     return Text(
         f"Fastest that holds: `{name}`, {times} x as fast as {base} ({ours.en} for {theirs.en})"
         + "".join(f"; {part}" for part in en) + ".",

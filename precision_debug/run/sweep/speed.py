@@ -49,11 +49,11 @@ def measure_here(spec: RunSpec, *, batch: int, seconds: float, folder: Path) -> 
     """Time the target of a command in this process. folder: an existing one for what the backend writes."""
     made = make_plan(spec, work_dir=str(folder))
     target = made.target
-    given = feeds_of(spec, Plan(baseline=None, target=target), ())
-    feeds = dict(given.feeds[0]) if not batch else _batched(given.feeds[0], batch)
+    feed_set = feeds_of(spec, Plan(baseline=None, target=target), ())
+    feeds = dict(feed_set.feeds[0]) if not batch else _batched(feed_set.feeds[0], batch)
     size = batch or _batch_of(feeds)
     begun = time.perf_counter()
-    session = guarded(target.label, lambda: target.open(given.feeds[:CALIBRATE] if not batch else [feeds]))
+    session = guarded(target.label, lambda: target.open(feed_set.feeds[:CALIBRATE] if not batch else [feeds]))
     try:
         guarded(target.label, lambda: session.run(feeds))
         build = time.perf_counter() - begun
@@ -112,12 +112,12 @@ def _runs(folder: Path, model: ModelFiles) -> tuple[str, int]:
             return last.name, sum(path.stat().st_size for path in together)
     if ".py" in model.model_file:  # a factory's weights are in no file that we know
         return "", 0
-    given = Path(model.path)
-    files = [path for path in given.rglob("*") if path.is_file()] if given.is_dir() else [given]
+    model_path = Path(model.path)
+    files = [path for path in model_path.rglob("*") if path.is_file()] if model_path.is_dir() else [model_path]
     if model.params_file:
         files.append(Path(model.params_file))
-    files += [path for path in given.parent.glob(f"{given.name}*") if path != given and path.is_file()]
-    return given.name, sum(path.stat().st_size for path in files if path.exists())
+    files += [path for path in model_path.parent.glob(f"{model_path.name}*") if path != model_path and path.is_file()]
+    return model_path.name, sum(path.stat().st_size for path in files if path.exists())
 
 
 def _goes_with(path: Path, model: Path) -> bool:

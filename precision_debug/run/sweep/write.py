@@ -18,7 +18,7 @@ from .book import write_book
 from .page import write_page
 from .plot import svg
 from .result import Sweep, front
-from .sentences import sentences, told
+from .sentences import cell_text, sentences
 from .table import Head, heads, lines
 
 __all__ = ["SUFFIXES", "as_table", "as_text", "write"]
@@ -61,7 +61,7 @@ def as_table(sweep: Sweep, language: str = "en", width: int = 0) -> list[str]:
     cells = {
         head.key: [
             Text(head.title, head.title_zh).of(language),
-            *(told(head, line, sweep.mode(line["mode"])).of(language) for line in found),
+            *(cell_text(head, line, sweep.mode(line["mode"])).of(language) for line in found),
         ]
         for head in columns
     }
@@ -107,7 +107,7 @@ def _markdown(sweep: Sweep, path: Path, stem: str, language: str) -> None:
     text.append("|" + "|".join("---" if head.kind == "text" else "---:" for head in columns) + "|")
     for line in found:
         mode = sweep.mode(line["mode"])
-        text.append("| " + " | ".join(plain(told(head, line, mode).of(language)) for head in columns) + " |")
+        text.append("| " + " | ".join(plain(cell_text(head, line, mode).of(language)) for head in columns) + " |")
     text += ["", f"![error against latency]({quote(os.fsencode(stem))}.svg)"] if svg(sweep) else []
     text += ["", code(sweep.command)] if sweep.command else []
     path.write_text("\n".join(text) + "\n", encoding="utf-8")

@@ -90,8 +90,8 @@ def _made_of(spec: RunSpec, samples: range, head: list[Plain], folder: Path) -> 
     A script's samples, and the weights of a model that is one, are known only when it has run.
     """
     sides = [event["info"].get("versions", {}) for event in head if event["event"] == "side"]
-    told = sorted({str(sorted(versions.items())) for versions in sides})
-    found = {"versions of the engines": digest_of(told)}
+    versions_seen = sorted({str(sorted(versions.items())) for versions in sides})
+    found = {"versions of the engines": digest_of(versions_seen)}
     place = folder / "checkpoint"
     place.mkdir(exist_ok=True)
     try:
@@ -100,11 +100,11 @@ def _made_of(spec: RunSpec, samples: range, head: list[Plain], folder: Path) -> 
         if weights:
             found["the model's program and weights"] = weights
         if not spec.inputs or split_script(spec.inputs) is not None:
-            given = feeds_of(spec, plan, ())
-            chosen = sorted({*samples, *range(min(CALIBRATE, len(given.feeds)))})
-            theirs = given.for_target().feeds
+            feed_set = feeds_of(spec, plan, ())
+            chosen = sorted({*samples, *range(min(CALIBRATE, len(feed_set.feeds)))})
+            theirs = feed_set.for_target().feeds
             found["what the script gives"] = feeds_digest(
-                fed for number in chosen for fed in (given.feeds[number], theirs[number])
+                fed for number in chosen for fed in (feed_set.feeds[number], theirs[number])
             )
     finally:
         shutil.rmtree(place, ignore_errors=True)
@@ -136,7 +136,7 @@ class _Run:
         self._lock = threading.Lock()
         self._failure: BaseException | None = None
         self._open = 0
-        self._told = False
+        self._announced = False
         self._done = 0
 
     def take(self, text: str) -> None:
@@ -206,9 +206,9 @@ class _Run:
                 if event["event"] == "shard":
                     self._kept.add(event["text"])
                     self.take(event["text"])
-                elif not self._told:
+                elif not self._announced:
                     _write(self._journal, event)
-            self._told = True
+            self._announced = True
             self._open -= 1
             self._done += 1
         if self._on_part is not None:
@@ -248,9 +248,9 @@ def _parts(samples: list[int], workers: int) -> Iterator[list[int]]:
 
 def _checked(found: list[Plain]) -> list[Plain]:
     """The events; raises what a worker failed with."""
-    told = events.read(found[-1]) if found else None
-    if isinstance(told, events.Failure):
-        raise error_of(told)
+    event = events.read(found[-1]) if found else None
+    if isinstance(event, events.Failure):
+        raise error_of(event)
     return found
 
 

@@ -21,28 +21,28 @@ Plain = dict[str, Any]
 """An event as JSON values."""
 
 
-class _Told(Journal):
+class _QueueJournal(Journal):
     """A journal that hands its events over instead of writing them."""
 
-    def __init__(self, told: queue.Queue[Plain]) -> None:
-        self._told = told
+    def __init__(self, events_out: queue.Queue[Plain]) -> None:
+        self._events = events_out
 
     def write(self, event: events.Event) -> None:
-        self._told.put(events.written(event))
+        self._events.put(events.written(event))
 
     def close(self) -> None:
         pass
 
 
 class PartRunner:
-    """given: a command, and as "folder" an existing one to write in. Everything goes in and out as JSON values, so that
+    """setup: a command, and as "folder" an existing one to write in. Everything goes in and out as JSON values, so that
     it may be in another process."""
 
-    def __init__(self, given: Mapping[str, Any]) -> None:
-        self._folder = Path(given["folder"])
-        self._spec = decode(RunSpec, {name: one for name, one in given.items() if name != "folder"})
+    def __init__(self, setup: Mapping[str, Any]) -> None:
+        self._folder = Path(setup["folder"])
+        self._spec = decode(RunSpec, {name: one for name, one in setup.items() if name != "folder"})
         self._asked: queue.Queue[list[int] | None] = queue.Queue()
-        self._told: queue.Queue[Plain] = queue.Queue()
+        self._events: queue.Queue[Plain] = queue.Queue()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -55,7 +55,7 @@ class PartRunner:
             self._asked.put(part)
         found: list[Plain] = []
         while True:
-            event = self._told.get()
+            event = self._events.get()
             if event["event"] == "answered":
                 return found
             found.append(event)
@@ -69,7 +69,7 @@ class PartRunner:
 
     def _parts(self) -> Iterator[list[int]]:
         while True:
-            self._told.put({"event": "answered"})
+            self._events.put({"event": "answered"})
             part = self._asked.get()
             if part is None:
                 return
@@ -77,7 +77,7 @@ class PartRunner:
 
     def _run(self) -> None:
         try:
-            pipeline.execute(self._spec, _Told(self._told), folder=self._folder, parts=self._parts())
-            self._told.put({"event": "answered"})
+            pipeline.execute(self._spec, _QueueJournal(self._events), folder=self._folder, parts=self._parts())
+            self._events.put({"event": "answered"})
         except BaseException as error:
-            self._told.put(events.written(failure_of(as_ours(error))))
+            self._events.put(events.written(failure_of(as_ours(error))))

@@ -65,12 +65,12 @@ class _Follower:
         if self.step not in self._steps or self.step in self._kept or not model.training:
             return
         self._kept.add(self.step)
-        told = {
+        head = {
             "step": self.step, "model": _copied(model.state_dict()), "optimiser": _copied(self._optimiser.state_dict()),
             "args": _copied(tuple(args)), "kwargs": _copied(dict(kwargs)), "random": torch.get_rng_state(),
             "scale": self._scale(),
         }  # fmt: skip
-        torch.save(told, step_file(self._folder, self.step))
+        torch.save(head, step_file(self._folder, self.step))
 
     def _before(self, *_: Any) -> None:
         if self.step % self._every:

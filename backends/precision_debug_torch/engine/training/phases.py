@@ -50,7 +50,7 @@ class Phases:
                 if one.grad is not None:
                     self._belongs(one.grad, name)
 
-    def told(self, name: str, scope: str, extra: Mapping[str, str]) -> Mapping[str, str]:
+    def operator_extra(self, name: str, scope: str, extra: Mapping[str, str]) -> Mapping[str, str]:
         """An operator of this name was run; what its row tells, and its phase. scope: see ``scope``; "": of a module's
         own forward, or of one that is computed again."""
         source = extra.get("Source", "")
@@ -78,12 +78,12 @@ class Phases:
         owners = [self.parameter_of(value) if isinstance(value, torch.Tensor) else "" for value in values]
         return [f"{OPTIMISER}/{owner}" for owner in owners] if all(owners) else []
 
-    def scope(self, given: Iterable[Any]) -> str:
+    def scope(self, inputs: Iterable[Any]) -> str:
         """Of an operator on these tensors; "": the module call that runs now."""
         if self.phase == FORWARD:
             return ""
         if self.phase == OPTIMISER:
-            owner = next((found for one in given if (found := self.parameter_of(one))), "")
+            owner = next((found for one in inputs if (found := self.parameter_of(one))), "")
             return f"{OPTIMISER}/{owner}" if owner else OPTIMISER
         node: Any = torch._C._current_autograd_node()
         if node is None:
@@ -98,11 +98,11 @@ class Phases:
         known: str = self._of.get(tensor, "")
         return known or self._at.get(_start(tensor) or -1, "")
 
-    def follow(self, given: Iterable[Any], made: Iterable[Any]) -> None:
+    def follow(self, inputs: Iterable[Any], made: Iterable[Any]) -> None:
         """What the optimiser makes of a parameter's tensors is that parameter's."""
         if self.phase != OPTIMISER:
             return
-        owner = next((found for one in given if (found := self.parameter_of(one))), "")
+        owner = next((found for one in inputs if (found := self.parameter_of(one))), "")
         for one in made:
             if owner:
                 self._of[one] = owner

@@ -97,7 +97,7 @@ def _head(report: Report, layout: tuple[Column, ...], noise: list[str]) -> dict[
     place = {row.name: number for number, row in enumerate(rows)}
     first = report.first_mismatch
     failed = [(number, row) for number, row in enumerate(rows) if row.status is Status.FAIL]
-    told = {column.key for column in layout if _is_told(column, report)}
+    filled = {column.key for column in layout if _is_filled(column, report)}
     kinds = list(KINDS)
     quiet = {row.status for row, kind in zip(rows, noise, strict=True) if kind and row.comparison is None}
     return {
@@ -125,7 +125,7 @@ def _head(report: Report, layout: tuple[Column, ...], noise: list[str]) -> dict[
         "curves": [
             {"key": key, "label": list(label), "colour": colour, "style": style, "first": shown}
             for key, label, colour, style, shown in _CURVES
-            if key in told
+            if key in filled
         ],
         "advice": {
             number: [list(text) for text in advice(row, report.target.precision)] for number, row in failed[:_ADVISED]
@@ -199,11 +199,11 @@ def _described(column: Column, report: Report) -> dict[str, Any]:
         "key": visible(column.key), "title": [visible(column.title), visible(column.title_zh)],
         "help": [column.help, column.help_zh], "heat": _HEAT.get(column.key, ""),
         "kind": column.kind, "style": column.style, "width": fitted_width(column, report.rows, least),
-        "first": (column.key in _FIRST_SEEN or column.key.startswith("extra.")) and _is_told(column, report),
+        "first": (column.key in _FIRST_SEEN or column.key.startswith("extra.")) and _is_filled(column, report),
     }  # fmt: skip
 
 
-def _is_told(column: Column, report: Report) -> bool:
+def _is_filled(column: Column, report: Report) -> bool:
     """Whether some row has it; where nothing was measured an empty column only takes the place of another."""
     return not report.rows or any(column.get(row) is not None for row in report.rows)
 
