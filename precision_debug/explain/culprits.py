@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ..numbers.born import finite_l2, infinite_introduced
 from ..pairing.align import stem
@@ -73,7 +73,7 @@ tests/planted/onnx_faults.py."""
 def first_failing(subject: Subject) -> str:
     """The first tensor, in execution order, whose error is beyond what rounding everywhere makes; "" where none is."""
     for row in sorted(subject.row_of.values(), key=lambda row: subject.order.get(row.name, 0)):
-        if row.op_type in {"Input", "Constant"} and not row.non_finite:
+        if (row.op_type in {"Input", "Constant"} and not row.non_finite) or row.name in subject.bearers:
             continue
         numbers = row.comparison
         if numbers is None or numbers.identical:
@@ -141,7 +141,10 @@ def candidates_of(subject: Subject, alone: Alone, before: Sequence[str]) -> list
         place = before.index(name) if name in before else len(before) + 1
         return -born, -min(units, 1e9) if units > FAR else 0.0, place
 
-    kept = [name for name in alone.found if name in alone.exact and not _innocent(subject, alone, name)]
+    kept = [
+        name for name in alone.found
+        if name in alone.exact and name not in subject.bearers and not _innocent(subject, alone, name)
+    ]  # fmt: skip
     return sorted(kept, key=score)
 
 
@@ -269,7 +272,8 @@ def _iterations(
     subject: Subject, effects: Mapping[str, Sequence[Effect]], sinks: Mapping[str, Sink]
 ) -> dict[str, float]:
     """What one operator of a loop's body does in all its iterations is its own: the first of them that matters to the
-    share of all, the others to 0. Names of other operators are not in it."""
+    share of all, the others to 0. Names of other operators are not in it. Of a loop of which some iterations alone were
+    tried, what nothing else explains belongs to the others."""
     bodies: dict[str, list[tuple[str, Effect]]] = {}
     for name, carried in effects.items():
         effect = _largest(carried, sinks)
@@ -281,14 +285,29 @@ def _iterations(
         if reach:  # what an iteration does to a tensor before the outputs is not a measure of what others do to these
             found |= {one: 0.0 for one, _ in group}
             bodies[name] = reach
-    for group in bodies.values():
+    shared = {name: sum(effect.share for _, effect in group) for name, group in bodies.items()}
+    tried = sum(shared.values())
+    unseen = max(0.0, 1.0 - tried - sum(e.share for n, e in _largest_of(effects, sinks) if stem(n) == n))
+    for stemmed, group in bodies.items():
         most = max((effect.non_finite > 0, effect.share) for _, effect in group)
         group.sort(key=lambda pair: subject.order.get(pair[0], 0))
         kept = next(
             name for name, e in group if ((e.non_finite > 0) == most[0] and e.share > 0.1 * most[1]) or not most[1]
         )
-        found |= {name: 0.0 for name, _ in group} | {kept: min(1.0, sum(effect.share for _, effect in group))}
+        share = shared[stemmed]
+        if subject.times(kept) > 1 and tried:  # of the iterations that were not tried, each has its part
+            share *= min(subject.times(kept), 1.0 + unseen / tried)
+        found |= {name: 0.0 for name, _ in group} | {kept: min(1.0, share)}
     return found
+
+
+def _largest_of(
+    effects: Mapping[str, Sequence[Effect]], sinks: Mapping[str, Sink]
+) -> Iterator[tuple[str, Effect]]:  # fmt: skip
+    for name, carried in effects.items():
+        effect = _largest(carried, sinks)
+        if effect is not None:
+            yield name, effect
 
 
 def _amplified_together(

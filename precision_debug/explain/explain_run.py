@@ -108,7 +108,7 @@ def _explained(
 ) -> tuple[Explanation, list[Introduced]]:
     first = first_failing(subject)
     before = suspects_before(subject, 10_000 if work.full else 24)
-    small = work.size < _SMALL
+    small = work.size < _SMALL and not subject.iterations  # a run of such a loop costs what all of its operators cost
     every = work.full or work.size < _KEPT
     suspected = frozenset(before)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,6 +11,7 @@ from typing import Any
 
 from ..errors import BackendError
 from ..numbers.precisions import QUANTISED, promised
+from ..pairing.align import stem
 from ..protocols import Feeds, Replace, Replacer, Session, Workbench
 from ..records import Row, TensorMeta, TensorStats
 from .bounds import LEAST
@@ -41,6 +43,8 @@ class Subject:
     target_feeds: the target's own, where its inputs have other names. memory_budget: bytes of waiting tensors to
     hold in memory. two_frameworks: whose words for one operator are not the same. outputs, target_outputs: of both
     sides, as the comparison's run returned them. fails: an output is beyond the tolerance that the user gave.
+    iterations: how many the tensors have of which ``rows`` has those of the first and of the last iterations alone, by
+    their names without one. bearers: tensors in between that bear the error of all iterations without rows, nobody's.
     """
 
     baseline: Session
@@ -57,6 +61,8 @@ class Subject:
     two_frameworks: bool = False
     fails: bool = False
     memory_budget: int | None = None
+    iterations: Mapping[str, int] = field(default_factory=dict)
+    bearers: frozenset[str] = frozenset()
     outputs: Mapping[str, Any] = field(default_factory=dict)
     target_outputs: Mapping[str, Any] = field(default_factory=dict)
 
@@ -78,6 +84,15 @@ class Subject:
     def feeds_of_target(self) -> Feeds:
         """What the target is fed."""
         return self.feeds if self.target_feeds is None else self.target_feeds
+
+    @cached_property
+    def _shown(self) -> Counter[str]:
+        return Counter(stem(name) for name in self.row_of if stem(name) in self.iterations)
+
+    def times(self, name: str) -> float:
+        """How often an operator runs for each time that there is a row of it: over 1 in a loop of many iterations."""
+        whole = self.iterations.get(stem(name), 0) if self.iterations else 0
+        return whole / self._shown[stem(name)] if whole else 1.0
 
     @cached_property
     def is_step(self) -> bool:

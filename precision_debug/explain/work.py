@@ -42,8 +42,9 @@ class Work:
     def __init__(self, subject: Subject, level: str) -> None:
         self.full = level == "full"
         self._begun = time.monotonic()
-        self.size = sum(row.comparison.base.elements * 4 for row in subject.row_of.values() if row.comparison)
-        self.nominal = self.size / subject.bench.rate + len(subject.row_of) * _PER_OPERATOR
+        rows = [(row.comparison, subject.times(row.name)) for row in subject.row_of.values() if row.comparison]
+        self.size = int(sum(found.base.elements * 4 * times for found, times in rows))
+        self.nominal = self.size / subject.bench.rate + sum(times for _, times in rows) * _PER_OPERATOR
 
     @property
     def too_large(self) -> bool:

@@ -20,8 +20,9 @@ FlatReader = Callable[[int, int], Array]
 
 def flat_reader(array: Array) -> FlatReader:
     """Readers copy only what is asked of them, and only where strides, byte order or alignment make it necessary."""
-    dtype = array.dtype.newbyteorder("=") if array.dtype.kind in "iufc" else array.dtype
-    if array.flags.c_contiguous and array.flags.aligned and dtype == array.dtype:
+    native = array.dtype.isnative or array.dtype.kind not in "iufc"
+    dtype = array.dtype if native else array.dtype.newbyteorder("=")
+    if native and array.flags.c_contiguous and array.flags.aligned:
         flat = array.reshape(-1)
         return lambda start, stop: flat[start:stop]
 

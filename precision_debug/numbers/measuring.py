@@ -18,7 +18,7 @@ from .kinds import Array, is_numeric, may_overflow, with_both_parts
 from .merged import Measured
 from .totals import Pairs, Task, Totals
 
-__all__ = ["EXACT_BELOW", "compare", "describe", "measure", "measured"]
+__all__ = ["EXACT_BELOW", "chooser", "compare", "describe", "measure", "measured"]
 
 EXACT_BELOW = 65536
 """Tensors with fewer elements get exact quantiles, the others a sampled histogram's."""
@@ -122,14 +122,15 @@ def _exact_quantiles(task: Task, pairs: Pairs, kernel: native.Kernel | None) -> 
     if pairs.finite == 0:
         return None
     if task.keep == "errors":
-        return select.quantiles(_chooser(pairs, kernel), pairs.finite, finish.QUANTILES)
+        return select.quantiles(chooser(pairs, kernel), pairs.finite, finish.QUANTILES)
     if pairs.histogram is not None and int(pairs.histogram.sum()) < _ENOUGH:
         choose = partial(select.select, partial(statistic.errors, task), pairs.finite)
         return select.quantiles(choose, pairs.finite, finish.QUANTILES)
     return None
 
 
-def _chooser(pairs: Pairs, kernel: native.Kernel | None) -> Callable[[Sequence[int]], list[float]]:
+def chooser(pairs: Pairs, kernel: native.Kernel | None) -> Callable[[Sequence[int]], list[float]]:
+    """What gives the errors of some ranks, of pairs whose errors were all kept."""
     if kernel is not None and len(pairs.diffs) == 1:
         return partial(kernel.select, pairs.diffs[0])
     return partial(select.select, lambda: iter(pairs.diffs), pairs.finite)

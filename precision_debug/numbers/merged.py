@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from ..records import Comparison, Shape, TensorStats
@@ -19,7 +19,7 @@ from .exact_sum import ExactSum
 from .metrics import DECLARED
 from .totals import Pairs, Scales, Side, Totals
 
-__all__ = ["WORST", "Measured", "Merged", "MergedSide", "Place"]
+__all__ = ["WORST", "Measured", "Merged", "MergedSide", "Place", "plain"]
 
 NOTHING = ExactSum()
 
@@ -32,6 +32,11 @@ class Measured(Comparison):
     """The numbers of one pair of tensors, with the totals that they were made of; None: they are not numeric pairs."""
 
     totals: Totals | None = field(default=None, compare=False, repr=False)
+
+
+def plain(found: Comparison) -> Comparison:
+    """The numbers without their totals, as a journal takes them."""
+    return Comparison(**{one.name: getattr(found, one.name) for one in fields(Comparison)})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -83,9 +83,15 @@ class Kernel:
         """All but 64-bit integers, complex numbers and long doubles."""
         return all(_code(dtype) is not None for dtype in dtypes)
 
-    def measure(self, task: Task, base_dtype: np.dtype[Any], target_dtype: np.dtype[Any]) -> Totals:
-        """The same as ``numpy_pass.measure``, of types that ``supports`` names and without scales."""
+    def measure(
+        self, task: Task, base_dtype: np.dtype[Any], target_dtype: np.dtype[Any], counts: Array | None = None
+    ) -> Totals:
+        """The same as ``numpy_pass.measure``, of types that ``supports`` names and without scales.
+
+        counts: 2 * BUCKETS of uint32 of the caller's, where errors are kept: their histogram is added to it.
+        """
         call = _Call(self.library, task, base_dtype, target_dtype)
+        call.counts = counts
         spans = [(first, min(first + _SHARE, task.size)) for first in range(0, task.size, _SHARE)] or [(0, 0)]
         threads = min(task.threads or available_cores(), len(spans)) if task.size >= _THREADED_FROM else 1
         parts = call.share(spans, threads - 1)
@@ -124,11 +130,12 @@ class _Call:
         self.histograms: list[Array] = []
         self.diffs = np.empty(task.size if task.keep == "errors" else 0)
         self.failure: BaseException | None = None
+        self.counts: Array | None = None
 
     def share(self, spans: list[tuple[int, int]], helpers: int) -> list[Totals]:
         """Totals of each span; this thread and its helpers take the next one in turn."""
         if len(spans) == 1 and self.task.keep != "histogram":  # a small tensor, where all that follows would show
-            return [self.span(*spans[0], None)]
+            return [self.span(*spans[0], self.counts)]
         results: list[Totals] = [Totals()] * len(spans)
         waiting = iter(range(len(spans)))
         turn = threading.Lock()
@@ -226,7 +233,7 @@ def _decoded(found: _Totals) -> Totals:
     )
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=256)
 def _code(dtype: np.dtype[Any]) -> int | None:
     code = _CODES.get(dtype.name)
     return _TABLE if code is None and dtype.itemsize == 1 else code

@@ -6,10 +6,11 @@ Both have Paddle's signature, ``hook(op_type, tensor_name, tensor)``; for script
 from __future__ import annotations
 
 import collections
+import dataclasses
 import functools
 import re
 import warnings
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any, cast
 
@@ -18,12 +19,14 @@ import numpy as np
 from ..numbers import judge
 from ..numbers.born import infinite
 from ..numbers.host import HostComparer
+from ..numbers.merged import plain
 from ..numbers.native import cores_of_each
 from ..pairing.align import Alignment, Pair, stem
 from ..protocols import BaselineStore, Comparer
 from ..reasons import Reason, as_reason, say
 from ..records import Comparison, Row, Side, Status, TensorMeta, TensorStats, Tolerance
 from .lockstep import Meeting
+from .loops import ENDS, KEPT, MergedRows, MergedStats, Turns
 from .pair_observer import PairObserver
 from .store import Store
 
@@ -88,6 +91,7 @@ class SaveBaseline:
     names: keep only these (None: all). store: where to keep it; in memory by default, freed by ``close``.
     wanted: asked once for each tensor; where it says no, only the tensor's statistics are kept.
     on_saved: called with the key after each tensor. comparer: where numbers are computed; the host's memory by default.
+    merge: of a loop of many iterations note the first ones alone, and tell numbers over all of them (see loops).
     """
 
     borrows = True
@@ -100,6 +104,7 @@ class SaveBaseline:
         wanted: Callable[[str], bool] | None = None,
         on_saved: Callable[[str, TensorStats | None], None] | None = None,
         comparer: Comparer | None = None,
+        merge: bool = False,
     ) -> None:
         self.comparer: Comparer = comparer or HostComparer()
         self.store: BaselineStore = store if store is not None else Store()
@@ -113,6 +118,9 @@ class SaveBaseline:
         self._tensors: list[_Seen] = []
         self._types: dict[str, str] = {}
         self._alone: set[str] = set()
+        self._turns = Turns() if merge else None
+        self._late: set[str] = set()
+        self._merged = MergedStats()
 
     @property
     def tensors(self) -> tuple[TensorMeta, ...]:
@@ -147,8 +155,10 @@ class SaveBaseline:
         _distrust(op_type, tensor)
         value = self.comparer.take(tensor, tensor_name)
         key = self._keys.key(tensor_name)
-        dtype, shape = self.comparer.dtype(value), tuple(value.shape)
-        self._tensors.append((key, op_type, dtype, shape))
+        if self._turns is not None and self._turns.of(key)[1] >= KEPT:
+            self._late.add(key)
+        else:
+            self._tensors.append((key, op_type, self.comparer.dtype(value), tuple(value.shape)))
         self._types[key] = op_type
         if self._wanted is not None and not self._wanted(key):
             self._alone.add(key)
@@ -158,7 +168,7 @@ class SaveBaseline:
         self.comparer.describe(value, lambda stats: self._described(key, stats))
 
     def _saved(self, key: str) -> None:
-        if self._on_saved is not None:
+        if self._on_saved is not None and key not in self._late:
             self._on_saved(key, None)
 
     def was_not_kept(self, key: str) -> bool:
@@ -166,9 +176,20 @@ class SaveBaseline:
         return key in self._alone
 
     def _described(self, key: str, stats: TensorStats) -> None:
+        if self._turns is not None and (name := stem(key)) != key:
+            self._merged.add(name, self._types.get(key, ""), stats)
+            if key in self._late:
+                return
         self.stats[key] = stats
         if self._on_saved is not None:
             self._on_saved(key, stats)
+
+    def finish_loops(self) -> None:
+        """Tell the numbers of tensors with many iterations, once the run is over."""
+        for name, _, _, stats in self._merged:
+            self.stats[name] = stats
+            if self._on_saved is not None:
+                self._on_saved(name, stats)
 
     def close(self) -> None:
         """Free the tensors. What was already compared stays in its AssertClose."""
@@ -216,7 +237,8 @@ class CheckTarget:
     tolerance, or atol and rtol: when a tensor passes (see Tolerance).
     alignment: the pairing where both sides' tensors are known beforehand; None pairs by name.
     consume: free each baseline tensor once it was compared.
-    on_row: called with each row as it is finished. observers: shown each pair that was compared, while it lives.
+    on_row: called with each row as it is finished. observers: shown each pair that was compared, while it lives; of a
+    loop of many iterations the first ones. merge: of such a loop, one row a tensor and one of the worst iteration.
     """
 
     borrows = True
@@ -232,6 +254,7 @@ class CheckTarget:
         consume: bool = False,
         on_row: Callable[[Row], None] | None = None,
         observers: Sequence[PairObserver] = (),
+        merge: bool = False,
     ) -> None:
         usual = tolerance or Tolerance()
         self.tolerance = Tolerance(
@@ -255,10 +278,13 @@ class CheckTarget:
         self._keys = _Names()
         self._tensors: list[_Seen] = []
         self._rows: list[Row] = []
+        able = merge and isinstance(baseline.comparer, HostComparer)
+        self._turns = Turns() if able else None
+        self._merged = MergedRows(self.tolerance)
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """The finished rows, in the target's order."""
+        """The finished rows, in the target's order; of a loop of many iterations the first ones, too."""
         return tuple(self._rows)
 
     @property
@@ -272,8 +298,11 @@ class CheckTarget:
         comparer = self.baseline.comparer
         value = comparer.take(tensor, tensor_name)
         key = self._keys.key(tensor_name)
-        dtype, shape = comparer.dtype(value), tuple(value.shape)
-        self._tensors.append((key, op_type, dtype, shape))
+        looped, before = self._turns.of(key) if self._turns is not None else ("", 0)
+        if before < KEPT:
+            self._tensors.append((key, op_type, comparer.dtype(value), tuple(value.shape)))
+        elif self._added(looped, key[len(looped) :], value):
+            return
         pair = self._alignment.partner(key) if self._alignment is not None else None
         base_name, how = (pair.base.name, pair.how) if pair is not None else (key, "exact")
         rival = self._alignment.rivals.get(key) if self._alignment is not None else None
@@ -281,18 +310,48 @@ class CheckTarget:
         base = self.baseline.store.get(base_name) if known and rival is None else None
         if base is None:
             reason = self._why_alone(key, base_name, rival)
-            comparer.describe(value, lambda stats: self._unmatched(op_type, key, reason, stats))
+
+            def described(stats: TensorStats) -> None:
+                if looped:
+                    self._merged.alone.add(looped, op_type, stats)
+                if before < KEPT:
+                    self._unmatched(op_type, key, reason, stats)
+
+            comparer.describe(value, described)
             return
 
         def compared(numbers: Comparison) -> None:
-            row = self._compared(op_type, key, base_name, how, pair, numbers)
+            row = self._compared(self._row_of(op_type, key, base_name, how, pair), numbers)
             if getattr(comparer, "keeps_pairs", False):  # else they may be overwritten by now
                 for observer in self._observers:
                     observer.look(row, base, value)
 
-        comparer.compare(base, value, self.tolerance, compared)
+        if looped and isinstance(comparer, HostComparer):
+            over = self._merged.of(looped, lambda: self._row_of(op_type, key, base_name, how, pair))
+            found = over.add_in_full(key[len(looped) + 1 :], base, value, comparer.threads)
+            if before < KEPT:
+                compared(found if comparer.totals else plain(found))
+        else:
+            comparer.compare(base, value, self.tolerance, compared)
         if self._consume:
             self.baseline.store.drop(base_name)
+
+    def _added(self, name: str, turn: str, value: Any) -> bool:
+        """Whether one of many iterations was taken in, as those before it; turn: "@17"."""
+        before, comparer = self._merged.get(name), self.baseline.comparer
+        if before is None or not isinstance(comparer, HostComparer):
+            return False
+        if self._alignment is not None and name + turn in self._alignment.pairs:
+            return False
+        base = self.baseline.store.get(before[0] + turn)
+        if base is None:
+            return False
+        before[1].add(turn[1:], base, value, comparer.threads)
+        if self._consume:
+            self.baseline.store.drop(before[0] + turn)
+        if self._merged.due:
+            self._tell_merged()
+        return True
 
     def announce(self, tensors: Sequence[TensorMeta], side: Side) -> None:
         """See SaveBaseline."""
@@ -322,24 +381,67 @@ class CheckTarget:
             )
         )  # fmt: skip
 
-    def _compared(
-        self, op_type: str, key: str, base_name: str, how: str, pair: Pair | None, comparison: Comparison
-    ) -> Row:
-        base_type = pair.base.op_type if pair is not None else self.baseline.op_type(base_name, op_type)
-        row = Row(
+    def _row_of(self, op_type: str, key: str, base_name: str, how: str, pair: Pair | None) -> Row:
+        """Of a pair, without numbers."""
+        return Row(
             index=len(self._rows),
-            op_type=base_type,
+            op_type=pair.base.op_type if pair is not None else self.baseline.op_type(base_name, op_type),
             name=base_name,
             status=Status.PASS,
             target_name=key,
             target_op_type=op_type,
             paired_by=how,
             view=pair.target.view if pair is not None else "",
-            comparison=infinite(comparison),
         )
-        row = judge.judged(row, self.tolerance)
+
+    def _compared(self, row: Row, comparison: Comparison) -> Row:
+        row = judge.judged(dataclasses.replace(row, comparison=infinite(comparison)), self.tolerance)
         self._keep(row)
         return row
+
+    def _judged(self, row: Row) -> Row:
+        if row.comparison is None:
+            return dataclasses.replace(row, reason=self._why_alone(row.target_name, row.name, None))
+        found = row.comparison if getattr(self.baseline.comparer, "totals", False) else plain(row.comparison)
+        return judge.judged(dataclasses.replace(row, comparison=infinite(found)), self.tolerance)
+
+    def _tell_merged(self) -> tuple[Row, ...]:
+        """The rows of loops of many iterations, so far; ``on_row`` gets them."""
+        found = []
+        for row in map(self._judged, self._merged.rows()):
+            found.append(row)
+            if self._on_row is not None:
+                self._on_row(row)
+        return tuple(found)
+
+    def merged_rows(self) -> tuple[Row, ...]:
+        """All finished rows, of loops of many iterations the merged ones in place of the first; once the run is over.
+
+        ``on_row`` is called with what was merged.
+        """
+        merged = self._tell_merged()
+        many = {row.target_name for row in merged}
+        return (*(row for row in self._rows if stem(row.target_name) not in many), *merged)
+
+    def ends(self) -> tuple[tuple[Row, ...], frozenset[str]]:
+        """All finished rows; of loops of many iterations those of the first and the last ones. Where some lie in
+        between, the names of what the last begin with are returned, too."""
+        count: collections.Counter[str] = collections.Counter()
+        gaps, found = self._merged.gaps, []
+        for row in self._rows:
+            name = stem(row.name)
+            count[name] += 1
+            if name not in gaps or count[name] <= ENDS:
+                found.append(row)
+        known = {row.name for row in found}
+        last = [self._judged(row) for row in self._merged.last() if row.name not in known]
+        before = {stem(row.name): row.name for row in reversed(last) if stem(row.name) in gaps}
+        return (*found, *last), frozenset(before.values())
+
+    @property
+    def iterations(self) -> Mapping[str, int]:
+        """How many iterations the tensors had of which ``ends`` leaves some out, by the baseline's name."""
+        return self._merged.gaps
 
     def _keep(self, row: Row) -> None:
         self._rows.append(row)

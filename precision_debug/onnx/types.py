@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 __all__ = ["dtype_name", "elem_of", "numpy_dtype"]
@@ -30,6 +31,7 @@ def elem_of(text: str) -> int:
     return plain.index(short) if short in plain else 0
 
 
+@functools.cache
 def numpy_dtype(elem: int) -> Any:
     """The numpy or ml_dtypes dtype of an ONNX element type; None where neither has one."""
     import ml_dtypes

@@ -11,6 +11,7 @@ Nothing is paired by position.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -77,10 +78,13 @@ class Alignment:
         return Pair(base=base, target=pair.target, how=pair.how)
 
 
+_TURN = re.compile(r"[0-9]+(?:[.][0-9]+)*")
+
+
 def stem(name: str) -> str:
-    """A tensor's name without its iteration: "x@3" to "x"; any other name as it is."""
+    """A tensor's name without its iteration: "x@3", or "x@3.0" of a loop in a loop, to "x"; any other as it is."""
     before, at, iteration = name.rpartition("@")
-    return before if at and iteration.isdigit() else name
+    return before if at and _TURN.fullmatch(iteration) else name
 
 
 def align(

@@ -11,7 +11,8 @@ from .. import events
 from ..explain import allowed_by
 from ..numbers import judge
 from ..numbers.portrait import Portrait
-from ..pairing.align import Alignment
+from ..observe.sample_columns import ITERATIONS
+from ..pairing.align import Alignment, stem
 from ..reasons import Reason, say
 from ..records import (
     Introduced,
@@ -149,6 +150,7 @@ class _ReportState:
         if self.whole is not None:
             self.rows = self.whole.rows(self.spec.tolerance)
             self.stats |= self.whole.alone
+        self.rows = _of_loops(self.rows)
         if not self.ended and not self.failure:
             self.failure = "the run ended before its time, and nothing says why"
         paired = self.paired
@@ -183,6 +185,17 @@ class _ReportState:
         return tuple(
             judge.judged(row, tolerance, allowed=own.get(row.name, allowed), validate=validate) for row in table
         )
+
+
+def _of_loops(rows: Sequence[Row]) -> list[Row]:
+    """The rows without those of single iterations that merged rows are over, and of merged rows the last word."""
+    merged = {(row.name, row.target_name): row for row in rows if ITERATIONS in row.extra}
+    many = {row.target_name for row in merged.values()}
+    if not many:
+        return list(rows)
+    worst = {stem(name): name for name, _ in merged if stem(name) != name}  # an earlier one was the worst till then
+    alone = [row for row in rows if ITERATIONS not in row.extra and stem(row.target_name) not in many]
+    return [*alone, *(row for (name, _), row in merged.items() if name in {stem(name), worst.get(stem(name))})]
 
 
 def _worth_keeping(portraits: Collection[Portrait], rows: Sequence[Row]) -> tuple[Portrait, ...]:

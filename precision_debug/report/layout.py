@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
-from ..observe.sample_columns import SAMPLES, WORST_AT, WORST_SAMPLES
+from ..observe.sample_columns import ITERATIONS, SAMPLES, WORST_AT, WORST_ITERATION, WORST_SAMPLES
 from ..reasons import Text
 from ..records import Row
 from .catalogue import COLUMNS as _KNOWN
@@ -99,7 +99,17 @@ _SAMPLES = {
             ("The samples in which this tensor is worst, with its relative L2 error there; --sample NUMBER runs one.",
              "该张量误差最大的样本及其相对 L2 误差；--sample 编号 可单独运行。"),
         ),
+        (
+            ITERATIONS, "迭代次数", 14,
+            ("How many iterations of a loop the row is over, or the number of the one that it is of.",
+             "该行统计的循环迭代次数，或该行所属的那一次。"),
+        ),
+        (
+            WORST_ITERATION, "最差迭代", 20,
+            ("The iteration in which this tensor is worst, with its relative L2 error there; it has a row of its own.",
+             "该张量误差最大的一次迭代及其相对 L2 误差；该次迭代另有一行。"),
+        ),
         (WORST_AT, "最大绝对误差样本", 10, ("The sample that has Max Atol.", "最大绝对误差所在的样本。")),
     )
 }  # fmt: skip
-"""Columns of a table over many samples."""
+"""Columns of a table over many samples, or iterations."""

@@ -33,11 +33,17 @@ and on a device, where they take turns at filling its queue."""
 class SampleResult:
     """One sample's run. rows: in the target's order. left: of the baseline's tensors that no partner came for.
 
+    ends: the rows, of loops of many iterations those of the first and last ones in place of the merged ones.
+    bearers: of those, the ones before the last (see explain.Subject). iterations: how many the tensors of such loops
+    have.
     paired_outputs: the target's outputs, under the baseline's names where they have partners.
     moved_bytes: of tensors that waited in the host's memory for want of the card's.
     """
 
     rows: tuple[Row, ...]
+    ends: tuple[Row, ...]
+    bearers: frozenset[str]
+    iterations: Mapping[str, int]
     base_outputs: Mapping[str, Any]
     target_outputs: Mapping[str, Any]
     paired_outputs: Mapping[str, Any]
@@ -60,7 +66,9 @@ class HookChain:
 
 @dataclass(kw_only=True)
 class OpenPair:
-    """names: of the baseline's tensors that are wanted; None: all. seen: what the last run showed, on each side."""
+    """names: of the baseline's tensors that are wanted; None: all. seen: what the last run showed, on each side.
+    merges: a loop of many iterations has one row a tensor (see observe.loops); not where a single row decides.
+    """
 
     spec: RunSpec
     base: OpenSide
@@ -71,12 +79,15 @@ class OpenPair:
     together: bool
     folder: Path
     seen: tuple[tuple[TensorMeta, ...], tuple[TensorMeta, ...]] = ((), ())
+    merges: bool = field(init=False)
     _known: frozenset[str] = field(init=False)
     _paired: frozenset[str] = field(init=False)
     _of_target: frozenset[str] | None = field(init=False)
 
     def __post_init__(self) -> None:
-        pairs = self.alignment.pairs
+        pairs, spec = self.alignment.pairs, self.spec
+        self.merges = not (spec.every_iteration or spec.fail_fast or spec.repeat)
+        self.base.merges = self.target.merges = self.merges
         self._known = frozenset(meta.name for meta in self.base.tensors)
         self._paired = frozenset(pair.base.name for pair in pairs.values() if not pair.target.unseen)
         names = self.names
@@ -116,7 +127,8 @@ class OpenPair:
             meeting = (
                 Meeting(place.store or store, quietly=_QUIETLY[place.store is not None]) if self.together else None
             )
-            settings: dict[str, Any] = {"wanted": self._may_have_a_partner, "on_saved": told, "comparer": comparer}
+            settings: dict[str, Any] = {"wanted": self._may_have_a_partner, "on_saved": told, "comparer": comparer,
+                                        "merge": self.merges}  # fmt: skip
             save = BorrowedBaseline(meeting, beside, **settings) if meeting else SaveBaseline(store=store, **settings)
             check = CheckTarget(
                 save,
@@ -125,14 +137,21 @@ class OpenPair:
                 consume=True,
                 on_row=on_row,
                 observers=observers,
+                merge=self.merges,
             )
             hook: Hook = check if also is None else HookChain(hooks=(check, also))
-            with settled(comparer):
-                outputs = self._run_sides(save, hook, meeting, feeds, target_feeds, quiet=journal is None)
+            try:
+                with settled(comparer):
+                    outputs = self._run_sides(save, hook, meeting, feeds, target_feeds, quiet=journal is None)
+            finally:  # what was compared till a failure, too
+                save.finish_loops()
+                rows = check.merged_rows()
             self.seen = save.tensors, check.tensors
+            ends, bearers = check.ends()
             left = {**save.stats, **_left(place.store or store, comparer)}
             return SampleResult(
-                rows=check.rows, base_outputs=outputs[0], target_outputs=outputs[1],
+                rows=rows, ends=ends, bearers=bearers, iterations=check.iterations,
+                base_outputs=outputs[0], target_outputs=outputs[1],
                 paired_outputs={self._baseline_name(name): value for name, value in outputs[1].items()}, left=left,
                 spilled_bytes=store.spilled_bytes, moved_bytes=getattr(place.store, "spilled_bytes", 0),
             )  # fmt: skip

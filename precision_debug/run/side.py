@@ -13,6 +13,7 @@ from ..errors import BackendError, PrecisionDebugError
 from ..events import SideDone, SideOpened, Stage, Tensors
 from ..feeds import FeedSet, as_option
 from ..numbers.native import cores_of_each
+from ..observe.loops import merged_list
 from ..protocols import Feeds, Hook, Session, progress_to
 from ..reasons import Reason, say
 from ..records import Doubt, Side, TensorMeta
@@ -60,12 +61,16 @@ CALIBRATE = 128
 
 
 class OpenSide:
-    """A side's session, opened at once. role: "baseline" or "target". both: it stands for the baseline too."""
+    """A side's session, opened at once. role: "baseline" or "target". both: it stands for the baseline too.
+
+    merges: of a loop of many iterations, a tensor is told once.
+    """
 
     def __init__(self, role: str, opening: Opening, feed_set: FeedSet, journal: Journal, *, both: bool = False) -> None:
         self._roles = SIDES if both else (role,)
         self.role, self.opening, self.feed_set, self.journal = role, opening, feed_set, journal
         self.seconds: float | None = None
+        self.merges = False
         self._listed: tuple[TensorMeta, ...] = ()
         self._seen: tuple[TensorMeta, ...] = ()
         self.announced: tuple[TensorMeta, ...] = ()
@@ -127,7 +132,8 @@ class OpenSide:
         listed = {meta.name for meta in self.session.tensors}
         self._listed, self._seen = tuple(self.session.tensors), tuple(seen) or self._seen
         before = self.announced
-        self.announced = (*self._listed, *(meta for meta in self._seen if meta.name not in listed))
+        every = (*self._listed, *(meta for meta in self._seen if meta.name not in listed))
+        self.announced = merged_list(every) if self.merges else every
         for role in self._roles:
             self.journal.write(Tensors(side=role, tensors=self.announced))
         self._tell(self.announced)

@@ -315,6 +315,11 @@ class RunSpec:
         "tensors", "pair tensors whose names differ", "将名字不同的张量配对", spelled="rename",
         metavar="TARGET=BASELINE", nargs="+", repeated=True,
     ))  # fmt: skip
+    every_iteration: bool = field(default=False, metadata=option(
+        "tensors", "a row for each iteration of a loop (default: of more than 16, one row of all of them, and one of"
+        " the worst)",
+        "循环的每次迭代各占一行（默认：超过 16 次时，全部迭代合为一行，另有最差的一次单独一行）",
+    ))  # fmt: skip
     save_outputs: str = field(default="", metadata=option(
         "out", "keep both runs' outputs, as --load_outputs reads", "保存两侧的输出，供 --load_outputs 读取",
         metavar="FILE.json", file="written", not_with=("workers", "recording"),
