@@ -10,6 +10,7 @@ import argparse
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -33,15 +34,25 @@ if case.tool:
     exec(case.tool, known)
     second = known["second"]
     onnx.save(second, "second.onnx")
-def run(model, level):
+levels = ort.GraphOptimizationLevel
+def run(model, engine, level=levels.ORT_DISABLE_ALL):
+    if engine.startswith("ov_"):
+        import openvino
+        core = openvino.Core()
+        settings = {{"INFERENCE_PRECISION_HINT": "f32"}}
+        return core.compile_model(core.read_model(model.SerializeToString()), "CPU", settings)(dict(feeds))[0]
     options = ort.SessionOptions()
     options.graph_optimization_level, options.log_severity_level = level, 4
     session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return session.run(["y"], dict(feeds))[0].astype(float)
-levels = ort.GraphOptimizationLevel
-base = run(first, levels.ORT_DISABLE_ALL)
-got = run(second, levels.ORT_DISABLE_ALL if case.tool else levels.ORT_ENABLE_ALL)
-print("ERROR", np.linalg.norm(got - base) / np.linalg.norm(base) if got.shape == base.shape else "inf")
+    return session.run(["y"], dict(feeds))[0]
+base = run(first, case.other or "ort").astype(float)
+try:
+    got = run(second, case.mode, levels.ORT_DISABLE_ALL if case.tool or case.other else levels.ORT_ENABLE_ALL)
+except Exception as error:
+    print("STOPS", str(error).strip().splitlines()[-1][-160:])
+else:
+    got = got.astype(float)
+    print("ERROR", np.linalg.norm(got - base) / np.linalg.norm(base) if got.shape == base.shape else "inf")
 """
 
 
@@ -56,8 +67,8 @@ def environment(folder: Path, needs: list[str]) -> Path:
     return python
 
 
-def judged(name: str, folder: Path, environments: Path) -> dict[str, Any]:
-    """One line of the table."""
+def judged(name: str, folder: Path, environments: Path, *, alone_only: bool = False) -> dict[str, Any]:
+    """One line of the table; alone_only: as far as the reproduction without this tool."""
     from cases import CASES
 
     case = next(one for one in CASES if one.name == name)
@@ -69,27 +80,53 @@ def judged(name: str, folder: Path, environments: Path) -> dict[str, Any]:
         [str(python), "-c", MAKE.format(here=str(Path(__file__).parent), name=name)], cwd=work, text=True,
         capture_output=True, env={key: one for key, one in env.items() if key != "PYTHONPATH"}, check=False,
     )  # fmt: skip
-    error = next((line.split()[1] for line in alone.stdout.splitlines() if line.startswith("ERROR")), "")
-    found: dict[str, Any] = {"name": name, "right": case.right, "published": case.published, "alone": error}
-    if not error or (float(error) > 1e-3) is case.right:
+    told = dict(line.split(maxsplit=1) for line in alone.stdout.splitlines() if line.startswith(("ERROR", "STOPS")))
+    error = told.get("ERROR", "")
+    found: dict[str, Any] = {"name": name, "right": case.right, "published": case.published, "alone": error or "stops"}
+    shown = "STOPS" in told if case.stops else bool(error) and (float(error) > 1e-3) is not case.right
+    if not shown:
         return {**found, "state": "not reproduced", "why": (alone.stderr or alone.stdout).strip()[-200:]}
-    words = ["--model_file", "first.onnx", "--run_mode", "ort_opt"]
+    if alone_only:
+        return {**found, "state": "reproduced", "why": told.get("STOPS", "")}
+    words = ["--model_file", "first.onnx", "--run_mode", case.mode]
+    if case.other:
+        words += ["--baseline", case.other]
     if case.tool:
         words = ["--model_file", "second.onnx", "--baseline_model", "first.onnx", "--run_mode", "ort_fp32",
                  "--baseline", "ort_fp32"]  # fmt: skip
     command = [str(python), "-m", "precision_debug", *words, *case.options, "--inputs", "x.npz", "--output", "o.json"]
+    (work / "o.json").unlink(missing_ok=True)
     done = subprocess.run([*command, "--lang", "en"], cwd=work, env=env, text=True, capture_output=True, check=False)
     report = json.loads((work / "o.json").read_text()) if (work / "o.json").exists() else {}
+    return {**found, "state": "ran", "status": done.returncode, **_answer(case, report, done)}
+
+
+def _answer(case: Any, report: dict[str, Any], done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    """What the command said, held against what is known: verdict, region, pass and cause; None where not asked."""
+    said = [line for line in done.stdout.splitlines() if line.strip()][:1]
+    proven = [line for line in done.stdout.splitlines() if "prove" in line][:1]
+    if case.stops:
+        why = " ".join(done.stderr.split())
+        named = re.search(r"disabled_optimizers=\[([^]]*)\]", why)
+        passes = re.findall(r"'([^']+)'", named.group(1)) if named else []
+        return {
+            "verdict": done.returncode == 3, "region": any(f"{kind}{one}{kind}" in why for one in case.region
+                                                           for kind in ("`", "'")) or None,
+            "pass": bool({*passes} & {*case.passes}) if case.passes else None, "cause": "does not run",
+            "wrong_cause": bool(passes) and not {*passes} & {*case.passes}, "passes": passes, "said": [why[:600]],
+            "proven": proven, "stderr": "",
+        }  # fmt: skip
     culprits = (report.get("explanation") or {}).get("culprits", [])
     first = culprits[0] if culprits else {}
     passes = str(first.get("evidence", {}).get("passes", "")).split(" and ") if first else []
-    proven = [line for line in done.stdout.splitlines() if "prove" in line]
+    cause = first.get("cause", "")
     return {
-        **found, "state": "ran", "status": done.returncode, "verdict": done.returncode == (0 if case.right else 1),
+        "verdict": done.returncode == (0 if case.right else 1),
         "region": None if case.right else first.get("name", "") in case.region,
         "pass": None if not case.passes else bool({*passes} & {*case.passes}),
-        "cause": first.get("cause", ""), "named": first.get("name", ""), "passes": [one for one in passes if one],
-        "runs": first.get("evidence", {}).get("runs"), "said": done.stdout.splitlines()[:1], "proven": proven[:1],
+        "cause": cause, "wrong_cause": bool(cause) and bool(case.causes) and cause not in case.causes,
+        "named": first.get("name", ""), "passes": [one for one in passes if one],
+        "runs": first.get("evidence", {}).get("runs"), "said": said, "proven": proven,
         "stderr": done.stderr.strip()[-200:] if done.returncode not in (0, 1) else "",
     }  # fmt: skip
 
@@ -124,7 +161,7 @@ def write_pages(folder: Path, lines: list[dict[str, Any]]) -> None:
             if one["right"] or one["state"] != "ran" or not (one["verdict"] and one["region"]):
                 continue
             said = about.format(
-                needs=needs[one["name"]], published=one["published"] or unknown, alone=f"{float(one['alone']):.3g}"
+                needs=needs[one["name"]], published=one["published"] or unknown, alone=one["alone"] if one["alone"] == "stops" else f"{float(one['alone']):.3g}"
             )
             parts += [f"## {one['name']}", said, "```text\n" + "\n".join([*one["said"], *one["proven"]]) + "\n```"]
         (folder / name).write_text("\n\n".join(parts) + "\n", encoding="utf-8")
@@ -137,12 +174,13 @@ def main() -> None:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--environments", type=Path, default=Path.home() / ".cache" / "precision_debug_published")
     parser.add_argument("--folder", type=Path, default=Path("output/published"))
+    parser.add_argument("--alone", action="store_true", help="reproduce without this tool, and stop there")
     parser.add_argument("--page", type=Path, help="a folder that the gallery is written into")
     given = parser.parse_args()
     lines = []
     for case in CASES:
         if not given.names or case.name in given.names:
-            lines.append(judged(case.name, given.folder.absolute(), given.environments))
+            lines.append(judged(case.name, given.folder.absolute(), given.environments, alone_only=given.alone))
             print(json.dumps(lines[-1]), flush=True)
     if given.page:
         write_pages(given.page, lines)
