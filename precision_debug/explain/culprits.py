@@ -19,6 +19,7 @@ from .subject import Subject
 from .units import largest_of
 
 __all__ = [
+    "born_in_this_run",
     "candidates_of",
     "first_failing",
     "hidden_overflow",
@@ -370,6 +371,38 @@ def hidden_overflow(subject: Subject, sinks: Sequence[Sink]) -> Culprit | None:
                 keep=(name,),
             )
     return None
+
+
+def born_in_this_run(subject: Subject) -> tuple[Culprit, ...]:
+    """The first operator that gave NaN or Inf from finite inputs where the baseline gave none, for want of a culprit.
+
+    Run alone, or again, it may give something else: a kernel that reads memory which nobody wrote.
+    """
+    for name in sorted(subject.row_of, key=lambda item: subject.order.get(item, 0)):
+        row = subject.row_of[name]
+        if not non_finite_alone(row):
+            continue
+        numbers = row.comparison
+        fed = [subject.row_of[source] for source in subject.sources(name) if source in subject.row_of]
+        if numbers is None or any(non_finite_alone(one) for one in fed):
+            return ()
+        nan, inf = (max(0, ours - theirs) for ours, theirs in (
+            (numbers.target.nan, numbers.base.nan), (numbers.target.inf, numbers.base.inf),
+        ))  # fmt: skip
+        return (
+            Culprit(
+                name=name,
+                node=subject.meta_of[name].node if name in subject.meta_of else "",
+                op_types=tuple(meta.op_type for meta in subject.region_of.get(name, ())) or (row.op_type,),
+                cause="born",
+                evidence={"what": "NaN" if nan else "Inf", "count": nan + inf},
+                confidence="compared",
+                at=name,
+                fails_first=name,
+                keep=(name,),
+            ),
+        )
+    return ()
 
 
 def _largest(carried: Sequence[Effect], sinks: Mapping[str, Sink]) -> Effect | None:

@@ -19,6 +19,7 @@ from .bounds import LOOK_LEAST, allowed_error, worth
 from .conclusion import concluded
 from .confirm import confirmed
 from .culprits import (
+    born_in_this_run,
     candidates_of,
     first_failing,
     hidden_overflow,
@@ -140,7 +141,7 @@ def _explained(
             culprits = _unless_unsteady(subject, work, alone, culprits, sinks, {} if known else plain, folder)
         if looked and not culprits and alone.method == "isolated":
             culprits = drifting(subject, sinks, plain, folder)
-        culprits = _behind_nobody(subject, alone, culprits, sinks)
+        culprits = _behind_nobody(subject, alone, culprits, sinks) or (born_in_this_run(subject) if looked else ())
         explanation = _explanation(subject, work, alone, tried, culprits, judged, expected, at, first)
         if not worth_it:
             explanation = dataclasses.replace(explanation, method="")

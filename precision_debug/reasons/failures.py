@@ -141,6 +141,14 @@ FAILURES: Mapping[str, Wording] = {
     "another_place": Wording("name another --output", "请另写一个 --output"),
     "cannot_write": Wording("cannot write there: {error}", "无法写入：{error}"),
     "another_tmpdir": Wording("set TMPDIR to another disk", "请将 TMPDIR 设到另一个磁盘"),
+    "stopped_by_pass": Wording(
+        "the engine's own pass {passes} makes what the engine cannot run: {why}",
+        "引擎自身的 pass {passes} 改写出了引擎无法运行的图：{why}",
+    ),
+    "runs_without": Wording(
+        "without it the model runs: {option}; in a script of yours `{paste}`; report it to the engine's developers",
+        "关闭后模型可以运行：{option}；在自己的脚本中：`{paste}`；请报告给引擎的开发者",
+    ),
     "report_taken": Wording("another run is writing this report", "另一个运行正在写这份报告"),
     "wait_for_it": Wording("wait for it, or name another --output", "请等待它结束，或另写一个 --output"),
 }  # fmt: skip

@@ -20,7 +20,7 @@ from ..records import Culprit, Explanation, TensorMeta
 from .distance import apart
 from .plan import Opening
 
-__all__ = ["with_faulty_pass"]
+__all__ = ["option_of", "with_faulty_pass", "work_of_file"]
 
 _WORK = 128 << 20
 """Bytes of the model's file and of all compared tensors, together, up to which the pass is looked for unasked."""
@@ -63,10 +63,15 @@ def with_faulty_pass(
 
 def _work(subject: explain.Subject, target: Opening) -> int:
     tensors = sum(4 * row.comparison.base.elements for row in subject.rows if row.comparison is not None)
+    return tensors + work_of_file(target)
+
+
+def work_of_file(target: Opening) -> int:
+    """Bytes of the model's file; 0 where there is none."""
     try:
-        return tensors + os.path.getsize(target.spec.model.path)
+        return os.path.getsize(target.spec.model.path)
     except OSError:
-        return tensors
+        return 0
 
 
 def _bisected(
@@ -155,7 +160,7 @@ def _with_cause(
     evidence: dict[str, Any] = {
         "passes": " and ".join(found.off), "before": before, "after": after, "runs": found.runs,
         "of": len(found.switch.items), "replaced": gone, "instead": new, "paste": found.snippet,
-        "option": _option(target, found.switch, found.off),
+        "option": option_of(target, found.switch, found.off),
     }  # fmt: skip
     if guilty:
         first, rest = guilty[0], explanation.culprits
@@ -180,8 +185,8 @@ def _one_step(subject: explain.Subject, error: float) -> bool:
     return quantises and error <= _STEPS * PRECISIONS["int8"].rounding
 
 
-def _option(target: Opening, switch: Switch, off: Collection[str]) -> str:
-    """The same for a command of ours."""
+def option_of(target: Opening, switch: Switch, off: Collection[str]) -> str:
+    """What switches them off in a command of ours."""
     table = {setting.name: setting for setting in target.settings}
     return " ".join(table[name].typed(typed) for name, typed in switch.options(off).items())
 

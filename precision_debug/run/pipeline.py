@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import events
+from ..errors import PrecisionDebugError
 from ..protocols import Feeds
 from ..reasons import say
 from ..records import Culprit, RunSpec
@@ -31,6 +32,7 @@ from .proven import proven
 from .recorded import record
 from .repetition import Repetition
 from .samples import Samples
+from .stopping_pass import with_stopping_pass
 
 __all__ = ["execute"]
 
@@ -61,14 +63,25 @@ def execute(
                 folder=folder, stored=stored, parts=parts, fixes=fixes, repetition=again,
             )  # fmt: skip
             try:
-                _compare(work)
-            except Apart as reason:
-                journal.write(events.Again())
-                work.note(say("apart", why=reason.why))
-                _compare(dataclasses.replace(work), apart=True)
+                _compare_either_way(work)
+            except PrecisionDebugError as error:
+                told = with_stopping_pass(error, plan.target, work.feeds(0)[1], given.for_target().feeds)
+                if told is error:
+                    raise
+                raise told from error
             if again.count:
                 again.finish()
     journal.write(events.End(seconds=time.monotonic() - begun))
+
+
+def _compare_either_way(work: Comparing) -> None:
+    """Side by side, or one after the other where that turns out to be impossible."""
+    try:
+        _compare(work)
+    except Apart as reason:
+        work.journal.write(events.Again())
+        work.note(say("apart", why=reason.why))
+        _compare(dataclasses.replace(work), apart=True)
 
 
 def _compare(work: Comparing, *, apart: bool = False) -> None:

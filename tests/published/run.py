@@ -107,7 +107,7 @@ def _answer(case: Any, report: dict[str, Any], done: subprocess.CompletedProcess
     proven = [line for line in done.stdout.splitlines() if "prove" in line][:1]
     if case.stops:
         why = " ".join(done.stderr.split())
-        named = re.search(r"disabled_optimizers=\[([^]]*)\]", why)
+        named = re.search(r"disabled_optimizers=\[('[^]]*)\]", why)
         passes = re.findall(r"'([^']+)'", named.group(1)) if named else []
         return {
             "verdict": done.returncode == 3, "region": any(f"{kind}{one}{kind}" in why for one in case.region
@@ -160,10 +160,10 @@ def write_pages(folder: Path, lines: list[dict[str, Any]]) -> None:
         for one in lines:
             if one["right"] or one["state"] != "ran" or not (one["verdict"] and one["region"]):
                 continue
-            said = about.format(
-                needs=needs[one["name"]], published=one["published"] or unknown, alone=one["alone"] if one["alone"] == "stops" else f"{float(one['alone']):.3g}"
-            )
-            parts += [f"## {one['name']}", said, "```text\n" + "\n".join([*one["said"], *one["proven"]]) + "\n```"]
+            alone = one["alone"] if one["alone"] == "stops" else f"{float(one['alone']):.3g}"
+            said = about.format(needs=needs[one["name"]], published=one["published"] or unknown, alone=alone)
+            shown = "\n".join([*one["said"], *one["proven"]])
+            parts += [f"## {one['name']}", said, f"```text\n{shown}\n```"]
         (folder / name).write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from precision_debug.errors import BackendError
+from precision_debug.errors import BackendError, PrecisionDebugError
 from precision_debug.records import ModelFiles, SessionSpec
 from precision_debug.safety import import_path
 
@@ -21,6 +22,8 @@ from ..settings import setting
 __all__ = ["Optimisers", "passes_of", "switches"]
 
 _CHANGED = re.compile(r"GraphTransformer (\S+) modified: ([01])")
+
+_ENDED = "precision_debug: an optimiser ended the session"
 
 # rules of the transformers named Level1_ and Level2_RuleBasedTransformer, whose log does not tell them apart: the
 # names that onnxruntime/core/optimizer gives them, of the releases from 1.15 on. One that a release lacks is ignored
@@ -74,7 +77,8 @@ def _with_rules(names: Sequence[str]) -> tuple[str, ...]:
 
 def passes_of(spec: SessionSpec) -> tuple[tuple[str, bool], ...]:
     """The graph transformers that ONNX Runtime applies to a model in a mode, and whether each changes it, as a session
-    in a process of its own logs them. Raises BackendError.
+    in a process of its own logs them; all that this release has, as if each did, where one of them ends the session,
+    since those after it are not reached. Raises BackendError.
     """
     options = {name: one for name, one in spec.options.items() if name != "save_model"}
     args = (spec.mode, spec.model.model_file, json.dumps(options, default=list))
@@ -82,9 +86,10 @@ def passes_of(spec: SessionSpec) -> tuple[tuple[str, bool], ...]:
         import_path.command(f"from precision_debug_onnxruntime.engine.passes import _log; _log(*{args!a})"),
         capture_output=True, text=True, check=False, timeout=600, errors="replace",
     )  # fmt: skip
+    ended = _ENDED in done.stderr
     passes: dict[str, bool] = {}
     for name, changed in _CHANGED.findall(done.stderr):
-        passes[name] = passes.get(name, False) or changed == "1"
+        passes[name] = passes.get(name, False) or ended or changed == "1"
     if not passes:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
         raise BackendError(
@@ -113,4 +118,20 @@ def _log(mode: str, file: str, options: str) -> None:
     feeds = [random_feeds(read_inputs(source), {}, {}, 0)[0]] if recipe.change == "int8" else []
     with tempfile.TemporaryDirectory(prefix="precision_debug-") as folder:
         model, _ = changed(source, recipe, runtime, feeds, Path(folder))
-        runtime.open(model, optimise="all", dump=Path(folder, "optimised.onnx"))
+        try:
+            runtime.open(model, optimise="all", dump=Path(folder, "optimised.onnx"))
+        except PrecisionDebugError:
+            sys.stderr.write(f"{_ENDED}\n")
+            runtime.open(_smallest(), optimise="all")
+
+
+def _smallest() -> Any:
+    """A model of one operator, on which every transformer of the release runs and says so."""
+    from onnx import TensorProto, helper
+
+    from precision_debug.onnx.model import Model
+
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "smallest", values[:1], values[1:])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    return Model(proto=proto, folder=Path(), path="smallest.onnx")
