@@ -21,6 +21,7 @@ import tensorrt_models as models
 from precision_debug_tensorrt.engine.messages import Messages, make_logger
 from precision_debug_tensorrt.engine.network import refused_marks, tensor_of
 from precision_debug_tensorrt.engine.options import read_options
+from precision_debug_tensorrt.engine.tactic_sources import tactics
 from precision_debug_tensorrt.engine.versions import RTX, Api, load_api
 from precision_debug_tensorrt.make import Built, Maker, build_for_chip, build_for_chips
 from precision_debug_tensorrt.model import OnnxModel, read_source
@@ -29,7 +30,7 @@ from precision_debug_tensorrt.modes import recipe
 from precision_debug.cli import main
 from precision_debug.errors import BackendUnavailable, ModelError
 from precision_debug.feeds.random import random_feeds
-from precision_debug.records import ModelFiles
+from precision_debug.records import ModelFiles, SessionSpec
 
 pytest.importorskip("tensorrt_rtx_bindings", reason="needs tensorrt-rtx-cu13-libs and tensorrt-rtx-cu13-bindings")
 
@@ -252,3 +253,18 @@ def test_the_stand_ins_enumerations_are_the_real_ones(api: Api) -> None:
         for one, value in vars(getattr(trt, name)).items():
             assert int(getattr(api.trt, name).__members__[one]) == value, (name, one)
     assert np.dtype(np.float16) == np.dtype(api.trt.nptype(api.trt.DataType.HALF))
+
+
+@pytest.mark.parametrize("off", [[], ["JIT_CONVOLUTIONS"], ["JIT_CONVOLUTIONS", "optimization_level"], None])
+def test_the_engine_builds_with_what_the_ladder_switches_off(
+    off: list[str] | None, tmp_path: Path, api: Api, logger: tuple[Messages, Any]
+) -> None:
+    (switch,) = tactics(SessionSpec(model=ModelFiles(model_file="convnet.onnx"), mode="rtx_fp16", options={}))
+    assert not switch.needs
+    assert {*switch.sources} <= {*api.trt.TacticSource.__members__}
+    assert switch.items == (*switch.sources, "optimization_level")
+    wanted = switch.items if off is None else off
+    options = dict(switch.options(wanted))
+    assert options["tactic_sources"] == ([one for one in switch.sources if one not in wanted] or ["none"])
+    _, made = built(api, logger, onnx_models.convnet(), tmp_path, "rtx_fp16", **options)
+    assert made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
@@ -91,7 +92,9 @@ class TensorRTBackend:
 
     def switches(self, spec: SessionSpec, rung: Rung, op_types: Collection[str]) -> Sequence[Switch]:  # noqa: ARG002
         """See ``protocols.Ladder``: operators are left to ``precision_debug search``."""
-        return ()
+        from .engine.tactic_sources import tactics
+
+        return tactics(dataclasses.replace(spec, mode=rung.mode))
 
     def keep(self, spec: SessionSpec) -> TensorRTKeep | None:
         """See ``protocols.Keeper``: of ONNX models in modes that have a lower precision than FP32."""

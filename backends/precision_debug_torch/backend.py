@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -176,8 +178,10 @@ class TorchBackend:
         return ladder.rungs(spec)
 
     def switches(self, spec: SessionSpec, rung: Rung, op_types: Collection[str]) -> Sequence[Switch]:  # noqa: ARG002
-        """See ``protocols.Ladder``: operators are left to ``precision_debug search``."""
-        return ()
+        """See ``protocols.Ladder``: what torch.compile can leave out."""
+        from .engine import ladder
+
+        return ladder.switches(dataclasses.replace(spec, mode=rung.mode, options={**spec.options, **rung.options}))
 
     def keep(self, spec: SessionSpec) -> TorchKeep | None:
         """See ``protocols.Keeper``: of modules in Python, in modes of lower precision."""
@@ -247,6 +251,7 @@ def open_model(
 ) -> Session:  # fmt: skip
     """A session of a model that is in memory already."""
     from .engine.compiled_session import CompiledSession
+    from .engine.inductor_options import options_of
     from .engine.process_switches import LISTING
     from .make import build
     from .session import TorchSession
@@ -263,7 +268,10 @@ def open_model(
         model, options = as_step(model, recipe, options)
     with LISTING:  # a run that lists may change parameters that are shared, and puts them back
         built = build(model, recipe, options)
-    kind: Any = CompiledSession if recipe.change == "compile" else TorchSession
+    kind: Any = TorchSession
+    if recipe.change == "compile":
+        given = options_of(setting(options, "inductor"))
+        kind = functools.partial(CompiledSession, backend=setting(options, "compile_backend"), options=given)
     session: Session = kind(
         built, recipe, level=level, seed=_seed(options), feeds=feeds[0] if feeds else None,
         device_tensors=setting(options, "device_tensors"), comparer=comparer, on_close=on_close,

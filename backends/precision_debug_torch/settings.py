@@ -9,6 +9,19 @@ from precision_debug.settings import Setting, value
 
 __all__ = ["SETTINGS", "setting"]
 
+
+
+def _pairs(given: Any) -> dict[str, str]:
+    words = given if isinstance(given, (list, tuple)) else str(given).split(",")
+    pairs = given.items() if isinstance(given, Mapping) else (str(word).split("=", 1) for word in words if word)
+    found = {}
+    for pair in pairs:
+        if len(pair) != 2 or not str(pair[0]).strip():
+            raise ValueError(f"expects KEY=VALUE, got {'='.join(map(str, pair))!r}")
+        found[str(pair[0]).strip()] = str(pair[1]).strip()
+    return found
+
+
 SETTINGS = (
     Setting(
         name="level", kind="choice", default="op", choices=("op", "module"), flag=True,
@@ -26,6 +39,18 @@ SETTINGS = (
         modes=("torch_fp16", "torch_bf16", "torch_autocast_*", "torch_int8", "torch_fp8*", "torch_int4_weights"),
         help="paths of modules that stay in float32, with what is inside them",
         zh="保持 float32 的模块路径（含其内部）",
+    ),
+    Setting(
+        name="compile_backend", kind="choice", default="inductor", choices=("inductor", "aot_eager", "eager"),
+        modes=("torch_compile",),
+        help="what torch.compile hands its graph to; aot_eager: the decomposed operators, one by one; eager: the"
+        " captured ones",
+        zh="torch.compile 将计算图交给谁；aot_eager：逐个运行分解后的算子；eager：逐个运行捕获的算子",
+    ),
+    Setting(
+        name="inductor", kind="names", default={}, reader=_pairs, modes=("torch_compile",),
+        help="torch.compile's options of inductor, KEY=VALUE: pattern_matcher=False, max_fusion_size=1, cpp.simdlen=1",
+        zh="传给 torch.compile 的 inductor 选项，KEY=VALUE：pattern_matcher=False、max_fusion_size=1、cpp.simdlen=1",
     ),
     Setting(
         name="step", kind="choice", default="forward", choices=("forward", "backward", "optimiser"), flag=True,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import functools
 import itertools
 import operator
 import warnings
@@ -18,7 +19,7 @@ from typing import Any
 
 import torch
 
-from precision_debug.errors import BackendError
+from precision_debug.errors import BackendError, UsageError
 from precision_debug.inspector import EngineLayer
 from precision_debug.numbers.arrays import as_array
 from precision_debug.protocols import Comparer, Feeds, Hook
@@ -64,7 +65,10 @@ class _Plan:
 
 
 class CompiledSession:
-    """A torch module in the mode torch_compile; see TorchSession for the arguments."""
+    """A torch module in the mode torch_compile; see TorchSession for the arguments.
+
+    backend, options: torch.compile's; options of inductor alone.
+    """
 
     doubts: Sequence[Doubt] = ()
     alone = arithmetic = ""
@@ -73,7 +77,9 @@ class CompiledSession:
     def __init__(
         self, built: Built, recipe: Recipe, *, level: str, seed: int, feeds: Feeds | None = None,
         device_tensors: bool = False, comparer: Comparer | None = None, on_close: Callable[[], None] | None = None,
+        backend: str = "inductor", options: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
+        self._compile = functools.partial(_compile, backend=backend, options=options or {})
         self._built: Built | None = built
         self._recipe = recipe
         self._level = level
@@ -191,7 +197,7 @@ class CompiledSession:
         assert self._built is not None
         if "plain" not in self._marked:
             self._twin = twin(self._built.module, frozenset())
-            self._marked["plain"] = _compile(self._twin)
+            self._marked["plain"] = self._compile(self._twin)
         return self._marked["plain"]
 
     def _forget_if_touched(self, built: Built) -> None:
@@ -307,7 +313,7 @@ class CompiledSession:
         final = next(node for node in graph.graph.nodes if node.op == "output")
         final.args = ((final.args[0], copies),)
         graph.recompile()
-        return _compile(graph)
+        return self._compile(graph)
 
     def _call(self, compiled: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, module: Any = None) -> Any:
         """module: whose gradients ``compiled`` may leave behind; None: it leaves none."""
@@ -359,9 +365,16 @@ _INDEXED = tuple(f"aten::{name}_" for name in ("index_add", "index_put", "index_
                                                "scatter_reduce"))  # fmt: skip
 
 
-def _compile(module: Any) -> Any:
+def _compile(module: Any, *, backend: str, options: Mapping[str, Any]) -> Any:
     with _quiet():
-        return torch.compile(module, dynamic=False, options=_OPTIONS)
+        if backend != "inductor":
+            return torch.compile(module, dynamic=False, backend=backend)
+        try:
+            return torch.compile(module, dynamic=False, options={**_OPTIONS, **options})
+        except RuntimeError as error:  # it names all that there are
+            why = _first(error).partition(", known options")[0]
+            hint = "torch._inductor.list_options() lists them"
+            raise UsageError(f"torch.compile refuses it: {why}", where="--option inductor", hint=hint) from error
 
 
 def _copy_of(graph: Any, node: Any, place: int | None) -> Any:
