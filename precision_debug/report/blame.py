@@ -61,8 +61,8 @@ def sentence_of(culprit: Culprit, precision: str, to_keep: ToKeep | None = None)
                     f" {why.en}.", f"精度损失于 {what} `{culprit.name}`：{why.zh}。")
     if not is_narrow(precision) and known is not None and known.by_a_pass:
         return Text(
-            f"{what} `{culprit.name}` did it: {why.en}. Both sides compute in FP32, and rounding does not do that: one"
-            " of them is wrong there, or they do not compute the same.",
+            f"{what} `{culprit.name}` causes the error: {why.en}. Both sides compute in FP32, and rounding does not do"
+            " that: one of them is wrong here, or they do not compute the same thing.",
             f"{what} `{culprit.name}`：{why.zh}。两侧都以 FP32 计算，舍入不会造成这样的误差：其中一侧算错，或两侧算的"
             "不是同一件事。",
         )

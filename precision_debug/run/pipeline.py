@@ -65,10 +65,10 @@ def execute(
             try:
                 _compare_either_way(work)
             except PrecisionDebugError as error:
-                told = with_stopping_pass(error, plan.target, work.feeds(0)[1], given.for_target().feeds)
-                if told is error:
+                said = with_stopping_pass(error, plan.target, work.feeds(0)[1], feed_set.for_target().feeds)
+                if said is error:
                     raise
-                raise told from error
+                raise said from error
             if again.count:
                 again.finish()
     journal.write(events.End(seconds=time.monotonic() - begun))
