@@ -15,7 +15,7 @@ from .settings.options import ModelFiles, Number, RunSpec, Shape, Tolerance
 __all__ = [
     "Availability", "Comparison", "Culprit", "Doubt", "Effect", "Explanation", "InputInfo", "InputMeta", "Introduced",
     "ModelFiles", "Number", "Operator", "Repeated", "Row", "RunMode", "RunSpec", "SessionSpec", "Shape", "Side",
-    "Status", "TensorMeta", "TensorStats", "Tolerance",
+    "Status", "Stored", "TensorMeta", "TensorStats", "Tolerance",
 ]  # fmt: skip
 
 
@@ -241,13 +241,23 @@ class Repeated:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Stored:
+    """A constant that a file holds as integers: ``(integers - zero_point) * scale``, numpy arrays that broadcast."""
+
+    integers: Any
+    scale: Any
+    zero_point: Any
+
+
+@dataclass(frozen=True, kw_only=True)
 class Operator:
     """What one operator is, as its graph has it: attributes as plain values, and the constants that it reads, by name,
-    in the order of its inputs, as numpy arrays."""
+    in the order of its inputs, as numpy arrays. stored: those of them that the file holds as integers."""
 
     op_type: str
     attributes: Mapping[str, Any] = field(default_factory=dict)
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    stored: Mapping[str, Stored] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,7 +34,7 @@ def culprit(code: str, **changes: Any) -> Culprit:
 @pytest.mark.parametrize("code", sorted(CAUSES))
 def test_its_words_use_evidence_that_it_has(code: str) -> None:
     cause = CAUSES[code]
-    wordings = [cause.why] if cause.why else []
+    wordings = [*([cause.why] if cause.why else []), *cause.instead.values()]
     for wording in (*wordings, *([cause.sentence] if cause.sentence else [])):
         assert arguments_of(wording.en) == arguments_of(wording.zh)
         assert arguments_of(wording.en) <= {*cause.evidence, "what", "name", "why"}
@@ -52,8 +52,10 @@ def test_its_evidence_is_typed(code: str) -> None:
     cause, given = CAUSES[code], dict(culprit(code).evidence)
     assert cause.misfits(given) == []
     for name, kind in cause.evidence.items():
-        shown = cause.why is not None and name in arguments_of(cause.why.en)
-        assert cause.misfits({key: one for key, one in given.items() if key != name}) == ([name] if shown else [])
+        without = {key: one for key, one in given.items() if key != name}
+        wording = cause.wording(without)
+        shown = wording is not None and name in arguments_of(wording.en)
+        assert cause.misfits(without) == ([name] if shown else [])
         if kind is not Kind.ANY:
             assert cause.misfits({**given, name: object()}) == [name]
     assert cause.misfits({**given, "nobody_asked": 1}) == ["nobody_asked"]

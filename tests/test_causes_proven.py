@@ -88,14 +88,14 @@ def test_too_coarse_needs_a_finer_run_of_the_same(
 ) -> None:
     subject: Any = SimpleNamespace(
         meta_of={"y": SimpleNamespace(dtype=base)}, held_as={"y": held}, narrow_type=narrow,
-        only_moves=lambda _: moves,
+        only_moves=lambda _: moves, region_of={},
     )  # fmt: skip
     found = Introduced(name="y", method="isolated", elements=4, rel_l2=error, units=99.0)
     numbers = SimpleNamespace(base=SimpleNamespace(dtype=base), target=SimpleNamespace(dtype=held))
     subject.row_of = {"y": SimpleNamespace(op_type="MatMul", comparison=numbers)}
     assert causes._too_coarse(subject, "y", found)[0] == code
-    # of several operators in one row nobody knows what cancels between them
-    subject.row_of = {"y": SimpleNamespace(op_type="tensor method+linear", comparison=numbers)}
+    # of several operators before one row nobody knows what cancels between them
+    subject.region_of = {"y": (SimpleNamespace(op_type="tensor method"), SimpleNamespace(op_type="linear"))}
     several = "coarse" if base == "float64" else code
     assert causes._too_coarse(subject, "y", found)[0] == several
 

@@ -16,12 +16,8 @@ _NEEDS = {
 }  # fmt: skip
 
 
-_WRONG = {
-    "dygraph_far_dygraph_fp32": "another computation is said where operators of Python cancel inside a row",
-    "large_mean_before_a_norm_onednn_bf16": "its label was a guess at the names that Paddle gives",
-    "small_steps_that_are_lost_torch_bf16": "98 of 1,010 operators are tried by default, and the report says so",
-}
-"""Of the fourth batch, what is not right today; a case that comes right fails here and is taken out."""
+_WRONG: dict[str, str] = {}
+"""What is not right today, and why; a case that comes right fails here and is taken out."""
 
 
 def _missing(case: Unseen) -> str:

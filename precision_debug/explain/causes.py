@@ -18,7 +18,8 @@ from ..numbers.born import finite_l2
 from ..reasons.causes import CAUSES
 from ..records import Introduced
 from .files import files_differ, other_weight
-from .introduced import MASK, Alone
+from .grid import grid_cause, stored_cause
+from .introduced import Alone
 from .operator_facts import (
     WIDE,
     acting_type,
@@ -32,6 +33,7 @@ from .operator_facts import (
     types_of,
 )
 from .operators import CANCEL, REACH_FURTHER, SQUARE_NOTHING, SUM_UP, plain_type
+from .rounded_constant import rounded_constant
 from .subject import Subject
 from .units import largest_of, smallest_of
 
@@ -87,7 +89,10 @@ def cause_of(
     if amplifier:
         lost = _lost(subject, name, exact, wrong) or _narrowed_range(subject, alone, name, exact, wrong)
         if lost or _enlarges(subject, name, amplifier):
-            return (*(lost or _amplified(subject, name, amplifier)), keep)
+            code, evidence = lost or _amplified(subject, name, amplifier)
+            if CAUSES[code].instead.keys() >= {"weight"} and "amplifier" in evidence:
+                evidence = {**evidence, **rounded_constant(subject, name, exact, wrong)}
+            return code, evidence, keep
     if exact is None or wrong is None:
         return (*_too_coarse(subject, name, found), keep)
     if poisons and not found.born_nan + found.born_inf and (gone := _lost(subject, name, exact, wrong)):
@@ -141,7 +146,7 @@ def _narrowed_range(subject: Subject, alone: Alone, name: str, exact: Array | No
     None where nothing does."""
     if exact is None or wrong is None or not is_quantised(narrow_type(subject, name)):
         return None
-    code, evidence = _quantised_cause(subject, alone, name, exact.astype(np.float64), wrong.astype(np.float64))
+    code, evidence = grid_cause(subject, alone, name, exact.astype(np.float64), wrong.astype(np.float64))
     return None if code == "coarse" else (code, evidence)
 
 
@@ -242,8 +247,14 @@ def _in_integers(one: _Operator) -> Told | None:
     """Of a quantised type it is the grid, one way or the other."""
     if not is_quantised(one.narrow):
         return None
-    cause = _quantised_cause(one.subject, one.alone, one.name, one.exact, one.wrong)
-    return cause if cause[0] != "coarse" else _too_coarse(one.subject, one.name, one.found)
+    if one.subject.quantised_file and (told := stored_cause(one.subject, one.name)):
+        return told
+    code, evidence = grid_cause(one.subject, one.alone, one.name, one.exact, one.wrong)
+    if code != "coarse":
+        return code, evidence
+    if "steps" in evidence or not np.ptp(one.wrong):  # the nearest of all: nothing but the grid is to blame
+        return code, {**evidence, "units": one.found.units}
+    return _too_coarse(one.subject, one.name, one.found)
 
 
 def _below_the_range(one: _Operator) -> Told | None:
@@ -260,11 +271,17 @@ def _below_the_range(one: _Operator) -> Told | None:
 
 
 def _divided_by_infinity(one: _Operator) -> Told | None:
-    """Results that became 0, as a square inside was infinite and they were divided by it."""
+    """Results that became 0, a whole line at once: a square inside was infinite, and they were divided by it."""
     gone = (one.exact != 0) & (one.wrong == 0)
-    squares = one.types & (REACH_FURTHER - SQUARE_NOTHING) and one.largest_input**2 > one.limit
-    if squares and gone.any() and error_share(one.exact, one.wrong, gone) > _MOST_OF_IT:
+    if not gone.any() or error_share(one.exact, one.wrong, gone) <= _MOST_OF_IT:
+        return None
+    if one.types & (REACH_FURTHER - SQUARE_NOTHING) and one.largest_input**2 > one.limit:
         return "range_inside", {"largest": one.largest_input, "limit": one.limit}
+    # where what comes between is not seen: a module scales its input before it squares it, say
+    normal = math.isfinite(one.limit) and bool((np.abs(one.exact[gone]) > one.least * 2**10).all())
+    whole_lines = one.exact.ndim > 1 and bool((gone.all(axis=-1) == gone.any(axis=-1)).all())
+    if normal and whole_lines and one.narrow not in WIDE and not is_quantised(one.narrow):
+        return "range_inside", {"largest": one.largest_input, "limit": one.limit, "gone": int(gone.sum())}
     return None
 
 
@@ -304,56 +321,11 @@ def _too_coarse(subject: Subject, name: str, found: Introduced) -> Told:
     meta, narrow = subject.meta_of.get(name), narrow_type(subject, name)
     same = meta is not None and meta.dtype == narrow
     wide = narrow in WIDE or (subject.held_as.get(name) in WIDE and subject.only_moves(name))  # nothing rounds there
-    # a row of several operators ("tensor method+linear") may cancel inside, where nobody looks
-    hidden = is_finer(subject, name) and "+" in subject.row_of[name].op_type
+    # several operators between two tensors that are seen ("tensor method+linear") may cancel inside, where nobody looks
+    hidden = is_finer(subject, name) and len(subject.region_of.get(name, ())) > 1
     if same or (wide and (found.rel_l2 or 0.0) > _ROUNDED and not hidden):
         return "other_arithmetic", {"rel_l2": found.rel_l2}
     return "coarse", {"units": found.units}
-
-
-def _quantised_cause(subject: Subject, alone: Alone, name: str, exact: Array, wrong: Array) -> Told:
-    """A mask or one channel that makes the range of all, or saturation."""
-    largest = float(np.abs(exact).max()) if exact.size else 0.0
-    if largest > MASK or _masked(exact):
-        return "mask_range", {"largest": float(exact.min())}
-    finite = np.isfinite(wrong)
-    top, bottom = float(wrong[finite].max()), float(wrong[finite].min())
-    beyond = ((exact > top) & (wrong == top)) | ((exact < bottom) & (wrong == bottom))
-    if top > bottom and beyond.any() and error_share(exact, wrong, beyond) > 0.3:
-        limit = max(abs(top), abs(bottom))
-        return "saturation", {"share": float(beyond.mean()), "largest": float(np.abs(exact).max()), "limit": limit}
-    inputs = {source: alone.exact_of(source) for source in subject.sources(name)}
-    for where, values in (("", exact), *constants_of(subject, name).items(), *inputs.items()):
-        outlier = None if values is None else _outlier(values)
-        if outlier is not None:
-            return "outlier_channel", {"from": where, **outlier}
-    return "coarse", {"units": None}
-
-
-def _masked(values: Array) -> bool:
-    """Whether some values are about one and the same negative number, far beyond all the others: "minus infinity"."""
-    finite = values[np.isfinite(values)]
-    lowest = float(finite.min()) if finite.size else 0.0
-    far = finite < 0.5 * lowest
-    rest = float(np.abs(finite[~far]).max()) if not far.all() else 0.0
-    return lowest < 0 and far.sum() > 1 and rest > 0 and lowest < -64 * rest and float(finite[far].max()) < 0.9 * lowest
-
-
-def _outlier(values: Array) -> Evidence | None:
-    """The channel whose range is far above the others', along the axis where that is clearest."""
-    if values.ndim < 2 or values.size < 16 or values.dtype.kind != "f":
-        return None
-    best: Evidence | None = None
-    for axis in range(values.ndim):
-        if values.shape[axis] < 4:
-            continue
-        ranges = np.max(np.abs(values), axis=tuple(a for a in range(values.ndim) if a != axis))
-        middle = float(
-            np.quantile(ranges, 0.25)
-        )  # half of the channels may be the large ones, as of two that were joined
-        if middle > 0 and (ratio := float(ranges.max()) / middle) > 16 and (best is None or ratio > best["ratio"]):
-            best = {"channel": int(ranges.argmax()), "axis": axis, "ratio": ratio}
-    return best
 
 
 def _amplified(subject: Subject, name: str, amplifier: str) -> Told:

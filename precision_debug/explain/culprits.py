@@ -13,8 +13,10 @@ from ..records import Culprit, Effect, Introduced, Row
 from .bounds import BEYOND, LOOK, MOST, is_suspicious
 from .causes import cause_of
 from .effects import Sink
+from .grid import outlier_of
 from .introduced import MASK, Alone
 from .kept import kept_through
+from .operator_facts import is_quantised, narrow_type
 from .subject import Subject
 from .units import largest_of
 
@@ -190,7 +192,9 @@ def _ranked(
     looked: Collection[str],
 ) -> tuple[Culprit, ...]:  # fmt: skip
     by_name = {sink.name: sink for sink in sinks}
-    together = _amplified_together(subject, alone, effects, by_name)
+    together = {
+        **_of_one_outlier(subject, alone, effects, by_name), **_amplified_together(subject, alone, effects, by_name),
+    }  # fmt: skip
     iterations = _iterations(subject, effects, by_name)
     found: list[tuple[tuple[float, ...], Culprit]] = []
     for name, carried in effects.items():
@@ -337,6 +341,29 @@ def _amplified_together(
     return {
         name: [other for other, part in group if part < PART]
         for group in kept for name, share in group if share >= PART
+    }  # fmt: skip
+
+
+def _of_one_outlier(
+    subject: Subject, alone: Alone, effects: Mapping[str, Sequence[Effect]], sinks: Mapping[str, Sink]
+) -> Mapping[str, Sequence[str]]:
+    """Quantised tensors whose range one and the same channel takes, as it goes through a residual stream, and that make
+    a culprit's share together. Each with those that are too little for that by themselves."""
+    groups: dict[tuple[int, int], list[tuple[str, float, float]]] = {}
+    for name, carried in effects.items():
+        effect = _largest(carried, sinks)
+        exact, wrong = alone.exact_of(name), alone.wrong_of(name)
+        if effect is None or effect.share < LEAST_PART or exact is None or wrong is None or exact.shape != wrong.shape:
+            continue
+        found = outlier_of(exact) if is_quantised(narrow_type(subject, name)) else None
+        if found is not None:
+            bar = HALF if is_far_off(subject, sinks[effect.at]) else ALONE
+            groups.setdefault((found["channel"], exact.ndim - found["axis"]), []).append((name, effect.share, bar))
+    return {
+        name: [other for other, part, _ in group if part < PART]
+        for group in groups.values()
+        if len(group) > 1 and sum(share for _, share, _ in group) >= max(bar for _, _, bar in group)
+        for name, share, _ in group if share >= PART
     }  # fmt: skip
 
 

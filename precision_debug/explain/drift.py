@@ -28,6 +28,12 @@ __all__ = ["drifting"]
 _ITERATIONS = 16
 """Iterations below which ordinary roundings do not add up to more than rounding everywhere does."""
 
+_APART = 3
+"""Operators from one state of a loop that is written out to the next."""
+
+_SIDED = 0.25
+"""Part of the squared sum that errors of one side would have; of random ones it is one over their number."""
+
 _MOST_BYTES = 64 << 20
 """Of all tensors of bodies, up to which they are looked at: two of each are held in memory."""
 
@@ -56,25 +62,53 @@ def drifting(subject: Subject, sinks: Sequence[Sink], plain: dict[str, Any], fol
         replayed(subject, note, cast("Kept", waiting))
     worst_first = sorted(groups.values(), key=lambda names: -sum(_off(*kept[name]) for name in names if name in kept))
     for names in worst_first[:_OPERATORS]:
-        share = _share(subject, {name: kept[name] for name in names if name in kept}, worst, plain.get(worst.name))
+        errors = {name: kept[name] for name in names if name in kept}
+        if stem(names[0]) == names[0] and not _one_sided(list(errors.values())):
+            continue
+        share = _share(subject, errors, worst, plain.get(worst.name))
         if share >= HALF:
             return (_culprit(subject, names, share, worst.name),)
     return ()
 
 
 def _groups(subject: Subject) -> dict[str, list[str]]:
-    """Tensors of floats that a body gives in many iterations, by the name that they share."""
+    """Tensors of floats that a body gives in many iterations, by the name that they share, and those of a chain, by
+    that of its last."""
     found: dict[str, list[str]] = {}
-    for name, row in subject.row_of.items():
-        numbers = row.comparison
-        if (
-            stem(name) != name
-            and numbers is not None
-            and "float" in numbers.base.dtype
-            and not subject.only_moves(name)
-        ):
+    chains: dict[str, list[str]] = {}
+    for name in sorted(subject.row_of, key=lambda one: subject.order.get(one, 0)):
+        numbers = subject.row_of[name].comparison
+        if numbers is None or "float" not in numbers.base.dtype or subject.only_moves(name):
+            continue
+        if stem(name) != name:
             found.setdefault(stem(name), []).append(name)
-    return {key: names for key, names in found.items() if len(names) >= _ITERATIONS}
+        else:
+            before = _state_before(subject, name)
+            chains[name] = [*chains.pop(before, [before]), name] if before else [name]
+    return {key: names for key, names in {**found, **chains}.items() if len(names) >= _ITERATIONS}
+
+
+def _state_before(subject: Subject, name: str) -> str:
+    """The tensor of the same kind and shape that one is made of, in a few operators at most; "" where there is none."""
+    def kind(one: str) -> tuple[Any, ...]:
+        row = subject.row_of[one]
+        return row.op_type, row.comparison.base.shape if row.comparison is not None else ()
+
+    near = [name]
+    for _ in range(_APART):
+        near = [source for one in near for source in subject.sources(one)]
+        if found := [one for one in near if kind(one) == kind(name)]:
+            return max(found, key=lambda one: subject.order.get(one, 0))
+    return ""
+
+
+def _one_sided(errors: Sequence[tuple[Any, Any]]) -> bool:
+    """Whether most iterations are off to the same side, element by element; what only rounds is so by chance."""
+    with np.errstate(all="ignore"):
+        off = [np.asarray(wrong, np.float64) - np.asarray(exact, np.float64) for exact, wrong in errors]
+        together = float(np.sum(np.square(np.sum(off, axis=0))))
+        apart = sum(float(np.sum(np.square(one))) for one in off)
+    return bool(apart) and together >= _SIDED * len(off) * apart
 
 
 def _off(exact: Any, wrong: Any) -> float:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import numpy as np
 from ..numbers.precisions import promised
 from ..reasons import say
 from ..records import Operator, Row, TensorMeta
+from .operators import MOVE, plain_type
 from .subject import Subject
 
 __all__ = ["files_differ", "other_weight"]
@@ -41,7 +44,7 @@ def files_differ(subject: Subject, name: str) -> Evidence:
             difference = _other_constant(mine, theirs) or _other_attribute(mine, theirs)
         else:
             difference = _difference(mine, theirs, meta.name)
-        difference = difference or _reads_others(subject, meta, row)
+        difference = difference or _reads_others(subject, meta, row) or _put_between(subject, name, row)
         if difference:
             return difference
     return {}
@@ -86,6 +89,32 @@ def _reads_others(subject: Subject, meta: TensorMeta, row: Row | None) -> Eviden
     return {**what, "base": ", ".join(meta.inputs), "target": ", ".join(mapped)}
 
 
+def _put_between(subject: Subject, name: str, row: Row | None) -> Evidence:
+    """Operators of the target's file alone that stand before one, a cast to a narrower type above all; {} where there
+    are none, or where the target's arithmetic puts in its own."""
+    if row is None or row.name != name or subject.two_frameworks or promised(subject.precision).narrow:
+        return {}
+    between: list[TensorMeta] = []
+    given: list[str] = []
+    waiting = list(subject.targets[row.target_name].inputs) if row.target_name in subject.targets else []
+    while waiting:
+        one = subject.targets.get(waiting.pop())
+        if one is None or one in between:
+            continue
+        if one.name in subject.partner:
+            given.append(subject.partner[one.name])
+        else:
+            between.append(one)
+            waiting += one.inputs
+    own = Counter((meta.op_type, meta.dtype) for meta in subject.region_of.get(name, ()))
+    more = [meta for meta in between if not own[meta.op_type, meta.dtype] and _acts(meta.op_type)]
+    if not more:
+        return {}
+    read = ", ".join(sorted(given)) or "constants"
+    told = ", ".join(f"{meta.op_type} {meta.name} ({meta.dtype})" for meta in reversed(more))
+    return {"what": say("an_input"), "name": name, "base": read, "target": f"{told} of {read}"}
+
+
 def _other_constant(mine: Operator, theirs: Operator) -> Evidence:
     """A constant that the other framework's operator has, too, with other values; {} where each has its equal."""
     own = {key: np.asarray(value) for key, value in mine.parameters.items()}
@@ -98,6 +127,11 @@ def _other_constant(mine: Operator, theirs: Operator) -> Evidence:
         if one is not None:
             return _where_apart(key, array, one)
     return {}
+
+
+def _acts(op_type: str) -> bool:
+    """Whether an operator does more to numbers than to move them; a cast rounds, and cuts off."""
+    return "cast" in op_type.lower() or plain_type(op_type) not in MOVE
 
 
 def _other_attribute(mine: Operator, theirs: Operator) -> Evidence:
@@ -167,7 +201,8 @@ def _difference(mine: Operator, theirs: Operator, name: str) -> Evidence:
     for (key, first), (_, second) in zip(ours, others, strict=True):
         b, t = np.asarray(first), np.asarray(second)
         if b.shape != t.shape:
-            return {
+            turned = _transposed(key, b, t) if b.dtype.kind == "f" and t.dtype.kind == "f" else {}
+            return turned or {
                 "what": say("a_constant"),
                 "name": key,
                 "base": f"shape {list(b.shape)}",
@@ -176,6 +211,20 @@ def _difference(mine: Operator, theirs: Operator, name: str) -> Evidence:
         found = _where_apart(key, b, t)
         if found:
             return found
+    return {}
+
+
+def _transposed(key: str, b: Array, t: Array) -> Evidence:
+    """That one array is the other with its axes in another order; {} where it is not, or where both are the same so."""
+    for order in itertools.permutations(range(b.ndim)) if 2 <= b.ndim <= 4 and b.size == t.size else ():
+        turned = b.transpose(order)
+        if list(order) == sorted(order) or turned.shape != t.shape or not np.allclose(t, turned, rtol=2e-3, atol=1e-6):
+            continue
+        return {
+            "what": say("a_constant"), "name": key, "count": int((b != t).sum()) if b.shape == t.shape else b.size,
+            "elements": int(b.size), "at": [], "base": f"shape {list(b.shape)}",
+            "target": f"transposed (axes {', '.join(map(str, order))})",
+        }  # fmt: skip
     return {}
 
 
@@ -188,6 +237,8 @@ def _where_apart(key: str, b: Array, t: Array) -> Evidence:
         apart = np.asarray(b != t)
     if not apart.any():
         return {}
+    if b.dtype.kind == "f" and t.dtype.kind == "f" and (turned := _transposed(key, b, t)):
+        return turned
     place = tuple(int(i) for i in np.unravel_index(int(np.argmax(apart)), b.shape)) if b.ndim else ()
     return {
         "what": say("a_constant"), "name": key, "count": int(apart.sum()), "elements": int(b.size), "at": list(place),

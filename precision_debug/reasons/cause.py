@@ -46,6 +46,7 @@ class Cause:
     spoils may lie: "below" the narrow type's range, "above" it, or both.
     unproven: a random operator may be mistaken for it. enlarged: ordinary rounding that later operators make large, so
     that whoever rounds elsewhere seems guilty. by_a_pass: nothing here says why, so that a pass of the engine may.
+    instead: what stands in the place of ``why`` where the evidence of that name is there and not empty.
     fails: a run fails for it "always", or from the "least" error on that counts at all, because no arithmetic loses it;
     "" where the error's size decides. one_switch: one setting for all operators, so that the worst stands for all.
     pastes: the evidence that says what to paste; "" where that follows from what is kept.
@@ -58,6 +59,7 @@ class Cause:
     do: str
     do_zh: str
     why: Wording | None = None
+    instead: Mapping[str, Wording] = field(default_factory=dict)
     evidence: Mapping[str, Kind] = field(default_factory=dict)
     sentence: Wording | None = None
     mended: bool = True
@@ -71,8 +73,13 @@ class Cause:
     pastes: str = ""
     found: Callable[[Any, str, Any, Any], Mapping[str, Any]] | None = None
 
+    def wording(self, evidence: Mapping[str, object]) -> Wording | None:
+        """What says it with this evidence; None where it has no more than a few words."""
+        return next((one for key, one in self.instead.items() if evidence.get(key)), self.why)
+
     def misfits(self, evidence: Mapping[str, object]) -> list[str]:
         """Names that the words show and an evidence lacks, that nobody knows, or whose value is of another kind."""
         wrong = [name for name, kind in self.evidence.items() if name in evidence and not kind.takes(evidence[name])]
-        shown = arguments_of(self.why.en) if self.why is not None else frozenset()
+        known = self.wording(evidence)
+        shown = arguments_of(known.en) if known is not None else frozenset()
         return sorted({*wrong, *(evidence.keys() - self.evidence.keys()), *(shown - evidence.keys())})

@@ -137,11 +137,18 @@ CAUSES: Mapping[str, Cause] = {
         en="overflow inside the operator", zh="算子内部上溢",
         do="Keep the operator in FP32, or scale its inputs down first.",
         do_zh="将该算子保留为 FP32，或先缩小其输入。",
+        instead={
+            "gone": Wording(
+                "overflow inside the operator: {gone} results that the type can hold became 0, whole rows at once,"
+                " because their divisor exceeds {limit}",
+                "算子内部上溢：有 {gone} 个该类型可以表示的结果整行变为 0，因其除数超过 {limit}",
+            )
+        },
         why=Wording(
             "overflow inside the operator: inputs up to {largest} exceed {limit} when squared, summed or exponentiated",
             "算子内部上溢：输入达到 {largest}，平方、求和或取指数后超过 {limit}",
         ),
-        evidence={"largest": _FIGURE, "limit": _FIGURE},
+        evidence={"largest": _FIGURE, "limit": _FIGURE, "gone": _COUNT},
         out_of_range="above",
     ),
     "underflow": Cause(
@@ -176,6 +183,42 @@ CAUSES: Mapping[str, Cause] = {
             "饱和，{share} 的结果被截断在 {limit}，而实际达到 {largest}",
         ),
         evidence={"share": _SHARE, "largest": _FIGURE, "limit": _FIGURE},
+    ),
+    "weight_clipped": Cause(
+        en="a quantised weight is clipped", zh="量化权重被截断",
+        do="Quantise the weight again with a scale that reaches its largest value.",
+        do_zh="用能覆盖其最大值的比例重新量化该权重。",
+        why=Wording(
+            "its constant {weight} reaches {largest} and is clipped at {limit} by its scale ({count} elements)",
+            "其常量 {weight} 达到 {largest}，被其量化比例截断在 {limit}（{count} 个元素）",
+        ),
+        evidence={"weight": _TEXT, "count": _COUNT, "largest": _FIGURE, "limit": _FIGURE},
+    ),
+    "bias_clipped": Cause(
+        en="a quantised bias is clipped", zh="量化偏置被截断",
+        do="Use a larger weight scale, so that the bias fits into int32, or leave the operator in float.",
+        do_zh="增大权重的比例，使偏置能放入 int32，或将该算子保留为浮点。",
+        why=Wording(
+            "its int32 bias {weight} stands at the type's maximum, {limit}, in {count} elements: it was clipped",
+            "其 int32 偏置 {weight} 有 {count} 个元素位于该类型的端点 {limit}：已被截断",
+        ),
+        evidence={"weight": _TEXT, "count": _COUNT, "limit": _COUNT},
+    ),
+    "zero_point": Cause(
+        en="a wrong zero point", zh="零点错误",
+        do="Compare the zero point used to quantise it with the one used to read it.",
+        do_zh="对照量化时与读取时的零点。",
+        why=Wording(
+            "a wrong zero point: all its results are off by the same {shift}, {steps} steps",
+            "零点错误：其全部结果均偏移 {shift}，即 {steps} 个量化步长",
+        ),
+        instead={
+            "weight": Wording(
+                "a wrong zero point: all values of its constant {weight} are off by the same {shift}, {steps} steps",
+                "零点错误：其常量 {weight} 的所有数均偏移 {shift}，即 {steps} 个量化步长",
+            )
+        },
+        evidence={"weight": _TEXT, "shift": _FIGURE, "steps": _FIGURE},
     ),
     "outlier_channel": Cause(
         en="an outlier channel", zh="离群通道",
@@ -224,7 +267,17 @@ CAUSES: Mapping[str, Cause] = {
             "ordinary rounding, amplified {factor} x by {amplifier_type} `{amplifier}`",
             "普通舍入误差，被 {amplifier_type} `{amplifier}` 放大 {factor} 倍",
         ),
-        evidence={"amplifier": _TEXT, "amplifier_type": _TEXT, "factor": _FIGURE},
+        instead={
+            "weight": Wording(
+                "its constant {weight} was rounded to {held} (off by {off}), amplified {factor} x by {amplifier_type}"
+                " `{amplifier}`",
+                "其常量 {weight} 被舍入为 {held}（相差 {off}），又被 {amplifier_type} `{amplifier}` 放大 {factor} 倍",
+            )
+        },
+        evidence={
+            "amplifier": _TEXT, "amplifier_type": _TEXT, "factor": _FIGURE, "weight": _TEXT, "held": _TEXT,
+            "off": _FIGURE,
+        },
         unproven=True,
     ),
     "long_reduction": Cause(
@@ -360,7 +413,13 @@ CAUSES: Mapping[str, Cause] = {
         en="this type is too coarse", zh="该类型精度不足",
         do="Keep the operator in higher precision.",
         do_zh="将该算子保留为更高精度。",
-        evidence={"units": _FIGURE},
+        instead={
+            "steps": Wording(
+                "this type is too coarse: its values span {steps} steps of {step} each",
+                "该类型精度不足：其数值只占 {steps} 个量化步长，每步 {step}",
+            )
+        },
+        evidence={"units": _FIGURE, "steps": _COUNT, "step": _FIGURE},
         unproven=True,
     ),
     **STEP_CAUSES,
@@ -378,6 +437,7 @@ _THINGS = {
 WORDINGS: Mapping[str, Wording] = {
     **{f"cause_{code}": Wording(cause.en, cause.zh, cause.do) for code, cause in CAUSES.items()},
     **{f"why_{code}": cause.why for code, cause in CAUSES.items() if cause.why is not None},
+    **{f"why_{code}_{key}": one for code, cause in CAUSES.items() for key, one in cause.instead.items()},
     **_THINGS,
 }
 """The same for the catalogue."""

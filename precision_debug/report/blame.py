@@ -56,7 +56,8 @@ def sentence_of(culprit: Culprit, precision: str, to_keep: ToKeep | None = None)
     own = _whole(known, culprit, what, why) if known is not None else None
     if own is not None:
         return own
-    if precision == MODEL:  # which may bring integers of its own
+    certain = known is not None and not known.by_a_pass  # why is known: nothing is left to compare
+    if precision == MODEL or (certain and not is_narrow(precision)):
         return Text(f"{what} `{culprit.name}` lost the precision:"
                     f" {why.en}.", f"精度损失于 {what} `{culprit.name}`：{why.zh}。")
     if not is_narrow(precision) and known is not None and known.by_a_pass:
@@ -278,7 +279,8 @@ def _why(culprit: Culprit) -> Text:
     if known is None:
         return same(culprit.cause)
     evidence = _shown_evidence(known, culprit.evidence)
-    en, zh = [said(known.why, evidence, lang) for lang in ("en", "zh")] if known.why is not None else [None, None]
+    wording = known.wording(culprit.evidence)
+    en, zh = [said(wording, evidence, lang) for lang in ("en", "zh")] if wording is not None else [None, None]
     return Text(known.en, known.zh) if en is None or zh is None else Text(en, zh)
 
 

@@ -16,6 +16,12 @@ from .words import explained
 
 __all__ = ["MORE", "lead"]
 
+_WRONG_ON_BOTH_SIDES = frozenset({
+    "proven_bias_clipped", "proven_bias_scale", "proven_bias_zero_point", "proven_scale", "proven_weight_clipped",
+    "proven_zero_point",
+})  # fmt: skip
+"""What a quantised file proves of itself: two runs of it that agree say nothing against that, and so it comes first."""
+
 MORE = " more below."
 """How a sentence ends that says how many further culprits there are."""
 
@@ -42,7 +48,8 @@ def lead(report: Report) -> tuple[Text, ...]:
     if found:  # who asked what to keep reads that first, then who did it where that is known
         sentences = [*found, *(sentences if named else [])]
     proven = [explained(note) for note in report.notes if as_reason(note).code.startswith("proven_")]
-    place = 1 if named or report.first_mismatch is None else 0
+    alike = {as_reason(note).code for note in report.notes} & _WRONG_ON_BOTH_SIDES
+    place = 1 if named or (report.first_mismatch is None and not alike) else 0
     sentences[place:place] = proven
     sentences += repeat_sentences(report)
     if report.checks:
@@ -100,10 +107,12 @@ def _calm(report: Report) -> Text:
         return Text(f"All {compared} compared tensors agree.", f"比较的 {compared} 个张量全部一致。")
     many = int(worst.extra.get(SAMPLES, 1))
     over = Text(f" over {count(many)} samples", f"（{count(many)} 个样本合计）") if many > 1 else same("")
+    proven = any(as_reason(note).code in _WRONG_ON_BOTH_SIDES for note in report.notes)
+    begin = Text("All", "") if proven else Text("Nothing to do: all", "无需处理：")
     return Text(
-        f"Nothing to do: all {compared} compared tensors agree, and the worst output `{worst.name}` is off by"
+        f"{begin.en} {compared} compared tensors agree, and the worst output `{worst.name}` is off by"
         f" {worst.relative_l2:.2g} (Rel L2){over.en}.",
-        f"无需处理：比较的 {compared} 个张量全部一致，误差最大的输出 `{worst.name}` 相对 L2 误差为"
+        f"{begin.zh}比较的 {compared} 个张量全部一致，误差最大的输出 `{worst.name}` 相对 L2 误差为"
         f" {worst.relative_l2:.2g}{over.zh}。",
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -278,7 +279,8 @@ def cast_down(g: Graph) -> Sequence[str]:
     return outputs
 
 
-files("one_cast_to_float16", body, cast_down, other=True, kind="benign")  # below 1e-4 at the output
+files("one_cast_to_float16", body, cast_down, "cat", other=True, kind="benign")
+CASES[-1] = replace(CASES[-1], status=0)  # below 1e-4 at the output: who did it is named, and the run passes
 
 
 def residual(keep: bool) -> Callable[[Graph], Sequence[str]]:

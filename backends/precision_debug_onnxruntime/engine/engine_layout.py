@@ -18,7 +18,7 @@ from precision_debug.onnx.graph import all_graphs
 from precision_debug.onnx.model import Model
 from precision_debug.onnx.scales import Scale
 from precision_debug.onnx.types import numpy_dtype
-from precision_debug.records import Operator
+from precision_debug.records import Operator, Stored
 
 from .tensor_list import Entry
 
@@ -28,6 +28,10 @@ Array = np.ndarray[Any, Any]
 
 _BLOCKS = (16, 8, 4)
 """Channels in one block of ONNX Runtime's NCHWc layout: 16 with AVX-512, else 8; 4 on other processors."""
+
+
+_WHOLE = {"QLinearConv": 3, "QLinearMatMul": 3, "QGemm": 3}
+"""Operators of whole numbers, and the place of the weight that they read; its scale and zero point come next."""
 
 
 class Constants:
@@ -89,7 +93,34 @@ class Constants:
             if not (item.HasField("g") or item.HasField("t") or item.graphs or item.tensors)
         }
         constants = {name: array for name in node.input if name and (array := self.get(name)) is not None}
-        return Operator(op_type=node.op_type, attributes=attributes, parameters=constants)
+        stored = {name: found for name in node.input if (found := self._stored(node, name)) is not None}
+        return Operator(op_type=node.op_type, attributes=attributes, parameters=constants, stored=stored)
+
+    def _stored(self, node: Any, name: str) -> Stored | None:
+        """A constant that a node reads through a DequantizeLinear, or beside its own scale; None where it is none."""
+        maker = self._makers.get(name)
+        if maker is not None and maker.op_type == "DequantizeLinear":
+            axis = next((item.i for item in maker.attribute if item.name == "axis"), 1)
+            return self._integers(maker.input[0], maker.input[1], maker.input[2] if len(maker.input) > 2 else "", axis)
+        place = _WHOLE.get(node.op_type, 0)
+        if place and len(node.input) > place + 2 and name == node.input[place]:
+            axis = 0 if node.op_type == "QLinearConv" else -1
+            return self._integers(name, node.input[place + 1], node.input[place + 2], axis)
+        return None
+
+    def _integers(self, held: str, scale: str, zero: str, axis: int) -> Stored | None:
+        integers, step = self.get(held), self.get(scale)
+        if integers is None or step is None or step.ndim > 1 or not integers.ndim:
+            return None
+        offset = self.get(zero) if zero else None
+        axis = axis if -integers.ndim <= axis < integers.ndim else 0
+        shape = [1] * integers.ndim
+        shape[axis] = -1
+
+        def along(array: Array) -> Array:
+            return array.reshape(shape) if array.size > 1 else array.reshape(())
+
+        return Stored(integers=integers, scale=along(step), zero_point=along(np.zeros(1) if offset is None else offset))
 
 
 def _plain(value: Any) -> Any:

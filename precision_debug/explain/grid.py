@@ -1,0 +1,193 @@
+"""What integers make of numbers: the grid that a tensor is held on, and the constants that a file holds as integers.
+
+A quantised operator is off by half a step, or something is wrong with its scale, its zero point or its constants: each
+is told by numbers that one of them alone can make.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ..reasons import say
+from ..records import Stored
+from .introduced import MASK, Alone
+from .operator_facts import constants_of, error_share
+from .subject import Subject
+
+__all__ = ["grid_cause", "outlier_of", "stored_cause"]
+
+Array = np.ndarray[Any, Any]
+Evidence = dict[str, Any]
+Told = tuple[str, Evidence]
+
+_CUT_OFF = 0.3
+"""Share of the squared error that stands where values were cut off, from which on that is the cause."""
+
+_ALIKE = 0.5
+"""Part of a shift that the elements' own errors may be, and still be off by one and the same number."""
+
+_STEPS = 1.0
+"""Steps that a shift has at least: rounding once is half of one."""
+
+_ANOTHER = 2.0
+"""Steps by which a constant is another number than the baseline's, and not that number rounded."""
+
+_END = 2**31 - 1
+"""An int32 that stands here was cut off."""
+
+_OUTLIER = 16.0
+"""Times that one channel's range is the others' from which on it takes the quantised range from them."""
+
+
+def grid_cause(subject: Subject, alone: Alone, name: str, exact: Array, wrong: Array) -> Told:
+    """Why a quantised operator's result is off: a mask, values that are cut off, a shift, one channel that makes the
+    range of all; else that the grid is coarse, with the steps that its numbers take where they lie on one."""
+    largest = float(np.abs(exact).max()) if exact.size else 0.0
+    if largest > MASK or _masked(exact):
+        return "mask_range", {"largest": float(exact.min())}
+    if cut := _saturated(exact, wrong):
+        return "saturation", cut
+    step = _step(wrong)
+    if shifted := _shifted(exact, wrong, step):
+        return "zero_point", {"weight": "", **shifted}
+    given = {source: alone.exact_of(source) for source in subject.sources(name)}
+    for where, values in (("", exact), *constants_of(subject, name).items(), *given.items()):
+        outlier = None if values is None else outlier_of(values)
+        if outlier is not None:
+            return "outlier_channel", {"from": where, **outlier}
+    return "coarse", {"units": None, **_on_a_grid(exact, wrong, step)}
+
+
+def _saturated(exact: Array, wrong: Array) -> Evidence:
+    finite = np.isfinite(wrong)
+    if not finite.any():
+        return {}
+    top, bottom = float(wrong[finite].max()), float(wrong[finite].min())
+    above, below = (exact > top) & (wrong == top), (exact < bottom) & (wrong == bottom)
+    beyond = above | below
+    if above.any() and below.any() and top == bottom:
+        return {}  # all are one number in their middle, which is no end
+    if not beyond.any() or error_share(exact, wrong, beyond) <= _CUT_OFF:
+        return {}
+    ends = ((top, float(exact.max()), above), (bottom, float(exact.min()), below))
+    limit, furthest, _ = max(ends, key=lambda end: error_share(exact, wrong, end[2]) if end[2].any() else 0.0)
+    return {"share": float(beyond.mean()), "largest": furthest, "limit": limit}
+
+
+def _step(values: Array) -> float:
+    """The smallest distance of two different numbers, where all of them are a few hundred at most; else 0."""
+    some = np.unique(values[np.isfinite(values)])
+    return float(np.diff(some).min()) if 2 <= some.size <= 256 else 0.0
+
+
+def _shifted(exact: Array, wrong: Array, step: float) -> Evidence:
+    """By how much all elements are off alike."""
+    error = (wrong - exact)[np.isfinite(wrong) & np.isfinite(exact)]
+    if not error.size or not step:
+        return {}
+    middle = float(np.median(error))
+    apart = float(np.sqrt(np.mean(np.square(error - middle))))
+    if abs(middle) < _STEPS * step or apart > _ALIKE * abs(middle):
+        return {}
+    return {"shift": middle, "steps": middle / step}
+
+
+def _on_a_grid(exact: Array, wrong: Array, step: float) -> Evidence:
+    """How many steps the numbers take, where each is the nearest one: then nothing but the grid is to blame."""
+    off = np.abs(wrong - exact)
+    if not step or float(np.quantile(off, 0.999)) > 0.51 * step:
+        return {}
+    return {"steps": round(float(exact.max() - exact.min()) / step), "step": step}
+
+
+def _masked(values: Array) -> bool:
+    """Whether some values are about one and the same negative number, far beyond all the others: "minus infinity"."""
+    finite = values[np.isfinite(values)]
+    lowest = float(finite.min()) if finite.size else 0.0
+    far = finite < 0.5 * lowest
+    rest = float(np.abs(finite[~far]).max()) if not far.all() else 0.0
+    return lowest < 0 and far.sum() > 1 and rest > 0 and lowest < -64 * rest and float(finite[far].max()) < 0.9 * lowest
+
+
+def outlier_of(values: Array) -> Evidence | None:
+    """The channel whose range is far above the others', along the axis where that is clearest."""
+    if values.ndim < 2 or values.size < 16 or values.dtype.kind != "f":
+        return None
+    best: Evidence | None = None
+    for axis in range(values.ndim):
+        if values.shape[axis] < 4:
+            continue
+        ranges = np.max(np.abs(values), axis=tuple(a for a in range(values.ndim) if a != axis))
+        middle = float(np.quantile(ranges, 0.25))  # half may be large, as of two that were joined
+        ratio = float(ranges.max()) / middle if middle > 0 else 0.0
+        if ratio > _OUTLIER and (best is None or ratio > best["ratio"]):
+            best = {"channel": int(ranges.argmax()), "axis": axis, "ratio": ratio}
+    return best
+
+
+def stored_cause(subject: Subject, name: str) -> Told | None:
+    """A constant that the target's file holds as integers, and that is not the baseline's rounded to a step."""
+    for weight, values, held in _stored(subject, name):
+        if told := _cut_off(weight, values, held) or _another(weight, values, held):
+            return told
+    return None
+
+
+def _stored(subject: Subject, name: str) -> Iterator[tuple[str, Array, Stored]]:
+    """The baseline's constants of an operator, each with what the target's file holds in its place."""
+    baseline, target = subject.operators()
+    if target is None:
+        return
+    for meta in reversed(subject.region_of.get(name, ())):
+        mine = baseline.operator(meta.name)
+        there = subject.row_of[name].target_name if meta.name == name else meta.name
+        theirs = target.operator(there)
+        if mine is None or theirs is None or not theirs.stored:
+            continue
+        spare = dict(theirs.stored)
+        for weight, value in mine.parameters.items():
+            values = np.asarray(value)
+            key = next((key for key, held in spare.items() if held.integers.shape == values.shape), "")
+            if key and values.dtype.kind == "f":
+                yield weight, values.astype(np.float64), spare.pop(key)
+
+
+def _cut_off(weight: str, values: Array, held: Stored) -> Told | None:
+    whole = held.integers.astype(np.int64)
+    if held.integers.dtype == np.int32:
+        ends = int((np.abs(whole) >= _END).sum())
+        return ("bias_clipped", {"weight": weight, "count": ends, "limit": _END}) if ends else None
+    limits = np.iinfo(held.integers.dtype)
+    scale = held.scale.astype(np.float64)
+    top, bottom = int(whole.max()), int(whole.min())
+    real = (whole - held.zero_point.astype(np.int64)) * scale
+    at_top, at_bottom = (whole == top) & (top >= limits.max - 1), (whole == bottom) & (bottom <= limits.min + 1)
+    beyond = (at_top & (values - real > scale)) | (at_bottom & (real - values > scale))
+    if not beyond.any() or error_share(values, real, beyond) <= _CUT_OFF:
+        return None
+    worst = np.unravel_index(int(np.argmax(np.where(beyond, np.abs(values - real), 0))), values.shape)
+    return "weight_clipped", {
+        "weight": weight, "count": int(beyond.sum()), "largest": float(values[worst]), "limit": float(real[worst]),
+    }  # fmt: skip
+
+
+def _another(weight: str, values: Array, held: Stored) -> Told | None:
+    """A zero point that is not the one that the integers were made with, or other numbers altogether."""
+    scale = np.broadcast_to(held.scale.astype(np.float64), values.shape)
+    real = (held.integers.astype(np.float64) - held.zero_point.astype(np.float64)) * scale
+    steps = (real - values) / np.where(scale > 0, scale, 1)
+    middle = float(np.median(steps))
+    apart = float(np.sqrt(np.mean(np.square(steps - middle))))
+    if held.integers.dtype != np.int32 and abs(middle) >= _STEPS and apart <= _ALIKE * abs(middle):
+        return "zero_point", {"weight": weight, "steps": middle, "shift": float(np.median(real - values))}
+    far = np.abs(real - values) > np.maximum(_ANOTHER * scale, 0.01 * np.abs(values))
+    if not far.any():
+        return None
+    worst = np.unravel_index(int(np.argmax(np.where(far, np.abs(real - values), 0))), values.shape)
+    return "files_differ", {
+        "what": say("a_constant"), "name": weight, "count": int(far.sum()), "elements": values.size,
+        "at": [int(i) for i in worst], "base": float(values[worst]), "target": float(real[worst]),
+    }  # fmt: skip

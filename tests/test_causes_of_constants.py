@@ -1,0 +1,233 @@
+"""What a file holds instead of a constant is named: cut off, shifted, transposed, rounded; sums that stand still."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx", reason="the models are ONNX's")
+pytest.importorskip("onnxruntime", reason="they run in ONNX Runtime")
+
+from planted.onnx_faults import Array, Graph, image, tokens
+from planted.onnx_further import k
+
+import precision_debug
+from precision_debug.records import Culprit
+from precision_debug.report.lead import lead
+
+
+def weights_of(g: Graph, name: str, value: Array, *, clip: float = 1.0, off: int = 0) -> str:
+    """A weight in int8, behind a DequantizeLinear. clip: of its range. off: by which it is read with another zero."""
+    scale = np.float32(np.abs(value).max() / 127 * clip)
+    g.weight(f"{name}.q", np.clip(np.round(value / scale), -127, 127).astype(np.int8))
+    return g.op("DequantizeLinear", [f"{name}.q", k(g, f"{name}.s", scale), g.weight(f"{name}.z", np.int8(off))], name)
+
+
+def held(g: Graph, x: str, out: str, *, scale: float = 10 / 127, zero: int = 128, read: int | None = None) -> str:
+    """A tensor in uint8. read: the zero point with which it is read, where that is another one."""
+    s, z = k(g, f"{out}.s", scale), g.weight(f"{out}.z", np.uint8(zero))
+    other = z if read is None else g.weight(f"{out}.z2", np.uint8(read))
+    g.op("QuantizeLinear", [x, s, z], f"{out}_q")
+    return g.op("DequantizeLinear", [f"{out}_q", s, other], out)
+
+
+def net(
+    g: Graph, *, whole: bool = True, weight: dict[str, Any] | None = None, tensor: dict[str, Any] | None = None,
+    bias: float = 1.0,
+) -> list[str]:  # fmt: skip
+    """Four convolutions, in INT8 or the float model that it was made of; what is wrong is wrong in the third."""
+    r = np.random.default_rng(5)
+
+    def seen(x: str, out: str, **how: Any) -> str:
+        return held(g, x, out, **how) if whole else g.op("Identity", [x], out)
+
+    x, inside, step = seen(image(g), "d", scale=4 / 127), 3, 4 / 127
+    for n in range(4):
+        w = (r.normal(size=(8, inside, 3, 3)) / np.sqrt(9 * inside) * 1.4).astype(np.float32)
+        b = (r.normal(size=8) * 0.1).astype(np.float32)
+        wrong = n == 2
+        kernel = weights_of(g, f"c{n}.w", w, **((weight or {}) if wrong else {})) if whole else g.weight(f"c{n}.w", w)
+        if whole:
+            unit = np.float32(step) * g.weights[f"c{n}.w.s"]
+            steps = np.clip(np.round(b / unit) * (bias if wrong else 1.0), -(2**31), 2**31 - 1)
+            g.weight(f"c{n}.b.q", steps.astype(np.int64).astype(np.int32))
+            shift = g.op("DequantizeLinear", [f"c{n}.b.q", g.weight(f"c{n}.b.s", unit)], f"c{n}.b")
+        else:
+            shift = g.weight(f"c{n}.b", b)
+        x = g.op("Relu", [g.op("Conv", [x, kernel, shift], f"c{n}", pads=[1, 1, 1, 1])], f"r{n}")
+        x, inside, step = seen(x, f"d{n}", **((tensor or {}) if wrong else {})), 8, 10 / 127
+    return [g.op("Conv", [x, g.weight("last", r.normal(size=(4, 8, 1, 1)).astype(np.float32))], "y")]
+
+
+def against_float(folder: Path, mode: str, **faults: Any) -> tuple[Culprit, str]:
+    plain, made = Graph(seed=9), Graph(seed=9)
+    base = plain.save(folder / "base.onnx", net(plain, whole=False))
+    model = made.save(folder / "m.onnx", net(made, **faults))
+    return first_of(model, base, mode, plain.feeds)
+
+
+def first_of(model: Path, base: Path, mode: str, feeds: Any) -> tuple[Culprit, str]:
+    report = precision_debug.compare(model, run_mode=mode, baseline="ort_fp32", baseline_model=base, inputs=feeds)
+    assert report.explanation is not None
+    assert report.explanation.culprits
+    return report.explanation.culprits[0], lead(report)[0].en
+
+
+@pytest.mark.parametrize("mode", ["ort_fp32", "ort_opt"])
+@pytest.mark.parametrize(
+    ("faults", "who", "code", "said"),
+    [
+        ({"weight": {"clip": 0.3}}, {"c2", "r2"}, "weight_clipped", "c2.w reaches 0.4894 and is clipped at 0.1468"),
+        ({"weight": {"off": 20}}, {"c2", "r2"}, "zero_point", "all values of its constant c2.w are off by the same"),
+        ({"bias": 1e12}, {"c2", "r2"}, "bias_clipped", "int32 bias c2.b stands at the type's maximum"),
+        ({"bias": 6}, {"c2", "r2"}, "files_differ", "constant c2.b is -0.1885 in the baseline's and -1.131"),
+        ({"tensor": {"read": 148}}, {"d2"}, "zero_point", "all its results are off by the same -1.575, -20 steps"),
+        ({"tensor": {"zero": 255}}, {"d2"}, "saturation", "of its results are clipped at 0, though they reach"),
+        ({"tensor": {"scale": 200 / 127}}, {"d2"}, "coarse", "its values span 4 steps of 1.575 each"),
+    ],
+)
+def test_what_is_wrong_in_a_quantised_file_is_said(
+    faults: dict[str, Any], who: set[str], code: str, said: str, mode: str, tmp_path: Path
+) -> None:
+    culprit, sentence = against_float(tmp_path, mode, **faults)
+    assert culprit.name in who
+    assert (culprit.cause, said in sentence) == (code, True), sentence
+    assert "computes in FP32 too" not in sentence
+
+
+def test_two_runs_of_a_file_that_is_wrong_begin_with_that(tmp_path: Path) -> None:
+    g = Graph(seed=9)
+    report = precision_debug.compare(
+        g.save(tmp_path / "m.onnx", net(g, bias=1e12)), run_mode="ort_opt", inputs=g.feeds
+    )  # fmt: skip
+    first, second = (one.en for one in lead(report)[:2])
+    assert "int32 bias `c2.b.q` that ends at 2^31-1" in first
+    assert second.startswith("All ")
+
+
+def test_a_constant_that_a_cast_rounded_is_named(tmp_path: Path) -> None:
+    g = Graph(seed=4)
+    x, at = tokens(g, 32, 256), g.input("at", np.arange(256, dtype=np.float32)[:, None])
+    inverse = (1 / 10000 ** (np.arange(0, 32, 2) / 32)).astype(np.float32)
+    angle = g.op("Mul", [at, g.weight("rope.inv_freq", inverse[None])], "angle")
+    turned = g.op("Concat", [g.op("Cos", [angle], "cos"), g.op("Sin", [angle], "sin")], "both", axis=1)
+    out = g.dense(g.norm(g.op("Mul", [x, turned], "turned"), 32, "n"), 32, 8, "y")
+    report = precision_debug.compare(g.save(tmp_path / "m.onnx", [out]), run_mode="ort_fp16_sim", inputs=g.feeds)
+    assert report.explanation is not None
+    assert report.explanation.culprits[0].evidence["weight"] == "rope.inv_freq"
+    assert "its constant rope.inv_freq was rounded to float16" in lead(report)[0].en
+
+
+def test_a_transposed_weight_is_called_so(tmp_path: Path) -> None:
+    graphs = Graph(seed=1), Graph(seed=1)
+    for g in graphs:
+        g.dense(g.norm(g.attention(tokens(g), 32, "a"), 32, "n"), 32, 8, "y")
+    graphs[1].weights["a_v.w"] = graphs[1].weights["a_v.w"].T.copy()
+    base, model = (g.save(tmp_path / f"{n}.onnx", ["y"]) for n, g in enumerate(graphs))
+    culprit, sentence = first_of(model, base, "ort_fp32", graphs[0].feeds)
+    assert culprit.name == "a_v_mm"
+    assert "transposed (axes 1, 0) in the target's" in sentence
+
+
+def test_what_one_file_alone_puts_before_an_operator_is_told(tmp_path: Path) -> None:
+    """Ids beyond int32 behind a cast of one file: the operator behind it did nothing to the same inputs."""
+    table = np.random.default_rng(3).normal(size=(50, 16)).astype(np.float32)
+    graphs = Graph(), Graph()
+    for g, kind in zip(graphs, (7, 6), strict=True):
+        ids = g.input("ids", np.array([[3, 5, 2**31 + 7, 9], [1, 2, 3, 2**33 + 5]], np.int64))
+        wide = g.op("Cast", [g.op("Cast", [ids], "small", to=kind)], "wide", to=7)
+        slot = g.op("Mod", [wide, g.weight("n", np.int64(50))], "slot")
+        g.op("Mul", [g.op("Gather", [g.weight("table", table), slot], "emb"), k(g, "h", 0.5)], "y")
+    base, model = (g.save(tmp_path / f"{n}.onnx", ["y"]) for n, g in enumerate(graphs))
+    culprit, sentence = first_of(model, base, "ort_fp32", graphs[0].feeds)
+    assert culprit.cause == "files_differ"
+    assert "Cast small (int32)" in sentence
+
+
+def test_a_channel_that_takes_the_range_of_several_tensors_is_named(tmp_path: Path) -> None:
+    """Neither of the two makes half of the error by itself."""
+    g = Graph(seed=4)
+    x = tokens(g)
+    g.feeds["x"][..., 7] *= 60
+    out = g.dense(g.norm(g.mlp(x, 32, "m"), 32, "n"), 32, 8, "y")
+    report = precision_debug.compare(g.save(tmp_path / "m.onnx", [out]), run_mode="ort_int8", inputs=g.feeds)
+    assert report.explanation is not None
+    assert [(one.name, one.cause) for one in report.explanation.culprits] == [
+        ("x", "outlier_channel"), ("m", "outlier_channel"),
+    ]  # fmt: skip
+
+
+TORCH = """
+import torch
+from torch import nn
+
+
+class Sums(nn.Module):
+    def __init__(self, layers):
+        super().__init__()
+        self.inside, self.out, self.layers = nn.Linear(16, 16), nn.Linear(16, 4), layers
+
+    def forward(self, x):
+        if self.layers:
+            for _ in range(40):
+                x = x + 0.1 * torch.tanh(self.inside(x))
+            return self.out(x)
+        x = torch.sigmoid(self.inside(x))
+        c = torch.ones_like(x)
+        for _ in range(120):
+            c = c + 0.003 * x
+        return self.out(c)
+
+
+class Square(nn.Module):
+    def forward(self, x):
+        return x * torch.rsqrt((x**2).mean(-1, keepdim=True) + 1e-6)
+
+
+class Norm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inside, self.norm, self.out = nn.Linear(32, 32), Square(), nn.Linear(32, 4)
+
+    def forward(self, x):
+        return self.out(self.norm(400 * self.inside(x)))
+
+
+def still():
+    torch.manual_seed(0)
+    return Sums(False), (torch.rand(4, 16),)
+
+
+def moving():
+    torch.manual_seed(0)
+    return Sums(True), (torch.randn(4, 16),)
+
+
+def square():
+    torch.manual_seed(0)
+    return Norm(), (2 * torch.randn(8, 32),)
+"""
+
+
+def in_torch(folder: Path, factory: str, mode: str, **more: Any) -> Any:
+    pytest.importorskip("torch", reason="it is a PyTorch model")
+    (folder / "m.py").write_text(TORCH)
+    report = precision_debug.compare(f"{folder}/m.py:{factory}", run_mode=mode, **more)
+    assert report.explanation is not None
+    return report
+
+
+def test_a_sum_in_a_loop_of_python_that_stands_still_is_a_drift(tmp_path: Path) -> None:
+    culprit = in_torch(tmp_path, "still", "torch_bf16").explanation.culprits[0]
+    assert (culprit.cause, culprit.name.partition("#")[0], culprit.evidence["depth"]) == ("drift", "add", 120)
+    assert in_torch(tmp_path, "moving", "torch_bf16").explanation.culprits == ()
+
+
+def test_squares_inside_a_module_that_pass_the_type_are_named(tmp_path: Path) -> None:
+    """What the module is given is not seen: it is scaled between two modules."""
+    report = in_torch(tmp_path, "square", "torch_fp16", level="module")
+    assert (report.explanation.culprits[0].name, report.explanation.culprits[0].cause) == ("norm", "range_inside")
+    assert "whole rows at once, because their divisor exceeds 6.55e+04" in lead(report)[0].en
