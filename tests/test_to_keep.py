@@ -19,6 +19,7 @@ from planted.onnx_faults import CASES, Graph, tokens
 
 import precision_debug
 from precision_debug.cli import main
+from precision_debug.recording import open_recording
 from precision_debug.records import ModelFiles
 from precision_debug.report.blame import blame
 from precision_debug.report.lead import lead
@@ -250,6 +251,27 @@ def test_the_sentence_says_what_was_measured(tmp_path: Path) -> None:
     assert 0 < tried.still.low < tried.was.low
     said = next(text for text in lead(before) if text.en.startswith("Tried: "))
     assert f"{tried.still.low} of {tried.still.of} operators still run in FP16" in said.en
+
+
+def test_nothing_is_offered_for_what_was_recorded_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A recording and another tool's tensors do not run here: neither an option nor a search can be applied to them."""
+    model = planted("square_overflow", tmp_path)
+    recorded, dump = tmp_path / "recorded", tmp_path / "dump"
+    assert main([*model, "--run_mode", "ort_fp16_sim", "--record", str(recorded)]) == 0
+    dump.mkdir()
+    session = open_recording(str(recorded))
+    with np.load(tmp_path / "feeds.npz") as feeds:
+        session.run(dict(feeds), lambda _kind, name, value: np.save(dump / f"{name}.npy", value.astype(np.float16)))
+    session.close()
+    for target, more in ((recorded, model[:2]), (dump, model)):
+        report = compared(tmp_path, str(target), more, "--baseline", "ort_fp32")
+        said = capsys.readouterr().out
+        assert report.explanation is not None
+        assert report.explanation.culprits[0].cause == "overflow"
+        assert report.to_keep is not None
+        assert report.to_keep.why.code == "recorded_tensors"
+        assert "search" not in said
+        assert "nothing of it runs here" in said
 
 
 def test_a_mode_without_such_a_setting_says_what_to_do(tmp_path: Path) -> None:

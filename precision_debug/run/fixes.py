@@ -62,7 +62,8 @@ def tried_fix(
     """
     feeds = feed_set.for_target().feeds
     found = keepable(
-        target.opening, base.tensors, subject.targets, subject.rows, explanation.culprits, feeds, foreign=foreign
+        target.opening, base.tensors, subject.targets, subject.rows, explanation.culprits, feeds,
+        precision=target.opening.precision or target.session.arithmetic, foreign=foreign,
     )  # fmt: skip
     if found is None or isinstance(found, ToKeep):
         return found

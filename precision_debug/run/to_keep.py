@@ -12,7 +12,7 @@ from .. import explain, registry
 from ..errors import PrecisionDebugError
 from ..numbers.precisions import promised
 from ..protocols import Feeds, Keep
-from ..reasons import as_reason
+from ..reasons import as_reason, say
 from ..records import Culprit, Row, TensorMeta
 from ..search import ToKeep, Units
 from ..search.units import NOT_KEPT
@@ -74,15 +74,18 @@ def typed(table: Sequence[Setting], settings: Mapping[str, Any]) -> str:
 
 def keepable(
     target: Opening, tensors: Sequence[TensorMeta], targets: Mapping[str, TensorMeta], rows: Sequence[Row],
-    culprits: Sequence[Culprit], calibrating: Sequence[Feeds], *, foreign: bool,
+    culprits: Sequence[Culprit], calibrating: Sequence[Feeds], *, precision: str, foreign: bool,
 ) -> Keepable | ToKeep | None:  # fmt: skip
     """How the target keeps what higher precision mends; a ToKeep that says why it cannot, and which modes can.
 
-    tensors: the baseline's. targets: the target's, by name. foreign: the baseline is another model, so that its
-    graph says nothing of the target's names. None where there is nothing of the kind, or nobody can tell.
+    tensors: the baseline's. targets: the target's, by name. precision: the target's, of a recording the one that it was
+    made in. foreign: the baseline is another model, so that its graph says nothing of the target's names. None where
+    there is nothing of the kind.
     """
-    if target.backend is None or not any(explain.is_mended(one.cause, target.precision) for one in culprits):
+    if not any(explain.is_mended(one.cause, precision) for one in culprits):
         return None
+    if target.backend is None:
+        return ToKeep(why=say("recorded_tensors"))
     keeper = target.capabilities.keeper
     try:
         keep = keeper.keep(target.spec) if keeper is not None else None
@@ -90,16 +93,16 @@ def keepable(
         return ToKeep(modes=_others(target), why=as_reason(error.what))
     if keep is None:
         return ToKeep(modes=_others(target))
-    with contextlib.suppress(PrecisionDebugError):
-        known = None
+    known = None
+    try:
         if foreign:
             there = {row.name: targets[row.target_name] for row in rows if row.target_name in targets}
             known = {name: meta.origin or meta.name for name, meta in there.items()}
             tensors = _unfused(target, calibrating)
-        return Keepable(
-            target=target, keep=keep, tensors=tensors, units=Units(tensors, keep.key_of), known=known
-        )  # fmt: skip
-    return None
+        units = Units(tensors, keep.key_of)
+    except PrecisionDebugError as error:
+        return ToKeep(modes=_others(target), why=as_reason(error.what))
+    return Keepable(target=target, keep=keep, tensors=tensors, units=units, known=known)
 
 
 def _unfused(target: Opening, calibrating: Sequence[Feeds]) -> Sequence[TensorMeta]:
