@@ -365,3 +365,81 @@ def test_two_operators_are_offered_where_half_of_the_model_would_bring_little_mo
     assert kept.tried.after is not None
     assert kept.tried.allowed is not None
     assert kept.tried.after <= 2 * kept.tried.allowed
+
+
+def test_nothing_is_tried_where_the_model_draws_random_numbers(tmp_path: Path) -> None:
+    """Two runs of a set may agree by chance, and what was measured then is not what the next run gives."""
+    from planted.onnx_further import CASES as FURTHER
+
+    case = next(one for one in FURTHER if one.name == "noise_in_the_graph_ort_int8")
+    model, _, feeds = case.make(tmp_path)
+    kept = precision_debug.compare(model, run_mode="ort_int8", inputs=feeds).to_keep
+    assert kept is not None
+    assert not kept.option
+    assert kept.tried is not None
+    assert kept.tried.why.code == "fix_random"
+
+
+def test_where_every_operator_is_needed_each_was_left_low(tmp_path: Path) -> None:
+    model, _, feeds = CASE["outlier_conv_channel"].make(tmp_path)
+    report = precision_debug.compare(model, run_mode="ort_int8", inputs=feeds)
+    assert report.to_keep is not None
+    tried = report.to_keep.tried
+    assert tried is not None
+    assert (tried.state, tried.each) == ("none", True)
+    assert any("nothing but all of them helps" in text.en for text in lead(report))
+
+
+def test_a_mask_far_from_the_culprit_is_found_by_leaving_the_rest_low(tmp_path: Path) -> None:
+    """OpenVINO's INT8 scale of an attention mask: keeping what is named, and its readers, changes nothing."""
+    runs_here("ov_int8")
+    model, _, feeds = CASE["mask_in_int8"].make(tmp_path)
+    kept = precision_debug.compare(model, run_mode="ov_int8", inputs=feeds).to_keep
+    assert kept is not None
+    assert kept.tried is not None
+    assert kept.tried.state == "mended"
+    assert len(kept.keys) <= 4
+    assert kept.tried.was is not None
+    assert kept.tried.still is not None
+    assert kept.tried.still.low >= kept.tried.was.low // 2
+    assert kept.tried.slower is not None
+
+
+TABLE = """
+import torch
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.last = torch.nn.Linear(32, 8)
+        self.{how}
+
+    def forward(self, position):
+        angle = position[:, None] * self.frequencies
+        return self.last(torch.cat([angle.sin(), angle.cos()], -1))
+
+
+def build():
+    torch.manual_seed(0)
+    return Net().eval(), torch.arange(0, 3000, 13).float()
+"""
+
+
+@pytest.mark.parametrize("how", [
+    'register_buffer("frequencies", 10000.0 ** -(torch.arange(16) / 16))',
+    "frequencies = torch.nn.Parameter(10000.0 ** -(torch.arange(16) / 16))",
+])  # fmt: skip
+def test_what_the_model_itself_holds_is_kept_exact_between_modules(tmp_path: Path, how: str) -> None:
+    """A table of the model's own is rounded by .to(bfloat16): kept operators that read it rounded gain little."""
+    needs("torch")
+    (tmp_path / "table.py").write_text(TABLE.replace("{how}", how))
+    model = f"{tmp_path / 'table.py'}:build"
+    kept = precision_debug.compare(model, run_mode="torch_bf16", device="cpu").to_keep
+    assert kept is not None
+    assert kept.tried is not None
+    assert (kept.keys, kept.tried.state) == (("(between)",), "mended")
+    out = tmp_path / "o.json"
+    assert main(["search", "--model_file", model, "--run_mode", "torch_bf16", "--device", "cpu", "--quiet",
+                 "--output", str(out)]) == 0  # fmt: skip
+    assert all(item.verified is not False for item in Report.load(out).fix.artefacts)

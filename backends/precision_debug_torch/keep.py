@@ -173,20 +173,22 @@ FILE, FACTORY, KEEP, LOW = {file}, {factory}, {names}, {low}
 
 {source}
 
-def tensors(part: Any) -> list[tuple[str, Any]]:
-    """Its parameters and buffers by their names."""
+def tensors(module: Any, name: str) -> list[tuple[str, Any]]:
+    """Parameters and buffers by their names: of a module inside, or between all of them."""
+    if name == BETWEEN:
+        return [*between_tensors(module).items()]
+    part = module.get_submodule(name)
     return [*part.named_parameters(), *part.named_buffers()]
 
 
 def model() -> Any:
     """What FACTORY of FILE makes, in LOW ("": as it is, for autocast) but for KEEP, which stays in float32."""
     module, inputs = source()
-    paths = [name for name in KEEP if name != BETWEEN]
     if LOW:
-        exact = {{name: {{k: v.detach().clone() for k, v in tensors(module.get_submodule(name))}} for name in paths}}
+        exact = {{name: {{k: v.detach().clone() for k, v in tensors(module, name)}} for name in KEEP}}
         module = narrowed(module, getattr(torch, LOW))
-        for name in paths:
-            for own, tensor in tensors(module.get_submodule(name)):
+        for name in KEEP:
+            for own, tensor in tensors(module, name):
                 tensor.data = exact[name][own]
     keep_in_float32(module, KEEP, getattr(torch, LOW) if LOW else None)
     if LOW and not {{"", BETWEEN}} & set(KEEP):

@@ -20,7 +20,7 @@ from precision_debug.errors import BackendUnavailable, InputError, UsageError
 from precision_debug.protocols import WHOLE
 from precision_debug.reasons import Reason
 
-from .engine.keep_float32 import BETWEEN, keep_in_float32, outermost
+from .engine.keep_float32 import BETWEEN, between_tensors, keep_in_float32, outermost
 from .engine.nested_tensors import leaves, replaced
 from .engine.program import cast_program
 from .engine.quantised_linear import quantise, type_of
@@ -124,10 +124,10 @@ def build(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> Built:
         if changed:
             notes.append(say("names_float32", count=changed, dtype=recipe.dtype))
     elif model.loaded is not None and dtype is not None and dtype.itemsize < 4:
-        module, said = _as_deployed(model, model.loaded(dtype), where, kept, dtype)
+        module, said = _as_deployed(model, model.loaded(dtype), where, [*kept, *between], dtype)
         notes += said
     elif model.kind == "eager":
-        module = _copied(model.module, where, dtype, _tensors_in(model, kept))
+        module = _copied(model.module, where, dtype, _tensors_in(model, [*kept, *between]))
         computed = _computed_buffers(model.module) if dtype is not None and dtype.itemsize < 4 else []
         if computed:
             notes.append(say("rounds_buffers", count=len(computed), names=computed[:6], type=recipe.dtype))
@@ -236,9 +236,13 @@ def _as_tensor(value: Any, name: str, built: Built, example: Any) -> Any:
 
 
 def _tensors_in(model: Model, kept: Sequence[str]) -> frozenset[int]:
-    """Ids of the parameters and buffers inside modules. Raises UsageError where the model has no such module."""
+    """Ids of the parameters and buffers inside modules, and between them. Raises UsageError where the model has no such
+    module."""
     found: set[int] = set()
     for name in kept:
+        if name == BETWEEN:
+            found.update(map(id, between_tensors(model.module).values()))
+            continue
         try:
             part = model.module.get_submodule(name)
         except AttributeError as error:
@@ -259,8 +263,11 @@ def _as_deployed(
     _tensors_in(model, kept)  # which raises
     module = _copied(loaded, where, None, own=frozenset())
     for name in kept:
-        exact = dict(_tensors(model.module.get_submodule(name)))
-        for own, tensor in _tensors(module.get_submodule(name)):
+        exact, low = (
+            between_tensors(one) if name == BETWEEN else dict(_tensors(one.get_submodule(name)))
+            for one in (model.module, module)
+        )
+        for own, tensor in low.items():
             tensor.data = exact[own].data.to(tensor.device) if own in exact else tensor.data
     rounded = dict(_tensors(model.module))
     others = [

@@ -39,6 +39,10 @@ FIXES: Mapping[str, Wording] = {
         "not every output of the target has the baseline's layout and name", "目标的输出与基线的布局或名称不完全一致"
     ),
     "fix_failed": Wording("the engine failed with something kept: {detail}", "保留部分算子后引擎运行失败：{detail}"),
+    "fix_random": Wording(
+        "{name} gives something else in each run, so that no run tells what a kept operator brings",
+        "{name} 每次运行的结果都不同，因此无法通过运行判断保留算子的作用",
+    ),
     "recorded_tensors": Wording("its tensors were recorded: nothing of it runs here", "其张量来自录制，此处不运行"),
     "for_this_tool": Wording("for this tool", "用于本工具"),
     "named_for_this_tool": Wording("{name} for this tool", "用于本工具的 {name}"),

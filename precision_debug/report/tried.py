@@ -61,6 +61,9 @@ def about(kept: ToKeep, mode: str) -> Text:
         )
         zh += f"；在另外 {count(tried.others)} 组输入上从 {_wu(tried.others_before)}"
         zh += f" 降到 {_wu(tried.others_after)}"
+    if tried.slower is not None:
+        en += f"; a run takes {tried.slower:.2f} times as long"
+        zh += f"；单次运行耗时为原来的 {tried.slower:.2f} 倍"
     if kept.replaced:
         en += f"; it replaces this command's {', '.join(kept.replaced)}"
         zh += f"；替换此命令已有的 {'、'.join(kept.replaced)}"
@@ -108,6 +111,9 @@ def _nothing(kept: ToKeep, tried: Tried) -> Text:
             low = _low(tried.whole_still)
             en += f", although {low.en} still run in {tried.whole_still.precision}"
             zh += f"，且{low.zh}仍以 {tried.whole_still.precision} 运行"
+    if tried.each:
+        en += "; none of them can be left in the low precision by itself either, so that nothing but all of them helps"
+        zh += "；其中任何一个单独留在低精度时也都不行，因此只有全部保留才有效"
     return Text(f"{en}.", f"{zh}。")
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from ..errors import BackendUnavailable, PrecisionDebugError, UsageError
 from ..explain import is_mended
-from ..protocols import BETWEEN, WHOLE, Executed
+from ..protocols import BETWEEN, WHOLE, Executed, Session
 from ..records import Culprit
 from ..search import Evaluation, Group, ToKeep, Tried, repeats_of
 from .searching.criterion import Sample
@@ -37,8 +37,15 @@ _LARGE, _SHARE, _FEWER, _NEARLY = 24, 1 / 3, 1 / 4, 2.0
 """Units from which on a set is too large beyond that share of them, where a fourth of it comes to twice the allowed
 error: a third of a model in FP32 is no answer to a few operators' fault."""
 
+_FEW, _SMALL_WORK = 24, 12
+"""Units up to which each is left in the low precision by itself, and sets that may be run of a model that is small
+enough for it."""
+
 _AGAIN = 3
 """Runs of a set that another comparison, explained, is worth."""
+
+_STEADY = 0.1
+"""Relative difference up to which two runs of a set came to the same."""
 
 _AUTHORS = 3
 """Culprits that are tried each by itself."""
@@ -53,7 +60,7 @@ class FixFinder:
     them, inf where it is not finite. was: in which precision the target ran. most: sets that may be run.
 
     again: the culprits of another comparison with some keys kept; None: there is to be none. ranking: groups of units,
-    the most likely ones first.
+    the most likely ones first. beside: the target with nothing kept, where runs may be timed beside it.
     """
 
     keepable: Keepable
@@ -65,8 +72,11 @@ class FixFinder:
     most: int
     again: Callable[[tuple[str, ...]], Sequence[Culprit]] | None = None
     ranking: Callable[[], Sequence[Group]] = field(default=lambda: ())
+    beside: Session | None = None
     seen: dict[Groups, Evaluation] = field(default_factory=dict)
+    confirmed: dict[Groups, Evaluation | None] = field(default_factory=dict)
     spent: int = 0
+    each: bool = False
 
     def find(self, culprits: Sequence[Culprit]) -> ToKeep:
         """What to paste, with what it brought; without an option where nothing brought anything."""
@@ -75,6 +85,8 @@ class FixFinder:
             self._run(groups)
             if self._holds(groups):
                 break
+        if not any(map(self._helps, self.seen)):
+            self._leave_low()
         helping = [groups for groups in self.seen if self._helps(groups)]
         best = min(
             helping, key=lambda groups: (not self._holds(groups), self._error(groups), len(groups)), default=None
@@ -86,7 +98,7 @@ class FixFinder:
             nearly = [groups for groups in helping if len(groups) <= _FEWER * len(best) and self._nearly(groups)]
             best = min(nearly, key=lambda groups: (len(groups), self._error(groups)), default=best)
         found = self._smaller(best, culprits)
-        if found != best and not self._on_others(found):
+        if found != best and self._again_so(found) is None:
             found = best
         return self._to_keep(found)
 
@@ -132,6 +144,32 @@ class FixFinder:
         for count in sorted({1, 2, 4, 8, len(units) // 2, len(units) - 1}):
             if 0 < count < len(units):
                 yield tuple(ranked[:count])
+
+    def _leave_low(self) -> None:
+        """Run everything kept but one unit, for each of a small model's: those that do no harm alone stay low together.
+
+        A unit that cannot be left so is needed in every set that helps, so that where none can nothing else helps.
+        """
+        everything = tuple(group for group in self.keepable.everything if WHOLE not in group)
+        if self.most < _SMALL_WORK or len(everything) > _FEW:
+            return
+        self.most = max(self.most, self.spent) + len(everything) + _AGAIN
+        if len(everything) < len(self.keepable.units):  # what no module computes is left low
+            self._run(everything)
+            if self._helps(everything):
+                return
+        harmless = []
+        for group in everything:
+            rest = tuple(other for other in everything if other != group)
+            self._run(rest)
+            if self._helps(rest):
+                harmless.append(group)
+        while len(harmless) > 1:
+            self._run(rest := tuple(group for group in everything if group not in harmless))
+            if self._helps(rest):
+                break
+            harmless = harmless[: len(harmless) // 2]
+        self.each = not harmless
 
     def _everywhere(self, names: Sequence[str]) -> Sequence[str]:
         if self.keepable.known is None:
@@ -214,31 +252,38 @@ class FixFinder:
         near = self._error(groups) <= max(_MARGIN * self.allowed, self._error(as_what))
         return self.seen[groups].passes and (near or self.trials.criterion.tolerance.given)
 
-    def _on_others(self, groups: Groups) -> bool:
-        """Whether a set helps on the other inputs too; of one that does not run there, no."""
-        return not self.samples[1:] or self._with_others(groups) is not None
-
-    def _with_others(self, groups: Groups) -> Evaluation | None:
-        keys = tuple(dict.fromkeys(key for group in groups for key in group))
-        found = self.trials.run(keys, self.samples, timed=False)
-        errors = [math.inf if error is None else error for error in found.errors]
-        helped = all(
-            error <= max(_HALF * before, self.allowed) for error, before in zip(errors, self.before, strict=False)
-        )  # fmt: skip
-        return found if errors and helped else None
+    def _again_so(self, groups: Groups) -> Evaluation | None:
+        """A set run once more in a session of its own, on the other inputs too; None where that does not give what it
+        gave, or it does not help there. The one run of a model that takes long is not repeated."""
+        if groups in self.confirmed:
+            return self.confirmed[groups]
+        found: Evaluation | None = self.seen[groups]
+        if self.samples[1:] or self.most > 1:
+            keys = tuple(dict.fromkeys(key for group in groups for key in group))
+            again = self.trials.run(keys, self.samples, timed=False, beside=self.beside)
+            errors = [math.inf if error is None else error for error in again.errors]
+            first = self._error(groups)
+            steady = bool(errors) and abs(errors[0] - first) <= _STEADY * max(errors[0], first)
+            helped = all(
+                error <= max(_HALF * before, self.allowed)
+                for error, before in zip(errors[1:], self.before[1:], strict=False)
+            )  # fmt: skip
+            found = again if steady and helped else None
+        self.confirmed[groups] = found
+        return found
 
     # answers ----------------------------------------------------------------------------------------------------
 
     def _to_keep(self, groups: Groups) -> ToKeep:
         found = self.seen[groups]
-        others = self._with_others(groups) if self.samples[1:] else None
-        if self.samples[1:] and others is None:
+        again = self._again_so(groups)
+        if again is None:
             return self._nothing()
         tried = Tried(
             state="mended" if found.passes else "lessened", before=_finite(self.before[0]), after=found.error,
             allowed=self.allowed, was=self.was, still=found.executed, runs=len(self.seen),
             others=len(self.samples) - 1, others_before=_finite(max(self.before[1:], default=0.0)),
-            others_after=max((e for e in others.errors[1:] if e is not None), default=None) if others else None,
+            others_after=max((e for e in again.errors[1:] if e is not None), default=None), slower=again.slower,
         )  # fmt: skip
         return replace(self.keepable.typed(groups), tried=tried)
 
@@ -254,7 +299,7 @@ class FixFinder:
                 state="none", before=_finite(self.before[0]), after=_finite(least), allowed=self.allowed,
                 was=self.was, runs=len(self.seen), whole=whole.error if whole is not None else None,
                 whole_still=whole.executed if whole is not None else None,
-                whole_ran=whole is not None and bool(whole.errors),
+                whole_ran=whole is not None and bool(whole.errors), each=self.each,
             ),
         )  # fmt: skip
 

@@ -67,6 +67,8 @@ def tried_fix(
     )  # fmt: skip
     if found is None or isinstance(found, ToKeep):
         return found
+    if drawn := next((one.name for one in explanation.culprits if one.cause == "random"), ""):
+        return _untried(found, say("fix_random", name=drawn))
     opening = dataclasses.replace(target.opening, comparer=None)
     pairs = {row.name: row.target_name or row.name for row in subject.rows if row.is_output and row.comparison}
     allowed = allowed_by(explanation, target.opening.precision)
@@ -93,12 +95,20 @@ def tried_fix(
         was=executed_of(target.opening, target.session),
         again=None if again is None else lambda keys: again(keeps.keep.options(keys)),
         ranking=lambda: rank_groups(keeps.units, subject.rows, explanation),
+        beside=None if _not_timed(target, subject) else target.session,
     )  # fmt: skip
     named = [one for one in explanation.culprits if is_mended(one.cause, opening.precision)]
     try:
         return finder.find(named)
     except PrecisionDebugError as error:
         return _untried(found, say("fix_failed", detail=str(error)))
+
+
+def _not_timed(target: OpenSide, subject: Subject) -> bool:
+    """A simulation's time is nobody's; a step runs long; other sessions cannot run at once, or go through the host."""
+    mode, session = target.opening.mode, target.session
+    simulated = mode is None or mode.simulation or not mode.concurrent
+    return simulated or subject.is_step or bool(session.alone) or target.opening.comparer is not None
 
 
 def _sets(spec: RunSpec, subject: Subject, opening: Opening) -> tuple[int, int]:

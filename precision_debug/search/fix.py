@@ -26,8 +26,9 @@ class Evaluation:
     error: relative L2 of the worst judged output over all samples, or the metric's; None: NaN, Inf, or it did not run.
     errors, held: the same, and whether it passes, by sample. text: the first mismatch, or why it did not run.
     seconds: of opening and running. crashed: it took its process with it. others: whether held-out samples pass, where
-    they were run in the same session. milliseconds, bytes: of a run, and of the engine. obeyed: what the engine
-    says of the kept layers. executed: in which precision the operators ran; None: nobody can tell.
+    they were run in the same session. milliseconds, bytes: of a run, and of the engine. obeyed: what the engine says of
+    the kept layers. executed: in which precision the operators ran; None: nobody can tell. slower: times as long as a
+    run with nothing kept, the two by turns; None: not timed.
     """
 
     kept: tuple[str, ...]
@@ -44,6 +45,7 @@ class Evaluation:
     bytes: int | None = None
     obeyed: tuple[str, ...] = ()
     executed: Executed | None = None
+    slower: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

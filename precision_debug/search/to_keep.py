@@ -24,7 +24,9 @@ class Tried:
     ran with nothing kept, and with these; None: the engine does not tell. runs: sets that were run.
     others: further inputs that it was run on; others_before, others_after: the worst error there.
     whole: in "none", the error with everything kept that can be, whole_still: in which precision that ran; None where
-    that was not run.
+    that was not run. each: in "none", whether each unit was left in the low precision by itself, and none could be:
+    nothing but everything helps then. slower: a run with these kept takes so many times as long as with nothing kept,
+    the medians of both by turns on this machine; None: not timed.
     """
 
     state: str
@@ -40,6 +42,8 @@ class Tried:
     whole: float | None = None
     whole_still: Executed | None = None
     whole_ran: bool = False
+    each: bool = False
+    slower: float | None = None
     why: Reason = NOTHING
 
 

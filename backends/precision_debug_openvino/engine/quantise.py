@@ -49,7 +49,8 @@ def quantised(
         preset = presets.get(setting(options, "preset"))
         scope = nncf.IgnoredScope(names=list(ignored)) if ignored else None
         data = nncf.Dataset([{name: np.asarray(value) for name, value in one.items()} for one in feeds])
-        with contextlib.redirect_stdout(io.StringIO()):  # its progress bars
+        quiet = np.errstate(over="ignore", invalid="ignore")  # a mask's range is beyond its float32
+        with contextlib.redirect_stdout(io.StringIO()), quiet:  # its progress bars
             found = nncf.quantize(model, data, preset=preset, ignored_scope=scope, subset_size=max(1, len(feeds)))
     except Exception as error:
         raise BackendError(f"NNCF could not quantise it ({plain(error)})", where=path) from error

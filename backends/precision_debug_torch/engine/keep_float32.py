@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map
 
-__all__ = ["BETWEEN", "keep_in_float32", "outermost"]
+__all__ = ["BETWEEN", "between_tensors", "keep_in_float32", "outermost"]
 
 BETWEEN = "(between)"
 """Stands, among the names of modules, for what is computed between modules."""
@@ -21,7 +21,8 @@ def keep_in_float32(module: Any, names: Iterable[str], low: Any = None) -> None:
     a kept module that reads another one's result reads it before that. None: results stay as they are (autocast).
 
     With BETWEEN among the names, what lies between modules is float32: one that is not kept, and has parameters of its
-    own, makes what it reads narrow and what it gives wide again. The model's inputs are then left as they are.
+    own, makes what it reads narrow and what it gives wide again. The model's inputs are then left as they are, and so
+    are ``between_tensors``, which whoever narrows the module leaves out.
     """
     kept = [name for name in names if name != BETWEEN]
     between = low is not None and BETWEEN in names
@@ -31,9 +32,25 @@ def keep_in_float32(module: Any, names: Iterable[str], low: Any = None) -> None:
         part.register_forward_pre_hook(_enter, with_kwargs=True)
         part.register_forward_hook(_leave, always_call=True)
     for name, part in module.named_modules() if between else ():
-        if not any(one in ("", name) or name.startswith(f"{one}.") for one in kept) and _has_own(part):
+        inside = any(one in ("", name) or name.startswith(f"{one}.") for one in kept)
+        if not inside and _has_own(part) and not _computes_between(name, part):
             part.register_forward_pre_hook(_reader(low), with_kwargs=True)
             part.register_forward_hook(_widened)
+
+
+def between_tensors(module: Any) -> dict[str, Any]:
+    """Parameters and buffers, by name, that are read where modules without weights compute: a mask, a table of
+    positions, a cache, what the model's own forward multiplies with."""
+    return {
+        f"{path}.{name}" if path else name: tensor for path, part in module.named_modules()
+        if _computes_between(path, part) or not _has_own(part)
+        for name, tensor in (*part.named_parameters(recurse=False), *part.named_buffers(recurse=False))
+    }  # fmt: skip
+
+
+def _computes_between(path: str, part: Any) -> bool:
+    """Whether it is the model itself, whose forward calls others."""
+    return not path and next(part.children(), None) is not None
 
 
 def _has_own(part: Any) -> bool:

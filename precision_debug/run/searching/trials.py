@@ -31,6 +31,9 @@ from .criterion import Criterion, Sample, largest
 __all__ = ["Trials", "outputs_of"]
 
 _TIMED = 7
+_TURNS = 5
+"""Runs of each that are enough where they take turns for longer than a moment."""
+
 _ROUNDED = 1e-9
 """By what a mean of scores may miss its limit: it was rounded in the last digit."""
 
@@ -60,12 +63,14 @@ class Trials:
         return self._reads("save_model") or self._reads("save_engine")
 
     def run(
-        self, keys: Sequence[str], samples: Sequence[Sample], others: Sequence[Sample] = (), *, timed: bool = True
+        self, keys: Sequence[str], samples: Sequence[Sample], others: Sequence[Sample] = (), *, timed: bool = True,
+        beside: Session | None = None,
     ) -> Evaluation:  # fmt: skip
         """What comes of keeping these. A set that does not run fails; what is missing on this machine is raised.
 
         others: held-out samples that are run in the same session, since an engine takes long to build. timed: a few
-        runs more tell the milliseconds of one.
+        runs more tell the milliseconds of one. beside: the target with nothing kept, which takes turns with it, so that
+        it is known how many times as long a run takes.
         """
         begun = time.monotonic()
         try:
@@ -81,6 +86,7 @@ class Trials:
                     more = self._judged(session, others)
                     executed = executed_of(self.opening, session)
                     milliseconds = _timed(session, samples[0], _MOMENT) if timed else None
+                    slower = None if beside is None else _times_as_long(session, beside, samples[0])
                     obeyed = tuple(getattr(session, "obeyed", tuple)())
                     size = engine.stat().st_size if engine.exists() else None
         except (BackendUnavailable, UsageError):
@@ -91,7 +97,7 @@ class Trials:
             )
         return dataclasses.replace(
             self._evaluation(keys, self.mode, results, begun), milliseconds=milliseconds, bytes=size,
-            obeyed=obeyed, others=tuple(passes for passes, _, _ in more), executed=executed,
+            obeyed=obeyed, others=tuple(passes for passes, _, _ in more), executed=executed, slower=slower,
         )  # fmt: skip
 
     def speed_and_size(self, keys: Sequence[str], sample: Sample) -> tuple[float, int | None]:
@@ -229,3 +235,21 @@ def _timed(session: Session, sample: Sample, patience: float = _PATIENCE) -> flo
         guarded("timing", lambda: session.run(sample.target_feeds))
         times.append(time.perf_counter() - begun)
     return 1000 * statistics.median(times)
+
+
+def _times_as_long(session: Session, plain: Session, sample: Sample) -> float | None:
+    """Median time of a run against another session's, by turns, so that a busy machine slows both; None where that
+    would take longer than a user waits for it."""
+    times: dict[int, list[float]] = {0: [], 1: []}
+    for turn in range(1 + _TIMED):  # the first one warms both up
+        for place, one in enumerate((plain, session)):
+            begun = time.perf_counter()
+            guarded("timing", lambda one=one: one.run(sample.target_feeds))  # type: ignore[misc]
+            times[place].append(time.perf_counter() - begun)
+        spent = sum(map(sum, times.values()))
+        if turn == 0 and spent > _MOMENT:
+            return None
+        if spent > _PATIENCE and turn >= _TURNS:
+            break
+    usual, kept = (statistics.median(times[place][1:]) for place in (0, 1))
+    return kept / usual if usual else None
