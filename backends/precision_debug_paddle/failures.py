@@ -8,11 +8,14 @@ from contextlib import AbstractContextManager
 from precision_debug.errors import (
     BackendError,
     BackendUnavailable,
+    InputError,
     ModelError,
     PrecisionDebugError,
     shortened,
     translated,
 )
+
+from .engine.custom_operators import custom_operators
 
 __all__ = ["our_errors"]
 
@@ -21,6 +24,9 @@ _NO_RANGE = re.compile(r"Cannot get (?:the )?(\S+)(?:'s)? min/max/opt shape")
 _WEIGHTS = re.compile(
     r"load_combine|loading model parameters|Cannot read tensor desc|Deserialize to tensor failed|load partial data"
 )
+_NO_KERNEL = re.compile(r"op \[[^]]*\] kernel output args \(0\) defs should equal op outputs")
+_UNREGISTERED = re.compile(r"(?i)\boperator [(<\[]? ?([a-z_]\w*) ?[)>\]]? (?:is|was|has) not (?:been )?registered")
+_NO_LOD = re.compile(r"not contain LoD|LoD (?:of \S+ )?(?:is|must not be|should not be) (?:empty|null)", re.IGNORECASE)
 _FRAME = re.compile(r"\[Hint: .*?\](?= *(?:\(at|$))|\(at \S+?:\d+\)", re.DOTALL)
 
 
@@ -45,6 +51,20 @@ def _translated(text: str, where: str, mode: str, params: str) -> PrecisionDebug
             hint="name the operators that may run in bfloat16, e.g. --option "
             "\"bfloat16_ops=['fused_conv2d','conv2d']\", or export the model with Paddle 3 (.json)",
         )
+    named = _UNREGISTERED.search(text)
+    if named or _NO_KERNEL.search(text):
+        custom = custom_operators(where) or ([named[1]] if named else [])
+        return ModelError(
+            f"it has operators that this Paddle does not know: {', '.join(custom) or 'Paddle does not say which'}",
+            where=where,
+            hint="custom ones: name their library, --option \"custom_ops_library=['FILE.so']\"; else export the model "
+            "with the Paddle that is installed here",
+        )  # fmt: skip
+    if _NO_LOD.search(text):
+        return InputError(
+            f"an input needs the offsets of its sequences (LoD): {_first(text)}", where=where,
+            hint="give them beside it in --inputs, as NAME.lod: [0, 2, 5] are rows 0 to 1 and 2 to 4",
+        )  # fmt: skip
     unknown = _NO_RANGE.search(text)
     if unknown:
         return BackendError(

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from .engine.custom_operators import register_libraries
 from .engine.framework import inference_module
 from .modes import Recipe
 from .settings import setting
@@ -17,6 +18,7 @@ def make_config(
     recipe: Recipe, program: Path, params: Path, options: Mapping[str, Any], *, device: str, quiet: bool = True
 ) -> Any:
     """A paddle.inference.Config, TensorRT not yet switched on. device: "cpu" or "gpu". quiet: without Paddle's log."""
+    register_libraries(setting(options, "custom_ops_library"))
     inference = inference_module()
     config = inference.Config(str(program), str(params))
     if quiet:

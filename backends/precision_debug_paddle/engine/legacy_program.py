@@ -19,6 +19,7 @@ from precision_debug.onnx.wire import Field, first
 from precision_debug.reasons import NOTHING
 from precision_debug.records import InputMeta
 
+from .lod import lod_names
 from .program import NESTED, REWRITTEN, Value, dims
 
 __all__ = ["LegacyProgram", "fetch_of", "read_legacy"]
@@ -49,6 +50,7 @@ class _Var:
     shape: tuple[int | str, ...] | None = None
     persistable: bool = False
     dense: bool = True
+    levels: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +123,9 @@ class LegacyProgram:
     @functools.cached_property
     def inputs(self) -> tuple[InputMeta, ...]:
         names = [name for op in self._ops[0] if op.type == "feed" for _, outs in op.outputs for name in outs]
-        return tuple(InputMeta(name=name, dtype=self._vars[name].dtype, shape=self._vars[name].shape) for name in names)
+        tensors = [InputMeta(name=name, dtype=self._vars[name].dtype, shape=self._vars[name].shape) for name in names]
+        levels = [level for name in names for level in lod_names(name, self._vars[name].levels)]
+        return (*tensors, *(InputMeta(name=name, dtype="int64", shape=("offsets",), optional=True) for name in levels))
 
     def declared(self, name: str) -> tuple[str, tuple[int | str, ...] | None]:
         """Type and shape that the program gives a parameter."""
@@ -239,14 +243,15 @@ def _vars(block: Sequence[Field]) -> Iterator[tuple[str, _Var]]:
         about = wire.parse(kind.data)
         tensor, which = first(about, 3), first(about, 1)
         dense = which is not None and which.integer == _LOD_TENSOR
-        dtype, shape = "", None
+        dtype, shape, levels = "", None, first(wire.parse(tensor.data), 2) if tensor is not None else None
         if tensor is not None and (described := first(wire.parse(tensor.data), 1)) is not None:
             fields = wire.parse(described.data)
             code = first(fields, 1)
             dtype = _DTYPES.get(code.integer if code else -1, "")
             shape = dims([item.integer for item in fields if item.tag == 2])
         fixed = bool(persistable.integer) if persistable else False
-        yield name.data.decode(), _Var(dtype=dtype, shape=shape, persistable=fixed, dense=dense)
+        deep = levels.integer if levels is not None else 0  # of sequences in sequences (LoD)
+        yield name.data.decode(), _Var(dtype=dtype, shape=shape, persistable=fixed, dense=dense, levels=deep)
 
 
 def _op(data: bytes) -> _Op:

@@ -13,6 +13,7 @@ from precision_debug.protocols import Feeds
 from ..failures import our_errors
 from . import tensor_memory
 from .framework import inference_module
+from .lod import is_lod, lod_of
 
 __all__ = ["Runner", "decoded"]
 
@@ -38,7 +39,7 @@ class Runner:
             self._predictor = inference_module().create_predictor(config)
         self._receiver: Receiver | None = None
         self._failures: list[BaseException] = []
-        self._hooked = self._writes = False
+        self._hooked = self._writes = self._sequences = False
 
     @property
     def input_names(self) -> list[str]:
@@ -100,7 +101,7 @@ class Runner:
 
     def _feed(self, feeds: Feeds) -> None:
         names = list(self._open().get_input_names())
-        unknown = sorted(set(feeds) - set(names))
+        unknown = sorted(name for name in feeds if name not in names and not is_lod(name, names))
         if unknown:
             raise InputError(
                 f"the model has no input {unknown[0]}", where=self._where, hint=f"its inputs: {' '.join(names)}"
@@ -109,10 +110,14 @@ class Runner:
             if name not in feeds:
                 raise InputError(f"no value for input {name}", where=self._where, hint="give it with --inputs")
             array = np.ascontiguousarray(feeds[name])
+            offsets = lod_of(name, feeds, array.shape[0] if array.ndim else 0, self._where)
             handle = self._open().get_input_handle(name)
             with our_errors(self._where, mode=self._mode):
                 handle.reshape(list(array.shape))
                 handle.copy_from_cpu(array)
+                if offsets or self._sequences:  # those of the run before are kept otherwise
+                    handle.set_lod(offsets)
+                    self._sequences = True
 
     def _called(self, op_type: str, name: str, tensor: Any) -> None:
         """An exception that left a hook would end the process; it is kept and raised after the run."""
