@@ -50,6 +50,9 @@ def test_what_is_quantised_once_more_is_the_movers(moved: str, tmp_path: Path) -
     rows = {row.name: row for row in report.rows}
     assert rows["r"].introduced is not None
     assert rows["r"].introduced.rel_l2 > 0.3  # type: ignore[operator]
+    told = {name: row.extra["Inserted by ONNX Runtime"] for name, row in rows.items() if row.extra}
+    assert {*told} == {"r"}
+    assert told["r"].startswith("ONNX Runtime quantises this tensor again here (uint8, by ")
     same = {name for name, row in rows.items() if row.comparison is not None and row.comparison.identical}
     assert "d" in same
     assert not same & {culprit.name for culprit in report.explanation.culprits}

@@ -20,6 +20,7 @@ from precision_debug.records import SessionSpec
 from precision_debug.report.machine import processor
 
 from .engine.fused_into import with_absorbed
+from .engine.quantised_again import with_quantised_again
 from .engine.runtime import Runtime
 from .engine.source_tensors import Known
 from .engine.tensor_list import Entry, list_tensors, with_dropped
@@ -87,6 +88,7 @@ def _opened(
     )  # fmt: skip
     if recipe.optimise:
         entries = with_absorbed(entries, holdings, known)
+        entries = with_quantised_again(entries, built.running.proto.graph, model.proto.graph, built.types)
     if recipe.change == "" and not recipe.optimise:
         entries = with_dropped(entries, source.proto.graph)
     if recipe.mode.simulation:
