@@ -47,6 +47,7 @@ def test_what_is_quantised_once_more_is_the_movers(moved: str, tmp_path: Path) -
     report = precision_debug.compare(tmp_path / "m.onnx", run_mode="ort_opt", inputs={"x": small(16, 16)})
     assert report.explanation is not None
     assert [culprit.name for culprit in report.explanation.culprits] == ["r"]
+    assert [culprit.cause for culprit in report.explanation.culprits] == ["faulty_pass"]  # no rounding: values are gone
     rows = {row.name: row for row in report.rows}
     assert rows["r"].introduced is not None
     assert rows["r"].introduced.rel_l2 > 0.3  # type: ignore[operator]
@@ -72,3 +73,15 @@ def test_a_healthy_file_has_no_row_out_of_tolerance(moved: str, before: bool, tm
     assert not [(row.name, row.relative_l2) for row in report.rows if row.status is Status.FAIL]
     assert report.explanation is not None
     assert not report.explanation.culprits
+
+
+def test_another_engine_on_the_same_file_is_no_coarse_type(tmp_path: Path) -> None:
+    """Both engines hold the file's integers: what one loses is said of neither as its type's rounding."""
+    pytest.importorskip("openvino")
+    onnx.save(quantised("Reshape", zero_point=False), tmp_path / "m.onnx")
+    for mode, baseline in (("ov_opt_fp32", "ort_opt"), ("ov_fp32", "ort_opt")):
+        report = precision_debug.compare(
+            tmp_path / "m.onnx", run_mode=mode, baseline=baseline, inputs={"x": small(16, 16)}
+        )
+        assert report.explanation is not None
+        assert [culprit.cause for culprit in report.explanation.culprits] == ["other_arithmetic"]

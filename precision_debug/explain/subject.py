@@ -148,6 +148,13 @@ class Subject:
         return any(QUANTISED.search(meta.op_type) for meta in self.targets.values()) and not self._of_integers
 
     @cached_property
+    def same_integers(self) -> bool:
+        """Whether both sides run one file that quantises, in modes that quantise nothing themselves."""
+        named = (meta.op_type for meta in (*self.tensors, *self.targets.values()))
+        own = promised(self.precision).computes in {"int8", "int4"}
+        return not self.two_files and not own and any(QUANTISED.search(op_type) for op_type in named)
+
+    @cached_property
     def _of_integers(self) -> bool:
         """Whether the baseline's graph itself quantises."""
         return any(QUANTISED.search(meta.op_type) for meta in self.tensors)
