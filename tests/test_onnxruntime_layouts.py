@@ -242,3 +242,29 @@ def test_what_was_lost_in_nhwc_is_named(tmp_path: Path) -> None:
     report = precision_debug.compare(path, run_mode="ort_int8", inputs=feeds)
     assert report.explanation is not None
     assert [culprit.name for culprit in report.explanation.culprits][:1] == ["grown"]
+
+
+def test_an_activation_that_the_quantisation_stands_in_for_is_not_its_input(tmp_path: Path) -> None:
+    """Between casts a Relu is no part of a convolution: ONNX Runtime leaves it to the zero point, and quantises what it
+    read under its scale. What is quantised is the Relu's result, and what it read is still there."""
+    nodes, weights = [], {}
+
+    def conv(read: str, name: str, width: int) -> str:
+        weights[f"{name}_w"], weights[f"{name}_b"] = small(16, width, 3, 3), small(16)
+        nodes.append(helper.make_node("Conv", [read, f"{name}_w", f"{name}_b"], [name], name=f"n_{name}", pads=[1] * 4))
+        nodes.append(helper.make_node("Cast", [name], [f"{name}_16"], name=f"n_{name}_16", to=TensorProto.FLOAT16))
+        nodes.append(helper.make_node("Cast", [f"{name}_16"], [f"{name}_32"], name=f"n_{name}_32", to=1))
+        return f"{name}_32"
+
+    value = "x"
+    for place in range(3):
+        value = conv(value, f"c{place}", 16 if place else 3)
+        nodes.append(helper.make_node("Relu", [value], [f"r{place}"], name=f"n_r{place}"))
+        value = f"r{place}"
+    nodes.append(helper.make_node("GlobalAveragePool", [value], ["y"], name="pool"))
+    inputs, outputs = [onnx_models.value("x", [1, 3, 16, 16])], [onnx_models.value("y")]
+    model = onnx_models.model(nodes, inputs, outputs, weights)
+    rows = rows_of(model, {"x": small(1, 3, 16, 16)}, tmp_path, "ort_int8")
+    for name in ("c0_32", "r0", "c1_32", "r1", "r2"):
+        assert rows[name].comparison is not None, (name, rows[name].reason)
+        assert rows[name].relative_l2 < 0.1, name  # type: ignore[operator]

@@ -101,12 +101,39 @@ def _members(edge: Edge, known: Known, seen: _Seen) -> list[str]:
     for name in edge.forms:
         for plain in spellings(name):
             members = known.members(plain) or ([known.named_after(plain)] if name in known.turned else [])
+            members = members or _called_after(plain, edge.forms[name], edge, known, seen)
             if members:
                 found.update(dict.fromkeys(members))
                 break
     if found or edge.node is None:
-        return list(found)
+        return list(dict.fromkeys([*found, *(later for member in found for later in _taken_over(member, edge, known))]))
     return _blocked_members(edge, known, seen) if edge.node.domain == NCHWC else _node_members(edge, known, seen)
+
+
+def _called_after(name: str, form: Form, edge: Edge, known: Known, seen: _Seen) -> list[str]:
+    """What a value holds that is called after a node: as ONNX Runtime calls what it transposed, in a layout that is
+    known. Its scale must be the tensor's own, or its operator the node's, of the same inputs: what was fused since
+    bears the name, too."""
+    tensor = known.after(name)
+    if not tensor or not form.perm or edge.node is None:
+        return []
+    if form.scale is not None:
+        return known.members(tensor) if form.scale.code in known.scale_codes(tensor) else []
+    maker = known.converted.producer[tensor]
+    alike = name != edge.root or (maker.op_type == edge.node.op_type and _reads_the_same(edge.node, maker, known, seen))
+    return known.members(tensor) if alike else []
+
+
+def _taken_over(member: str, edge: Edge, known: Known) -> list[str]:
+    """What an operator makes of a tensor that went as the quantisation stands in for it: a Relu, say, where the edge is
+    quantised with the scale of the Relu's result."""
+    codes = {form.scale.code for form in edge.forms.values() if form.scale is not None} - known.scale_codes(member)
+    found = []
+    for node in known.converted.consumers.get(member, ()) if codes else ():
+        gone = node.op_type in _DROPPED and node.input[0] == member and len(node.output) == 1
+        if gone and codes & known.scale_codes(node.output[0]):
+            found += known.members(node.output[0])
+    return found
 
 
 def _node_members(edge: Edge, known: Known, seen: _Seen) -> list[str]:
@@ -244,7 +271,7 @@ def _assign_several(
     """
     groups: dict[str, list[_Item]] = {}
     for item in everything:
-        groups.setdefault(_stands_for(item[0], members, known), []).append(item)
+        groups.setdefault(_stands_for(item[0], item[1], members, known), []).append(item)
     unknown = groups.pop("", [])
     left = [source for source in members if source not in groups]
     done: list[tuple[str, Holding]] = []
@@ -263,14 +290,15 @@ def _assign_several(
         yield name, Holding(origin=source, form=form, root=edge.root)
 
 
-def _stands_for(name: str, members: tuple[str, ...], known: Known) -> str:
-    for plain in spellings(name):
+def _stands_for(name: str, form: Form, members: tuple[str, ...], known: Known) -> str:
+    for plain in (*spellings(name), known.after(name)):
         if plain in members:
             return plain
         on_edge = known.members(plain)
         if len(on_edge) == 1:
             return on_edge[0]
-    return ""
+    own = [one for one in members if form.scale is not None and form.scale.code in known.scale_codes(one)]
+    return own[0] if len(own) == 1 else ""
 
 
 def _level(form: Form) -> tuple[int, str]:

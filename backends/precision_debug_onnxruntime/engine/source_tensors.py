@@ -150,6 +150,14 @@ class Known:
         same = self.source.nodes.get(node) == self.converted.nodes.get(node)  # the quantiser moves names on
         return outputs[0] if same and len(outputs) == 1 else ""
 
+    def after(self, name: str) -> str:
+        """The one output of the converted graph's node whose name a value of the running graph bears; "" where it is
+        called otherwise. ONNX Runtime calls values so that it transposed."""
+        if name in self.converted.tensors or name in self.edge_of:
+            return ""
+        outputs = [output for output in self.converted.nodes.get(_TOKEN.sub("", name), ()) if output]
+        return outputs[0] if len(outputs) == 1 else ""
+
     def between(self, inputs: Collection[str], tensor: str, most: int = 64) -> list[str] | None:
         """The source tensors on the way from these to a value of the converted graph; None where it also needs others.
 
