@@ -121,3 +121,15 @@ def test_a_tolerance_that_is_not_met_asks_who_did_it(tmp_path: Path) -> None:
     assert report.verdict is Verdict.FAIL
     assert explanation(report).candidates == explanation(report).tried > 10
     assert "No single operator causes the error" in lead(report)[1].en
+
+
+@pytest.mark.parametrize("name", ["large_mean_before_a_norm", "encoder_of_three_layers"])
+def test_a_bound_that_was_not_measured_is_called_so(name: str, tmp_path: Path) -> None:
+    """Without an explanation the first of them passes, and with one it does not: each report says what it rests on."""
+    said = {
+        level: " ".join(one.en for one in lead(report_of(name, "ort_bf16_sim", tmp_path, explain=level)))
+        for level in ("off", "fast")
+    }
+    assert "--explain off does not measure this model's own" in said["off"]
+    assert "Nothing to do" not in said["off"]
+    assert "does not measure" not in said["fast"]

@@ -11,13 +11,14 @@ import pytest
 from report_factory import make_report, make_row
 
 from precision_debug.reasons import say
-from precision_debug.records import Culprit, Explanation, Tolerance
+from precision_debug.records import Culprit, Explanation, Status, Tolerance
 from precision_debug.report.lead import lead
 from precision_debug.report.model import Report
 
 HEADINGS = {"docs/verdict.md": "### What each sentence rests on", "docs/verdict.zh.md": "### 每句话的依据"}
 
 FINE = (make_row(0, 1e-4), make_row(1, 1e-4, name="logits", is_output=True))
+MORE = (FINE[0], dataclasses.replace(make_row(1, 2e-3, name="logits", is_output=True), status=Status.PASS))
 INSIDE = (make_row(0, 0.5, name="inside"), make_row(1, 1e-4, name="logits", is_output=True))
 WRONG = (make_row(0, 1e-4), make_row(1, 0.5, name="logits", is_output=True))
 
@@ -34,7 +35,9 @@ def explained(state: str, **more: Any) -> Explanation:
 
 def report(rows: Any, explanation: Explanation | None, **more: Any) -> Report:
     plain = make_report(0)
-    spec = dataclasses.replace(plain.spec, tolerance=Tolerance(given=False))
+    spec = dataclasses.replace(
+        plain.spec, tolerance=Tolerance(given=False), explain="fast" if explanation is not None else "off"
+    )
     return dataclasses.replace(plain, spec=spec, rows=rows, explanation=explanation, scores={}, scored=0, **more)
 
 
@@ -53,6 +56,10 @@ REPORTS = {
     "Nothing to do: …": report(FINE, explained("healthy", actual=1e-4)),
     "The outputs are not affected: …": report(INSIDE, explained("healthy", actual=1e-4, unfelt="inside")),
     "All … compared tensors agree.": report(FINE[:1], explained("healthy", actual=0.0)),
+    "All … compared tensors agree, and …": report(MORE, explained("unknown", reason=say("not_alone"))),
+    "The file proves it: …": report(
+        FINE, explained("healthy"), notes=(say("proven_bias_clipped", op="Conv", name="c", bias="b", count=3),)
+    ),
     "No culprit was found. …": report(WRONG, explained("diffuse", **TRIED)),
     "The run ended early: …": report(WRONG, None, failure="the engine crashed"),
     "… rejects the outputs …": report(
@@ -64,6 +71,10 @@ SECOND = {
     "No single operator causes the error: …": report(WRONG, explained("healthy", **TRIED)),
     "The error is within what rounding to the target's type costs, …": report(WRONG, explained("healthy")),
     "The error of … does not reach an output.": report(WRONG, explained("healthy", unfelt="inside")),
+    "The bound of … is the usual one of …: …": report(MORE, None),
+    "Whether one operator causes most of it was not measured: …": report(
+        MORE, explained("healthy", candidates=40, tried=8)
+    ),
     "Which operator introduced the error was not measured: …": report(
         WRONG, explained("unknown", reason=say("not_alone"))
     ),

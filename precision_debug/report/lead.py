@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from ..explain import LEAST, allowed_by
 from ..observe.sample_columns import SAMPLES
 from ..reasons import Text, as_reason, same
 from ..records import Culprit, Status
 from .advice import advice
 from .blame import blame, culprits, sentence_of
-from .figures import count, percent
+from .figures import count, figure, percent
 from .fix import fix_sentences
 from .model import Report, Verdict
 from .repeated import repeat_sentences
@@ -44,6 +45,8 @@ def lead(report: Report) -> tuple[Text, ...]:
         sentences = _accused(report)
     else:
         sentences = []
+    if (unmeasured := _unmeasured(report)) is not None:
+        sentences.append(unmeasured)
     found = fix_sentences(report)
     if found:  # who asked what to keep reads that first, then who did it where that is known
         sentences = [*found, *(sentences if named else [])]
@@ -108,13 +111,45 @@ def _calm(report: Report) -> Text:
     many = int(worst.extra.get(SAMPLES, 1))
     over = Text(f" over {count(many)} samples", f"（{count(many)} 个样本合计）") if many > 1 else same("")
     proven = any(as_reason(note).code in _WRONG_ON_BOTH_SIDES for note in report.notes)
-    begin = Text("All", "") if proven else Text("Nothing to do: all", "无需处理：")
+    open_ = proven or _unmeasured(report) is not None
+    begin = Text("All", "") if open_ else Text("Nothing to do: all", "无需处理：")
     return Text(
         f"{begin.en} {compared} compared tensors agree, and the worst output `{worst.name}` is off by"
         f" {worst.relative_l2:.2g} (Rel L2){over.en}.",
         f"{begin.zh}比较的 {compared} 个张量全部一致，误差最大的输出 `{worst.name}` 相对 L2 误差为"
         f" {worst.relative_l2:.2g}{over.zh}。",
     )
+
+
+def _unmeasured(report: Report) -> Text | None:
+    """That the bound of a verdict without a tolerance was not measured, and so may be another one where it is; None
+    where it was, or where no bound would change the answer."""
+    explanation, worst = report.explanation, max((row.relative_l2 or 0.0 for row in report.outputs), default=0.0)
+    asked = report.verdict in (Verdict.EXPECTED, Verdict.FAIL) and not report.checks
+    if report.spec.tolerance.given or not asked or worst <= LEAST or culprits(report):
+        return None
+    usual = figure(allowed_by(None, report.target.precision))
+    if explanation is None and report.spec.explain == "off":
+        return Text(
+            f"The bound of {usual} is the usual one of {report.target.mode}: --explain off does not measure this model's"
+            " own, and without it the verdict may be another.",
+            f"界限 {usual} 是 {report.target.mode} 的通常值：--explain off 不测量该模型自身的界限，去掉它结论可能不同。",
+        )
+    if explanation is not None and explanation.state == "unknown" and report.verdict is Verdict.EXPECTED:
+        return Text(
+            f"The bound is the usual one of {report.target.mode}, and this model's own was not measured:"
+            f" {explanation.reason}.",
+            f"该界限是 {report.target.mode} 的通常值，未测量该模型自身的界限：{explained(explanation.reason).zh}。",
+        )
+    left = explanation.candidates - explanation.tried if explanation is not None and explanation.state == "healthy" else 0
+    if explanation is not None and left and (explanation.rest is None or explanation.rest >= 0.5):
+        return Text(
+            f"Whether one operator causes most of it was not measured: {count(explanation.tried)} were tried alone,"
+            f" {count(left)} were not; --explain full tries them all.",
+            f"未测定该误差是否主要来自一个算子：已单独尝试 {count(explanation.tried)} 个，"
+            f"其余 {count(left)} 个未尝试；--explain full 会全部尝试。",
+        )
+    return None
 
 
 def _checked(report: Report) -> Text:
