@@ -23,6 +23,9 @@ _WRONG_ON_BOTH_SIDES = frozenset({
 })  # fmt: skip
 """What a quantised file proves of itself: two runs of it that agree say nothing against that, and so it comes first."""
 
+_A_CULPRITS = 0.5
+"""Share of the squared error that one among those that were not tried may make, and be a culprit."""
+
 MORE = " more below."
 """How a sentence ends that says how many further culprits there are."""
 
@@ -131,9 +134,10 @@ def _unmeasured(report: Report) -> Text | None:
     usual = figure(allowed_by(None, report.target.precision))
     if explanation is None and report.spec.explain == "off":
         return Text(
-            f"The bound of {usual} is the usual one of {report.target.mode}: --explain off does not measure this model's"
-            " own, and without it the verdict may be another.",
-            f"界限 {usual} 是 {report.target.mode} 的通常值：--explain off 不测量该模型自身的界限，去掉它结论可能不同。",
+            f"The bound of {usual} is the usual one of {report.target.mode}: --explain off does not measure this"
+            " model's own, and without it the verdict may be another.",
+            f"界限 {usual} 是 {report.target.mode} 的通常值：--explain off 不测量该模型自身的界限，"
+            "去掉它结论可能不同。",
         )
     if explanation is not None and explanation.state == "unknown" and report.verdict is Verdict.EXPECTED:
         return Text(
@@ -141,8 +145,9 @@ def _unmeasured(report: Report) -> Text | None:
             f" {explanation.reason}.",
             f"该界限是 {report.target.mode} 的通常值，未测量该模型自身的界限：{explained(explanation.reason).zh}。",
         )
-    left = explanation.candidates - explanation.tried if explanation is not None and explanation.state == "healthy" else 0
-    if explanation is not None and left and (explanation.rest is None or explanation.rest >= 0.5):
+    if explanation is None or explanation.state != "healthy" or (explanation.rest or 1.0) < _A_CULPRITS:
+        return None
+    if left := explanation.candidates - explanation.tried:
         return Text(
             f"Whether one operator causes most of it was not measured: {count(explanation.tried)} were tried alone,"
             f" {count(left)} were not; --explain full tries them all.",

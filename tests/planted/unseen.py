@@ -3,7 +3,7 @@
 Each case is one command with its default settings, in a process of its own. Judged are the exit status, the first
 culprit, its cause, whoever else is accused, whether the culprits of a narrow type, kept in FP32 as the report says,
 repair the output, and whether sentence, HTML, workbook and JSON tell the same. ``BATCH``: first, second, third,
-fourth, or all.
+fourth, fifth, or all.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ BATCHES = {
     "second": ("second_onnx", "second_torch"),
     "third": ("third_onnx", "third_clean", "third_files", "third_torch", "third_paddle", "third_openvino"),
     "fourth": ("fourth_onnx", "fourth_clean", "fourth_files", "fourth_torch", "fourth_paddle", "fourth_openvino"),
+    "fifth": ("fifth_onnx", "fifth_torch", "fifth_openvino"),
 }
 
 
