@@ -62,8 +62,8 @@ def test_an_exact_name_needs_a_producer_that_fits_and_both_sides_say_so() -> Non
     assert pairs(result) == {
         "c": ("c", "exact"), "r": ("n", "graph metadata"), "r_DequantizeLinear_Output": ("r", "graph metadata"),
     }  # fmt: skip
-    assert result.refused == {"t": "the baseline's tensor of this name is made by Tanh, this one by Conv"}
-    assert result.missing == {"t": "the target's tensor of this name is made by Conv, this one by Tanh"}
+    assert result.refused == {"t": "the baseline's tensor of this name is produced by Tanh, this one by Conv"}
+    assert result.missing == {"t": "the target's tensor of this name is produced by Conv, this one by Tanh"}
 
 
 @pytest.mark.parametrize(
@@ -164,12 +164,14 @@ def test_a_clamp_that_the_quantiser_dropped_gives_what_it_read() -> None:
 
     told = align([op("c", "Softmax", "x"), op("r", "Relu", "c")], [op("r", "BatchNormalization")])
     assert not told.pairs  # what the clamp read is a softmax
-    assert told.refused == {"r": "the baseline's tensor of this name is made by Relu, this one by BatchNormalization"}
-    assert told.missing == {"r": "the target's tensor of this name is made by BatchNormalization, this one by Relu"}
+    normed = "tensor of this name is produced by BatchNormalization, this one by Relu"
+    relu = "tensor of this name is produced by Relu, this one by BatchNormalization"
+    assert told.refused == {"r": f"the baseline's {relu}"}
+    assert told.missing == {"r": f"the target's {normed}"}
     dropped = align([op("n", "BatchNormalization", "c"), op("r", "Relu", "n")], [op("r", "BatchNormalization")])
     assert pairs(dropped) == {"r": ("n", "graph metadata")}
     assert not dropped.refused
-    assert dropped.missing == {"r": "the target's tensor of this name is made by BatchNormalization, this one by Relu"}
+    assert dropped.missing == {"r": f"the target's {normed}"}
 
 
 def test_two_files_that_are_one_graph_but_for_names() -> None:

@@ -59,7 +59,7 @@ def test_an_output_that_is_read_is_refused() -> None:
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        ({"explain": "x"}, "explain: 'x' is none of off, fast, full"),
+        ({"explain": "x"}, "explain: 'x' is not one of off, fast, full"),
         ({"val_range": (1, 0)}, "val_range: 1, 0 has its low end above its high end"),
         ({"val_range": {"x": (0.5, 0.25)}}, "of 'x' has its low end above"),
         ({"output": "r.exe"}, "r.exe: no report format has the ending '.exe'"),

@@ -23,11 +23,11 @@ MODES = ["--model_file", DIGITS, "--run_mode", "ort_opt"]
         (["--tolerance", "1e-3", *MODES], "did you mean '--atol' or '--rtol'?"),
         (["--model", DIGITS, "--run_mode", "ort_opt"], "did you mean '--model_file'?"),
         (["--basline=ort_fp32", *MODES], "did you mean '--baseline'"),
-        (["--wholly-unheard-of-thing", *MODES], "--help` explains the options"),
+        (["--wholly-unheard-of-thing", *MODES], "see `"),
         (["search", "--held-oot", "x", *MODES], "did you mean '--held_out' or"),
         (["serch", *MODES], "there is no verb 'serch'; did you mean 'search'"),
-        (["frobnicate"], "there is no verb 'frobnicate'; `precision_debug --help`"),
-        (["model.onnx"], "model.onnx: a model is named with an option; write --model_file model.onnx --run_mode MODE"),
+        (["frobnicate"], "there is no verb 'frobnicate'; see `precision_debug --help`"),
+        (["model.onnx"], "model.onnx: expects the model as an option; write --model_file model.onnx --run_mode MODE"),
         ([DIGITS, "--run_mode", "ort_opt"], "write --model_file "),
         (["a model.onnx"], "write --model_file 'a model.onnx' --run_mode MODE"),
     ],
@@ -90,7 +90,7 @@ def test_a_recording_is_replaced_by_the_next_one(tmp_path: Path, capsys: pytest.
     assert Path("kept", "manifest.json").stat().st_mtime_ns != first
     assert main([*MODES, "--baseline", "kept", "--quiet"]) == 0
     assert main([*MODES, "--baseline", "kept", "--record", "kept"]) == 2
-    assert "is the recording that this command compares with" in capsys.readouterr().err
+    assert "is also this command's baseline" in capsys.readouterr().err
     Path("kept", "thesis.tex").touch()
     assert main(record) == 2
     assert Path("kept", "thesis.tex").exists()

@@ -330,7 +330,7 @@ def test_rknns_simulator_of_a_healthy_model(capsys: pytest.CaptureFixture[str], 
     assert main(command) == 0
     said = capsys.readouterr().out
     assert "as RKNN accuracy_analysis writes them" in said
-    assert "its values are those of int8" in said
+    assert "values fit int8" in said
     pairs = dict(line.split("  (")[0].split("  <-  ") for line in said.splitlines() if "<-" in line)
     same = ["image", "bn1_out", "relu1_out", "bn2_out", "relu2_out", "pool_out", "bn3_out", "relu3_out", "gap_out"]
     told = {**{name: name for name in same}, "logits": "logits_mm", "probabilities": "probabilities"}

@@ -299,7 +299,7 @@ def test_inputs_with_other_names_are_matched_and_it_is_said(root: Path, tmp_path
 
     code, report = run()
     assert code == 0
-    assert any("input.1 was given what the baseline's query was given" in note for note in report.notes)
+    assert any("input.1 was fed the baseline's query" in note for note in report.notes)
     pairs = {row.target_name: row.name for row in report.compared}
     assert pairs["input.1"] == "query"
     code, report = run("--rename", "input.1=document")

@@ -75,7 +75,8 @@ def test_random_defaults():
     assert 0 <= made.feeds[0]["x"].min() < 0.1 < 0.9 < made.feeds[0]["x"].max() <= 1
     assert set(made.feeds[0]["i"]) == {0, 1}
     assert set(made.feeds[0]["b"]) == {False, True}
-    told = "x: batch 2, channels 3 chosen for what the model leaves open; --input_shapes x:[2,3,50,50] sets others"
+    told = "x: batch 2, channels 3 chosen for dimensions that the model leaves open;"
+    told += " --input_shapes x:[2,3,50,50] sets others"
     assert told in made.notes
 
 
@@ -287,7 +288,7 @@ def test_polygraphys_own_file():
     made = make_feeds([meta("x", shape=("n", 3)), meta("ids", "int32", ("n",))], source=str(POLYGRAPHY))
     assert same(made.feeds[0]["x"], np.arange(6, dtype=np.float32).reshape(2, 3))
     assert made.feeds[1]["ids"].tolist() == [3, 4]
-    assert "ids: int64 converted to int32, every value kept" in made.notes
+    assert "ids: int64 converted to int32 without loss" in made.notes
 
 
 def test_what_polygraphy_writes_here(tmp_path):
@@ -389,8 +390,8 @@ def given_feeds(**feeds):
         ),
         ([meta("x")], {"x": np.ones((2, 3), np.float32), "qqq": 1}, ["no input 'qqq'", "the model's inputs: 'x'"]),
         ([meta("x"), meta("y")], {"x": np.ones((2, 3), np.float32)}, ["no value for 'y'", "it has 'x'"]),
-        ([meta("x")], {"x": np.ones((3, 2), np.float32)}, ["'x'", "[3, 2]", "wants [2, 3]"]),
-        ([meta("x", shape=("n", 3))], {"x": np.ones(3, np.float32)}, ["[3]", "wants [n, 3]"]),
+        ([meta("x")], {"x": np.ones((3, 2), np.float32)}, ["'x'", "[3, 2]", "expects [2, 3]"]),
+        ([meta("x", shape=("n", 3))], {"x": np.ones(3, np.float32)}, ["[3]", "expects [n, 3]"]),
         ([meta("x")], {"x": np.full((2, 3), 0.1)}, ["'x' is float64", "wants float32", "would change"]),
         ([meta("x", "int32")], {"x": np.full((2, 3), 2**40)}, ["int64", "int32", "would change"]),
         ([meta("x", "int32")], {"x": np.full((2, 3), np.nan)}, ["float64", "int32"]),
@@ -422,9 +423,9 @@ def test_conversions_that_keep_the_values_are_noted():
     assert made.feeds[0]["x"].dtype == np.float32
     assert made.feeds[0]["t"].tolist() == ["a", "b"]
     assert made.notes == (
-        "x: float64 converted to float32, every value kept",
-        "i: int32 converted to int64, every value kept",
-        "b: float32 converted to bfloat16, every value kept",
+        "x: float64 converted to float32 without loss",
+        "i: int32 converted to int64 without loss",
+        "b: float32 converted to bfloat16 without loss",
     )
 
 
@@ -436,7 +437,7 @@ def test_non_finite_values_are_noted():
 
 def test_a_source_that_does_not_fit_its_options(tmp_path):
     path = save_feeds(tmp_path / "a.npz", {"x": np.ones((2, 3), np.float32)})
-    with fails("[2, 3]", "wants [4, 3]"):
+    with fails("[2, 3]", "expects [4, 3]"):
         make_feeds([meta("x", shape=("n", 3))], source=str(path), shapes={"x": (4, 3)})
     made = make_feeds([meta("x")], source=str(path), val_range={"x": (0, 1)})
     assert made.notes == ("--val_range has no effect on values from --inputs",)
@@ -461,7 +462,7 @@ def test_sources_that_cannot_be_read(tmp_path):
     cases = {
         "nowhere.npz": "no such file", "empty": "has no .npz", "mixed": ".npz files and .npy files",
         "pickle.npy": "Python objects", "cut.npz": "cannot be read", "cut.npy": "cannot be read",
-        "text.txt": "'.txt' files are not read", "bad.json": "not readable JSON", "run.json": "holds RunResults",
+        "text.txt": "'.txt' files cannot be read", "bad.json": "not readable JSON", "run.json": "holds RunResults",
         "torch.json": "stored as Tensor", "cut.json": "'x' is damaged",
     }  # fmt: skip
     for name, part in cases.items():

@@ -129,7 +129,7 @@ def test_a_float16_file_is_fed_as_a_deployment_would(tmp_path: Path) -> None:
     assert rows["x"].comparison is not None
     assert rows["x"].comparison.base.dtype == "float32"
     assert any(
-        "fed the baseline's float32 values rounded to it, as a deployment would" in note for note in report.notes
+        "fed the baseline's float32 values rounded to it, as in deployment" in note for note in report.notes
     )
     assert not [row for row in report.rows if row.status is Status.FUSED_AWAY]
 

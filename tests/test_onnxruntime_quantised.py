@@ -58,4 +58,4 @@ def test_a_number_may_be_fed_as_one_element(product: str) -> None:
     row = {row.name: row for row in report.rows}["k"]
     assert row.comparison is not None
     assert (row.comparison.base.shape, row.comparison.base.max) == ((), 2.0)
-    assert any("[1] was given for a number without dimensions" in str(note) for note in report.notes)
+    assert any("a scalar was given with the shape [1]" in str(note) for note in report.notes)

@@ -99,7 +99,7 @@ def test_other_bytes_end_in_an_error_of_pythons(data: bytes) -> None:
 @pytest.mark.parametrize(
     ("name", "what"),
     [
-        ("short", "has 4 bytes, which do not fit"), ("none", "which do not fit|refuses the model"),
+        ("short", "has 4 bytes, which does not match"), ("none", "which does not match|refuses the model"),
         ("int4", "has no kernel here for Identity"),
     ],
 )  # fmt: skip

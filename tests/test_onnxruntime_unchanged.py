@@ -83,7 +83,7 @@ def test_an_fp32_baseline_that_is_none_says_so(made: str, named: str, request: p
     report = compare(path, run_mode="ort_opt", inputs=feeds, atol=0.1, rtol=0.1)
     said = [worded(doubt).en for doubt in report.doubts]
     assert len(said) == 1
-    assert said[0].startswith("ort_fp32 is not FP32 here: the model itself brings")
+    assert said[0].startswith("ort_fp32 is not FP32 here: the model itself contains")
     assert named in said[0]
     assert report.verdict is Verdict.PASS
 

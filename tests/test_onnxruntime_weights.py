@@ -261,7 +261,7 @@ def test_damaged_bytes_are_refused_or_still_a_message(data: st.DataObject) -> No
 def test_a_model_that_is_cut_off_is_refused_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(model(1000).SerializeToString()[:-500])
-    with pytest.raises(ModelError, match=r"m\.onnx: is not an ONNX model, or is cut off"):
+    with pytest.raises(ModelError, match=r"m\.onnx: is not an ONNX model, or is truncated"):
         read_source(str(path))
     path.write_bytes(b"")
     with pytest.raises(ModelError, match="the file is empty"):

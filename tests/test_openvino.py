@@ -107,7 +107,7 @@ def test_shown_values_are_right_in_the_unfused_graph(tmp_path: Path) -> None:
     )
     assert {row.status for row in report.rows} <= {Status.PASS, Status.FUSED_AWAY}
     assert sum(row.comparison is not None for row in report.rows) >= len(report.rows) - 1 >= 15  # a HardSwish is one
-    assert any("engine made them inside operators" in note for note in report.notes)
+    assert any("engine produced them inside operators" in note for note in report.notes)
 
 
 @pytest.mark.parametrize("name", ["loop_model", "nested_model", "scan_model", "if_model"])
@@ -125,7 +125,7 @@ def test_loops_and_branches_are_seen_from_inside(name: str, tmp_path: Path) -> N
     assert not [row.name for row in report.rows if row.status is Status.FAIL]
     fused = precision_debug.compare(path, run_mode="ov_opt_fp32", inputs=feeds, explain="off")
     assert all(row.status is not Status.FAIL for row in fused.rows)
-    assert any("whose layers OpenVINO does not tell" in row.reason for row in fused.rows)
+    assert any("whose layers OpenVINO does not report" in row.reason for row in fused.rows)
 
 
 def test_shapes_that_depend_on_the_data(tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def test_the_default_says_what_it_came_to(tmp_path: Path) -> None:
 
 
 def test_by_results_as_on_other_devices(tmp_path: Path) -> None:
-    """GPU and NPU run no operator of ours: there tensors are further results, which must not change what runs."""
+    """GPU and NPU run no operator of ours: tensors are additional results there, which must not change what runs."""
     path = saved(onnx_models.convnet(), tmp_path)
     for mode, least in (("ov_opt_fp32", 6), *([("ov_bf16", 2)] if BACKEND.availability("ov_bf16").ok else [])):
         by_taps = precision_debug.compare(path, run_mode=mode, inputs=IMAGE, explain="off")
@@ -393,7 +393,7 @@ def test_int8_by_the_models_own_quantisation(tmp_path: Path) -> None:
     report = precision_debug.compare(
         quantised, run_mode="ov_int8", baseline="ov_fp32", baseline_model=path, inputs=IMAGE, explain="off"
     )
-    assert any("as the model itself says" in note for note in report.target.notes)
+    assert any("as specified by the model itself" in note for note in report.target.notes)
     assert any(layer.weights_type in {"INT8", "UINT8"} for layer in report.layers)
     compared = [row for row in report.rows if row.comparison is not None]
     assert any(row.is_output for row in compared)

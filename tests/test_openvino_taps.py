@@ -1,4 +1,4 @@
-"""Models that OpenVINO compiles by itself, and not with an operator of ours in the way of every tensor."""
+"""Models that OpenVINO compiles by itself, and not with a tap on every tensor of every tensor."""
 
 from __future__ import annotations
 
@@ -63,5 +63,5 @@ def test_what_compiles_with_no_tap_at_all_is_seen_by_results(select: str, monkey
 
     monkeypatch.setattr(make.Maker, "through", fails)
     report = precision_debug.compare(select, run_mode="ov_fp32", baseline="ov_fp32", inputs=FEEDS, explain="off")
-    assert any("tensors are further results" in str(note) for note in report.baseline.notes)
+    assert any("tensors are shown as additional results" in str(note) for note in report.baseline.notes)
     assert {"numbers", "grown", "y"} <= {row.name for row in report.rows if row.comparison is not None}

@@ -135,7 +135,7 @@ def test_a_wrong_value_names_the_option(words: list[str], said: str) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"explain": "x"}, "explain: 'x' is none of off, fast, full"),
+        ({"explain": "x"}, "explain: 'x' is not one of off, fast, full"),
         ({"seed": "x"}, "seed: 'x' is not a whole number"),
         ({"atol": -1}, "atol: -1 is not from 0 up"), ({"val_range": (3, 1)}, "val_range: 3, 1 has its low end"),
         ({"marks": [1]}, "marks: 1 is not text"), ({"top_k": True}, "top_k: True is not a whole number"),
@@ -181,7 +181,7 @@ def test_the_table_is_whole() -> None:
         assert any("\u4e00" <= letter <= "\u9fff" for letter in one.zh), one.name
         help_ = actions[one.option].help
         assert isinstance(help_, Help)
-        assert (str(help_) % {}, help_.zh % {}) == (one.help, one.zh)
+        assert (str(help_) % {}, help_.text.zh % {}) == (one.help, one.zh)
         assert f"| `{one.option}` |" in page
         if one.default not in (None, "", (), {}) and not one.choices:
             assert one.read(one.default) == one.default

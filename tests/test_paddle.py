@@ -490,4 +490,4 @@ def test_what_a_loop_carries_is_compared_with_its_last_iteration(mode: str, tmp_
     if mode == "cpu_opt":
         assert carried["linear_0.tmp_1@0"].status is Status.PASS
     else:
-        assert "a later operator writes over it" in carried["linear_0.tmp_1@0"].reason
+        assert "a later operator overwrites it" in carried["linear_0.tmp_1@0"].reason

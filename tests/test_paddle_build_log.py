@@ -28,15 +28,15 @@ LINES = {  # in the form in which glog prints the messages of Paddle's and Tenso
     "I1122 11:58:02.310912  4242 tensorrt_subgraph_pass.cc:302] ---  detect a sub-graph with 157 nodes":
         "a subgraph of 157 operators",
     "I1122 11:58:02.401871  4242 tensorrt_subgraph_pass.cc:846] Prepare TRT engine (Optimize model structure, Select "
-    "OP kernel etc). This process may cost a lot of time.": "Paddle hands a subgraph over",
+    "OP kernel etc). This process may cost a lot of time.": "Paddle is handing over a subgraph",
     "I1122 11:58:09.1 4242 helper.h:134] Detected 1 inputs and 158 output network tensors.":
-        "an engine with outputs: 158",
+        "an engine with 158 outputs",
     "I1122 11:58:07.9 4242 helper.h:131] --------------- Timing Runner: conv2d (Output: batch_norm_0.tmp_2) "
     "(CaskConvolution[0x80000009])": "timing kernels for conv2d (Output: batch_norm_0.tmp_2)",
     "I1122 11:58:31.2 4242 helper.h:131] Engine generation completed in 28.4 seconds.":
         "a subgraph's engine is ready after 28 s",
     "I1122 11:59:02.1 4242 tensorrt_engine_op.h:421] Adjust dynamic shape range, rebuild trt engine!":
-        "a shape lay outside the range, and Paddle builds the engine again",
+        "a shape was outside the range, so Paddle is rebuilding the engine",
     "--- Running IR pass [conv_bn_fuse_pass]": "Paddle's pass conv_bn_fuse_pass",
     "I1122 11:58:07.9 4242 helper.h:131] Tactic: 0x7342be9c7ac4ac5a Time: 0.0184": None,
     "a line of somebody else": None,
@@ -111,7 +111,7 @@ def test_the_newest_news_of_a_growing_log_is_passed_on(tmp_path: Path) -> None:
         run.take(written(Stage(text=say("building_marked", build=2, marks=57))))
         news: Any = hearing.news()
         run.take(news)
-    assert run.line().startswith("TensorRT builds engine 2, with marks: 57, a subgraph's engine is ready after 28 s, ")
+    assert run.line().startswith("building engine 2 with 57 marks, a subgraph's engine is ready after 28 s, ")
 
 
 def test_seconds_in_a_step_stand_beside_those_of_the_run() -> None:
@@ -121,7 +121,7 @@ def test_seconds_in_a_step_stand_beside_those_of_the_run() -> None:
     run.take(written(Stage(text=say("building_unmarked", build=1, count=182))))
     now[0] = 125.0
     assert run.line() == (
-        "TensorRT builds engine 1, the one that ships, of 182 operators, 2 min 5 s, 45 s of it in this step"
+        "building engine 1, the one to deploy, from 182 operators, 2 min 5 s, 45 s of it in this step"
     )
 
 
@@ -131,7 +131,7 @@ def test_what_a_session_tells_goes_to_who_listens_on_this_thread() -> None:
     with progress_to(heard.append):
         tell(say("heard_preparing"))
     tell(say("heard_loading"))
-    assert heard == ["Paddle hands a subgraph over"]
+    assert heard == ["Paddle is handing over a subgraph"]
 
 
 def test_a_new_step_is_told_at_once_where_there_is_no_terminal(
@@ -140,4 +140,4 @@ def test_a_new_step_is_told_at_once_where_there_is_no_terminal(
     monkeypatch.setattr(progress, "NEWS", 0.0)
     with progress.bar(language="en") as on_event:
         on_event(written(Stage(text=say("building_unmarked", build=1, count=182))))
-    assert "TensorRT builds engine 1" in capsys.readouterr().err
+    assert "building engine 1" in capsys.readouterr().err

@@ -65,7 +65,7 @@ def test_each_side_works_in_a_folder_of_its_own(fake: str, tmp_path: Path) -> No
         ({"options": {"baseline.keep": "x"}}, UsageError, "it is for the target only"),
         ({"seed": -1}, UsageError, "expects a whole number, 0 or greater"),
         ({"model": "nowhere.fake"}, ModelError, "nowhere.fake: no such model"),
-        ({"record": "folder", "top1": True}, UsageError, "--top1: compares, and --record without a --baseline"),
+        ({"record": "folder", "top1": True}, UsageError, "--top1: needs a comparison, and --record without --baseline"),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_runs(

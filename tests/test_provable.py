@@ -75,7 +75,7 @@ def test_a_bias_that_was_clipped_or_has_another_scale(tmp_path: Path, capsys: py
     assert _codes(path) == ["proven_bias_scale"]
     assert main(["check", path]) == 1
     said = capsys.readouterr().out
-    assert "Conv `y` reads the bias `b` with the scale 0.02, and integer kernels take scale_x times scale_w" in said
+    assert "Conv `y` reads the bias `b` with the scale 0.02, but integer kernels assume scale_x times scale_w" in said
     assert "proven_bias_shared" in _codes(_quantised(tmp_path, two=0.05))
 
 
@@ -164,7 +164,7 @@ def test_a_report_begins_with_what_the_file_proves(tmp_path: Path) -> None:
 
     x = np.clip(RANDOM.normal(size=(1, 3, 8, 8)), -2, 2).astype(np.float32)
     report = compare(_quantised(tmp_path, scale=0.02), run_mode="ort_opt", inputs={"x": x})
-    assert any("integer kernels take scale_x times scale_w" in sentence.en for sentence in lead(report)[:2])
+    assert any("integer kernels assume scale_x times scale_w" in sentence.en for sentence in lead(report)[:2])
     assert not any("proves" in sentence.en for sentence in lead(compare(str(DIGITS), run_mode="ort_opt")))
 
 

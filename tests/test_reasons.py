@@ -41,7 +41,7 @@ SPOKEN = [
     ),
     (
         say("of_target", why=CATALOGUES["onnxruntime"]("same_as", name="a{0}")),
-        "target: holds the same numbers as a{0}", "目标：与 a{0} 数值相同",
+        "target: holds the same values as a{0}", "目标：与 a{0} 数值相同",
     ),
     (
         say("of_target", why=CATALOGUES["tensorrt"]("refused", detail="Error Code 4\n{x} is one")),
@@ -69,10 +69,10 @@ def test_what_nobody_knows_stays_as_it_is() -> None:
 
 
 def test_old_files_without_codes_are_still_understood() -> None:
-    assert explained("baseline: holds the same numbers as x").zh == "基线：与 x 数值相同"
-    assert is_whole("target: holds the same numbers as x")
+    assert explained("baseline: holds the same values as x").zh == "基线：与 x 数值相同"
+    assert is_whole("target: holds the same values as x")
     assert not is_whole("target: TensorRT refuses it as an output: x")
-    assert inner("target: holds the same numbers as x").code.endswith(".same_as")
+    assert inner("target: holds the same values as x").code.endswith(".same_as")
 
 
 @pytest.mark.parametrize("reason", [reason for reason, _, _ in SPOKEN])

@@ -207,8 +207,8 @@ def test_reasons_keep_their_codes_and_older_files_their_sentences() -> None:
     old = from_dict(plain)
     assert [row.reason for row in old.rows] == [row.reason for row in rows]
     assert not any(row.reason.code for row in old.rows)
-    assert is_whole("target: holds the same numbers as x")
-    assert word("target: holds the same numbers as x", "zh") == "目标：与 x 数值相同"
+    assert is_whole("target: holds the same values as x")
+    assert word("target: holds the same values as x", "zh") == "目标：与 x 数值相同"
 
 
 def test_sides_keep_their_notes() -> None:

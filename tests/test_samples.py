@@ -239,5 +239,5 @@ def test_a_recording_says_that_it_has_one_sample(model: Path, data: np.ndarray, 
     command += ["--samples_axis", "0", "--explain", "off", "--record", str(tmp_path / "kept"), "--baseline", "ort_fp32"]
     assert main([*command, "--output", str(tmp_path / "out.json")]) == 0
     report = precision_debug.Report.load(tmp_path / "out.json")
-    assert any("9 samples were given; the first one is recorded" in note for note in report.notes)
+    assert any("Of 9 samples, only the first was recorded" in note for note in report.notes)
     assert all("Samples" not in row.extra for row in report.rows)

@@ -95,7 +95,7 @@ def test_agreement_is_shown_where_it_is_asked_for(tmp_path: Path) -> None:
 def test_what_judges_rows_is_refused_where_a_run_is_only_recorded(tmp_path: Path, wanted: dict[str, Any]) -> None:
     onnx.save(onnx_models.mlp(), tmp_path / "m.onnx")
     model = ModelFiles(model_file=str(tmp_path / "m.onnx"))
-    with pytest.raises(UsageError, match="--record without a --baseline"):
+    with pytest.raises(UsageError, match="--record without --baseline"):
         make_plan(RunSpec(model=model, run_mode="ort_fp32", record="rec", **wanted), check_machine=False)
     with_baseline = RunSpec(model=model, run_mode="ort_fp32", record="rec", baseline="ort_fp32", **wanted)
     make_plan(with_baseline, check_machine=False)

@@ -95,7 +95,7 @@ def test_what_a_metric_gives_is_not_called_an_error_of_ours(
     told = capsys.readouterr()
     assert "kept: holds, metric " in told.err
     assert "  Metric 2  " in told.out
-    assert "worst: at most 1% of what it gives with nothing kept" in told.out
+    assert "worst: at most 1% of its value with nothing kept" in told.out
     assert "Rel L2" not in told.out.partition("effort")[2].partition("verified")[0]
     assert "| Kept | What | Metric |" in page.read_text(encoding="utf-8")
     assert main([*common, "--on", f"{script}:broken", "--limit", "1%", "--output", str(tmp_path / "b.md")]) == 2
@@ -298,7 +298,7 @@ def test_what_is_handed_over_goes_where_it_is_wanted(mode: str, option: str, roo
 def test_what_cannot_be_saved_is_said(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, wanted = built(root, tmp_path), tmp_path / "w.onnx"
     common = ["--model_file", str(path), "--val_range", "1,2", "--save_model", str(wanted)]
-    for mode, words in (("ort_bf16_sim", "a search in ort_bf16_sim hands over no such file"), ("ov_bf16", "save_ir")):
+    for mode, words in (("ort_bf16_sim", "ort_bf16_sim does not produce this file"), ("ov_bf16", "save_ir")):
         if mode == "ov_bf16" and importlib.util.find_spec("openvino") is None:
             continue
         output = str(tmp_path / "o.json")
@@ -337,7 +337,7 @@ def test_files_of_its_names_that_are_somebody_elses_are_left_alone(
     journal.parent.mkdir()
     journal.write_text("somebody's own\nand more")
     assert main(["search", *common, "--quiet", "--output", str(tmp_path / "other.json")]) == 2
-    assert "nothing here wrote it" in capsys.readouterr().err
+    assert "was not written by this tool" in capsys.readouterr().err
     assert journal.read_text() == "somebody's own\nand more"
 
 

@@ -45,7 +45,7 @@ def test_a_report_says_which_kernels_met_nothing_but_themselves(pooled: str) -> 
 def test_a_second_opinion_of_a_good_kernel_alarms_nobody(pooled: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--model_file", pooled, "--run_mode", "ort_opt", "--second_opinion"]) == 0
     said = capsys.readouterr().out
-    assert "2 operator types (AveragePool, Softmax) were computed once more by onnx_ref" in said
+    assert "2 operator types (AveragePool, Softmax) were recomputed by onnx_ref" in said
     assert "alone with its result in 0" in said
     assert "same engine's kernels" not in said
 

@@ -187,26 +187,26 @@ def test_each_side_gets_its_own_only(options: dict[str, Any], baseline: dict[str
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"boht": 1}, "--option boht: neither the baseline b_fp32 nor the target b_fp16 takes it; did you mean "
-                      "'both'?"),
+        ({"boht": 1}, "--option boht: neither the baseline b_fp32 nor the target b_fp16 takes this setting;"
+                      " did you mean 'both'?"),
         ({"both": "x"}, "--option both: 'x' is not a whole number; write a whole number"),
         ({"target.both": "x"}, "--option target.both: 'x' is not a whole number"),
-        ({"baseline.one_side": "a"}, "the baseline b_fp32 does not take it; it is for the target only"),
-        ({"baseline.one_mode": "a"}, "the baseline b_fp32 does not take it; it matters in b_fp16"),
-        ({"foreign": 1}, "--foreign: neither the baseline b_fp32 nor the target b_fp16 takes it; it is a setting "
-                         "of the backend other"),
+        ({"baseline.one_side": "a"}, "the baseline b_fp32 does not take this setting; it is for the target only"),
+        ({"baseline.one_mode": "a"}, "the baseline b_fp32 does not take this setting; it applies to b_fp16"),
+        ({"foreign": 1}, "--foreign: neither the baseline b_fp32 nor the target b_fp16 takes this setting;"
+                         " it is a setting of the backend other"),
         ({"seed": 1}, "give it with --seed N"),
         ({"side": 1}, "--option side: is not a setting"),
-        ({"baseline.memory_budget": "1G"}, "the baseline b_fp32 does not take it"),
+        ({"baseline.memory_budget": "1G"}, "the baseline b_fp32 does not take this setting"),
         ({"boht": None}, "did you mean 'both'?"),
-        ({"": 1}, "takes it"),
-        ({"target.": 1}, "takes it"),
+        ({"": 1}, "takes this setting"),
+        ({"target.": 1}, "takes this setting"),
     ],
 )  # fmt: skip
 def test_what_no_side_takes_is_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError) as caught:
         share(options, TAKERS, OTHER)
-    assert said.replace("takes it", "take") in str(caught.value).replace("takes it", "take")
+    assert said.replace("takes this setting", "take") in str(caught.value).replace("takes this setting", "take")
 
 
 def test_a_backend_without_a_table_says_so() -> None:
@@ -235,18 +235,18 @@ def test_settings_reach_the_side_that_they_are_for(model: list[str]) -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--option", "offest=a"], "--option offest: neither the baseline fake_fp32 nor the target fake_off takes it; "
-                                   "did you mean 'offset'?"),
+        (["--option", "offest=a"], "--option offest: neither the baseline fake_fp32 nor the target fake_off takes this"
+                                   " setting; did you mean 'offset'?"),
         (["--option", "pause=long"], "--option pause: 'long' is not a whole number; write a whole number from 0 to 9"),
         (["--option", "pause=1j"], "--option pause: '1j' is not a whole number"),
         (["--option", "pause=99"], "--option pause: 99 is not from 0 to 9"),
         (["--layer_precisions", "a:half"], "--layer_precisions: neither the baseline fake_fp32 nor the target fake_off "
-                                           "takes it; it is a setting of the backend tensorrt"),
+                                           "takes this setting; it is a setting of the backend tensorrt"),
         (["--save_engine", "e"], "--save_engine: neither"), (["--plugins", "no_such.so"], "--plugins: neither"),
         (["--level", "op"], "--level: neither"), (["--device", "cuda:7"], "--device: neither"),
         (["--use_dynamic_shape", "1"], "--use_dynamic_shape: neither"),
         (["--min_shapes", "x:[1]"], "--min_shapes: neither"),
-        (["--option", "baseline.keep=x"], "the baseline fake_fp32 does not take it; it is for the target only"),
+        (["--option", "baseline.keep=x"], "baseline fake_fp32 does not take this setting; it is for the target only"),
         (["--option", "pause"], "--option: expects KEY=VALUE"), (["--option", "pause="], "expects KEY=VALUE"),
         (["--option", "pause=1", "--option", "pause=2"], "given twice: 1 and 2"), (["--seed", "-1"], "--seed: expects"),
     ],
@@ -265,13 +265,13 @@ def test_what_is_wrong_is_said_before_anything_is_written(model: list[str], more
         ("ort_int8", {"nodes_to_exlude": "a"}, "did you mean 'nodes_to_exclude'"),
         ("ort_int8", {"level": "op"}, "it is a setting of the backend torch"),
         ("ort_int8", {"device": "cuda:7"}, "--device: neither"),
-        ("ort_int8", {"use_tf32": 0}, "it matters in ort_cuda_"),
+        ("ort_int8", {"use_tf32": 0}, "it applies to ort_cuda_"),
         ("ort_int8", {"intra_op_num_threads": 99999}, "99999 is not from 0 to 256"),
         ("ort_int8", {"intra_op_num_threads": "99999"}, "is not from 0 to 256"),
         ("ort_int8", {"intra_op_num_threads": "two"}, "is not a whole number"),
-        ("ort_int8", {"calibration": "guess"}, "'guess' is none of minmax"),
+        ("ort_int8", {"calibration": "guess"}, "'guess' is not one of minmax"),
         ("ort_int8", {"per_channel": object()}, "neither true nor false"),
-        ("onnx_ref", {"target.verbose": True}, "the target onnx_ref does not take it"),
+        ("onnx_ref", {"target.verbose": True}, "the target onnx_ref does not take this setting"),
     ],
 )
 def test_the_python_api_refuses_them_too(mode: str, options: dict[str, Any], said: str, root: Path) -> None:

@@ -89,7 +89,7 @@ def test_fused_away_tensors_have_rows(model: Path) -> None:
 @pytest.mark.parametrize(
     ("mode", "said"),
     [
-        ("fake_abort", "crashed (SIGABRT) (its last words: terminate called: out of unicorns)"),
+        ("fake_abort", "crashed (SIGABRT) (last output: terminate called: out of unicorns)"),
         ("fake_kill", "was killed (SIGKILL)"),
         ("fake_exit", "ended with status 7"),
         ("fake_raise", "ValueError: layer 5 has no unicorn"),
@@ -505,7 +505,7 @@ def test_a_worker_that_is_killed_while_it_opens_has_three_tries(
         assert len(Report.load("out/r.json").compared) == 10
         return
     assert done.returncode == 3
-    assert "3 workers ended while they opened the model" in done.stderr
+    assert "3 workers died while opening the model" in done.stderr
     assert "killed by SIGKILL" in done.stderr
     assert "internal error" not in done.stderr
 

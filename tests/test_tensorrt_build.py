@@ -149,7 +149,7 @@ def test_a_refused_region_is_cut_between_its_blocks(monkeypatch: pytest.MonkeyPa
     assert shown == [("sum0", "sum1", "sum2", "sum3"), ("softmax0", "softmax1", "softmax2", "softmax3")]
     assert len(maker.builds) == 3
     assert set(marking.refused) == {f"dense{number}" for number in range(4)}
-    assert all("between which it lies (marked_builds=2)" in reason for reason in marking.refused.values())
+    assert all("compared instead (marked_builds=2)" in reason for reason in marking.refused.values())
 
 
 def test_cuts_that_are_refused_are_halved(monkeypatch: pytest.MonkeyPatch) -> None:

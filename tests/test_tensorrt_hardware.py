@@ -218,7 +218,7 @@ def test_constraints_are_told_layer_by_layer(tmp_path: Path) -> None:
                 precision_constraints="obey")  # fmt: skip
     assert seen.tensors["conv2_out"].extra["Asked Precision"] == "FP32"
     assert seen.tensors["conv2_out"].extra["Obeyed"] == "yes"
-    assert "Layer 'conv2' asked for FP32: obeyed" in seen.notes
+    assert "Layer 'conv2', FP32 requested: obeyed" in seen.notes
 
 
 @pytest.mark.parametrize(

@@ -182,4 +182,4 @@ def test_a_simulation_that_is_no_picture_of_the_engine_is_left_aside(run: Any, t
     assert fix is not None, done.stderr + done.stdout
     assert fix.simulation == ""
     assert fix.on_engine >= fix.evaluations - 1
-    assert any("no picture of this engine" in str(note) for note in fix.notes), fix.notes
+    assert any("does not represent this engine" in str(note) for note in fix.notes), fix.notes

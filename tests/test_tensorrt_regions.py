@@ -26,7 +26,7 @@ def test_a_region_does_not_tell_its_precision() -> None:
     (region,) = FP16
     assert is_opaque(region)
     assert real_precision(region) == ("", "a Myelin region, reads FP32, writes FP32")
-    assert columns(region)["Real Precision"] == "not told"
+    assert columns(region)["Real Precision"] == "not reported"
     assert "Myelin region, reads FP32" in columns(region)["Precision Read From"]
 
 
@@ -82,7 +82,7 @@ def test_constraints_inside_a_region_are_not_judged() -> None:
     asked = Asked(layer=softmax.name, precision="FP16", output=softmax.output[0])
     (told,) = outcomes([asked], FP16, reads=READS)
     assert told.obeyed is None
-    assert told.got == "inside a Myelin region, reads FP32, writes FP32; what it computes in is not told"
+    assert told.got == "inside a Myelin region, reads FP32, writes FP32; what it computes in is not reported"
     (by_builder,) = outcomes([asked], FP16, {FP16[0].name: "no kernel does it"}, READS)
     assert by_builder.obeyed is False
 

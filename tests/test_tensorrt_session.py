@@ -83,7 +83,7 @@ def test_every_tensor_in_order_and_the_outputs_of_the_real_engine(install: Insta
     assert inside["Fused Layer"] == "conv1 + conv1_bn + relu1"
     assert inside["Fused Layer There"] == "conv1"
     assert "Fused Layer There" not in tensors["logits"].extra
-    assert any("come from another fusion than the real engine's" in note for note in session.notes)
+    assert any("come from a different fusion than the real engine's" in note for note in session.notes)
 
 
 def test_the_budget_bounds_what_one_engine_shows(install: Install) -> None:

@@ -350,7 +350,7 @@ def test_compile_of_a_model_that_branches_on_values_shows_the_branch_that_they_l
     for name, array in theirs.items():
         if array.dtype.kind == "f":
             np.testing.assert_allclose(array, ours[name], rtol=1e-4, atol=1e-4, err_msg=name)
-    assert any("one graph of the operators that these values lead to" in note for note in opened.notes)
+    assert any("a single graph of the operators on the path" in note for note in opened.notes)
 
 
 @pytest.mark.slow

@@ -152,4 +152,4 @@ def test_operators_that_differ_are_named() -> None:
     from precision_debug_torch.engine.compiled_session import _other
 
     said = _other(["aten.add", "aten.mul"], ["aten.add", "aten.sub", "aten.mul"])
-    assert str(said).endswith("(3) than a plain one (2): aten.sub where that has aten.mul")
+    assert str(said).endswith("(3) from a plain one (2): aten.sub instead of aten.mul")

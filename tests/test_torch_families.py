@@ -57,8 +57,8 @@ def test_a_recurrent_layer_by_other_operators() -> None:
     assert pairs["rnn/lstm/stack"] == "rnn/lstm/stack#3", "the roads return both states in other orders"
     assert rows["rnn/lstm/stack"].paired_by == "graph metadata"
     assert all(row.status is Status.PASS for row in inside if row.comparison is not None)
-    assert rows["rnn/lstm/mkldnn_rnn_layer"].reason == "the target does rnn/lstm by other operators"
-    assert rows["rnn/lstm/addmm"].reason == "the baseline does rnn/lstm by other operators"
+    assert rows["rnn/lstm/mkldnn_rnn_layer"].reason == "the target computes rnn/lstm with other operators"
+    assert rows["rnn/lstm/addmm"].reason == "the baseline computes rnn/lstm with other operators"
     assert rows["rnn/lstm/transpose"].status is Status.FUSED_AWAY, "float64's of that name is not a part of one kernel"
     assert (rows["transpose#2"].paired_by, rows["transpose#2"].status) == ("exact", Status.PASS)
 

@@ -93,7 +93,7 @@ def test_every_run_starts_from_the_models_own_weights(build: Any, mode: str) -> 
             assert not [row for row in report.rows if row.status is Status.FAIL]
         assert not any("one after the other" in note for note in report.notes)
         writes = build is not Gradient
-        assert any("each run has copies of its own" in note for note in report.target.notes) == writes
+        assert any("each run gets its own copies" in note for note in report.target.notes) == writes
 
 
 @pytest.mark.parametrize("build", [BUILDS["sgd"], Gradient, Data], ids=["sgd", "gradient", "data"])
@@ -106,9 +106,9 @@ def test_a_compiled_run_leaves_the_model_as_it_was(build: Any) -> None:
         assert torch.equal(tensor, before[name])
     assert all(parameter.grad is None for parameter in module.parameters())
     assert all(row.relative_l2 is not None and row.relative_l2 < 1e-5 for row in report.rows if row.comparison)
-    assert any("outputs are bit for bit those of the graph without" in note for note in report.target.notes)
+    assert any("outputs are bit-identical to the original graph's" in note for note in report.target.notes)
     if build is not Gradient:
-        assert any("each run has copies of its own" in note for note in report.target.notes)
+        assert any("each run gets its own copies" in note for note in report.target.notes)
 
 
 def test_what_is_returned_is_what_a_plain_run_returns() -> None:

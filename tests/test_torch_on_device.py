@@ -103,7 +103,7 @@ def test_the_command_compares_on_the_device(together: str, tmp_path: Path, monke
 
 
 def test_a_wrong_place_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"compare_on: 'gpu' is none of device, host"):
+    with pytest.raises(UsageError, match=r"compare_on: 'gpu' is not one of device, host"):
         compare_module(*torch_models.encoder(), run_mode="torch_bf16", device="cpu", compare_on="gpu")
 
 

@@ -220,7 +220,7 @@ def test_a_mask_of_padding_leaves_nothing_out(tmp_path: Path) -> None:
     report = ran(f"{tmp_path}/m.py:padded", input_shapes={"tokens": (2, 5), "src_key_padding_mask": (2, 5)})
     given = {info.name: info for info in report.inputs}["src_key_padding_mask"]
     assert (given.dtype, given.max) == ("bool", 0)
-    assert any("zeros, as nothing is padding" in str(note) for note in report.notes)
+    assert any("zeros (nothing is padding)" in str(note) for note in report.notes)
     (row,) = report.outputs
     assert row.comparison is not None
     assert row.comparison.base.nan == 0, "where everything is masked, attention is NaN"

@@ -221,7 +221,7 @@ def test_a_module_may_give_its_loss_itself() -> None:
 
 
 def test_a_forward_alone_says_what_was_not_looked_at() -> None:
-    said = "the forward pass alone was compared"
+    said = "only the forward pass was compared"
     for step, there in (("forward", True), ("backward", False)):
         report = compared("torch_autocast_bf16", step=step)
         assert [said in notes_of(side) for side in (report.baseline, report.target)] == [there] * 2
@@ -236,7 +236,7 @@ def test_the_scale_is_grad_scalers_where_the_target_needs_one() -> None:
 
 def test_a_step_that_grad_scaler_leaves_out_is_said() -> None:
     report = compared("torch_autocast_fp16", step="optimiser", loss_scale=2.0**30)
-    said = ["left the optimiser's step out" in notes_of(side) for side in (report.baseline, report.target)]
+    said = ["skipped the optimiser's step" in notes_of(side) for side in (report.baseline, report.target)]
     assert said == [False, True]
     assert report.exit_status == 1
 

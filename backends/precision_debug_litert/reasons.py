@@ -6,13 +6,13 @@ from precision_debug.reasons import Catalogue, Wording
 
 __all__ = ["REASONS", "say"]
 
-_HOME = "Nothing: its numbers are compared in another row, or there is nothing to compare."
-_ROUND = "Look at the tensors around it."
+_HOME = "Nothing to do: its values are compared in another row, or there is nothing to compare."
+_ROUND = "See the tensors around it."
 
 REASONS = Catalogue("litert", {
     # why a tensor is not seen
     "inside": Wording(
-        "it lies inside {kind}, whose subgraph LiteRT runs by itself", "位于 {kind} 内部，其子图由 LiteRT 自行运行",
+        "it lies inside {kind}, whose subgraph LiteRT runs itself", "位于 {kind} 内部，其子图由 LiteRT 自行运行",
         _ROUND,
     ),
     "no_values": Wording(
@@ -27,31 +27,31 @@ REASONS = Catalogue("litert", {
         "XNNPACK took all {all} operators.", "XNNPACK 接管了全部 {all} 个算子。", _HOME,
     ),
     "other_bits": Wording(
-        "The run that showed tensors gave other bits in the outputs {names}: its tensors are near those of the plain"
-        " run, whose outputs these are, and need not be the same.",
+        "The run that showed tensors gave slightly different outputs {names}: its tensors are close to those of the"
+        " plain run, whose outputs are compared, but not necessarily identical.",
         "显示张量的运行在输出 {names} 中给出了不同的比特：其张量接近但不一定等于普通运行的张量，输出取自普通运行。",
         _ROUND,
     ),
     "widened": Wording(
-        "The file is quantised; here {count} operators compute in float32, with their weights as they are dequantised.",
+        "The file is quantised; here {count} operators compute in float32, with dequantised weights.",
         "文件是量化的；此处 {count} 个算子以 float32 计算，权重取反量化后的值。", _HOME,
     ),
     "stays": Wording(
         "{count} operators stay in the file's own types, which cannot be widened: {some}.",
         "{count} 个算子保持文件自身的类型，无法改为 float32：{some}。",
-        "Compare with the float model that the file was made from: --baseline_model.",
+        "Compare with the float model that the file was converted from: --baseline_model.",
     ),
     "kept": Wording(
         "keep_fp32: {count} operators compute in float32, between a DEQUANTIZE and a QUANTIZE.",
         "keep_fp32：{count} 个算子以 float32 计算，位于 DEQUANTIZE 与 QUANTIZE 之间。", _HOME,
     ),
     "fed_real": Wording(
-        "The input {name} is {dtype} in the file: it is fed as real numbers, which its scale rounds"
-        " (--option quantised_inputs=raw feeds the integers).",
+        "The input {name} is {dtype} in the file: it is fed real numbers, which are rounded by its scale (--option"
+        " quantised_inputs=raw feeds the integers).",
         "输入 {name} 在文件中为 {dtype}：以实数给出，按其 scale 取整（--option quantised_inputs=raw 可直接给整数）。",
         _HOME,
     ),
-    "written": Wording("The file as it was compared was written to {path}.", "参与对比的文件已写入 {path}。", _HOME),
+    "written": Wording("The compared file was written to {path}.", "参与对比的文件已写入 {path}。", _HOME),
     # what a search gives away
     "handed_file": Wording(
         "a .tflite file in which these operators compute in float32",

@@ -6,16 +6,16 @@ from precision_debug.reasons import Catalogue, Wording
 
 __all__ = ["REASONS", "say"]
 
-_HOME = "Nothing: its numbers are compared in another row, or there is nothing to compare."
-_ASK = "Ask for it alone with --mark, or compare with the mode ort_fp32, whose layouts are the model's own."
+_HOME = "Nothing to do: its values are compared in another row, or there is nothing to compare."
+_ASK = "Request it alone with --mark, or compare in the mode ort_fp32, which keeps the model's layouts."
 _KEEP = "Keep the operators that read them in float32, or scale the weights."
-_REFERENCE = "Compare with ort_fp32 in place of onnx_ref."
+_REFERENCE = "Compare with ort_fp32 instead of onnx_ref."
 
 REASONS = Catalogue("onnxruntime", {
     # what a run mode needs
     "needs_wheel_with_tap": Wording(
-        "the pure wheel needs onnxruntime-extensions, which has none for Python 3.14: install precision_debug's wheel"
-        " for this platform, or from source where there is a C compiler",
+        "the pure-Python wheel needs onnxruntime-extensions, which has no wheel for Python 3.14: install"
+        " precision_debug's wheel for this platform, or install from source with a C compiler",
         "纯 Python 安装包依赖 onnxruntime-extensions，而它没有 Python 3.14 版：请安装本平台的 precision_debug 安装包，"
         "或在有 C 编译器处从源码安装",
     ),
@@ -28,22 +28,22 @@ REASONS = Catalogue("onnxruntime", {
         "需要 onnxruntime-gpu、TensorRT 的库和 NVIDIA GPU",
     ),
     "needs_plugins": Wording(
-        "needs ONNX Runtime 1.23 or later, and this is {version}", "需要 ONNX Runtime 1.23 或更新版本，当前为 {version}"
+        "needs ONNX Runtime 1.23 or later, but this is {version}", "需要 ONNX Runtime 1.23 或更新版本，当前为 {version}"
     ),
     "needs_package": Wording("pip install {package} ({error})", "请运行 pip install {package}（{error}）"),
     "no_ep_device": Wording(
-        "{provider} is loaded and offers no device on this machine", "{provider} 已加载，但在本机没有可用设备"
+        "{provider} is loaded but offers no device on this machine", "{provider} 已加载，但在本机没有可用设备"
     ),
     "inside_body": Wording(
         "inside a loop or branch, which the provider compiles as a whole", "位于循环或分支内，提供程序将其作为整体编译"
     ),
     "shapes_fixed": Wording(
-        "The provider wants fixed shapes: those of the inputs were written into the model ({names}).",
+        "The provider requires fixed shapes: those of the inputs were written into the model ({names}).",
         "该提供程序要求固定形状：已将输入的形状写入模型（{names}）。",
     ),
     "marked_beside": Wording(
-        "{count} intermediate tensors come from a second session with all of them as outputs; its final outputs differ "
-        "from the unmarked one's by at most {gap:.3g}.",
+        "{count} intermediate tensors come from a second session that has them all as outputs; its final outputs"
+        " differ from those of the unmarked session by at most {gap:.3g}.",
         "{count} 个中间张量来自把它们全部标记为输出的第二个会话；其最终输出与未标记会话最多相差 {gap:.3g}。",
     ),
     "marked_shares": Wording("With the marks: {shares}", "标记后：{shares}"),
@@ -53,22 +53,22 @@ REASONS = Catalogue("onnxruntime", {
         "{provider} 无法加载其库（{error}）；请安装，或在 {variable} 中给出其目录",
     ),
     "provider_stays_away": Wording(
-        "{provider} does not start: ONNX Runtime goes on without it (are its libraries and a device there?)",
+        "{provider} does not start, so ONNX Runtime continues without it (are its libraries and a device available?)",
         "{provider} 未启动，ONNX Runtime 在没有它的情况下继续（其库和设备是否都在？）",
     ),
     # why a tensor is not seen
     "not_entered": Wording(
         "in a branch or loop body that this run did not enter", "位于本次运行未进入的分支或循环体内",
-        "Give an input with which the branch is taken.", whole=True,
+        "Use an input that takes the branch.", whole=True,
     ),
-    "repeats": Wording("inside a branch or loop it repeats {name}", "在分支或循环内重复 {name}", _HOME, whole=True),
-    "same_as": Wording("holds the same numbers as {name}", "与 {name} 数值相同", _HOME, whole=True),
+    "repeats": Wording("inside a branch or loop, a copy of {name}", "在分支或循环内重复 {name}", _HOME, whole=True),
+    "same_as": Wording("holds the same values as {name}", "与 {name} 数值相同", _HOME, whole=True),
     "constant": Wording("a constant of the model in another form", "模型常量的另一种形式", _HOME, whole=True),
     "feed": Wording(
-        "the feed itself; it is compared after its rounding", "即输入本身；舍入之后再比较", _HOME, whole=True
+        "the input itself; it is compared after it has been rounded", "即输入本身；舍入之后再比较", _HOME, whole=True
     ),
     "dropped": Wording(
-        "ONNX Runtime leaves it out when it loads the model: it changes nothing, or nothing reads it",
+        "ONNX Runtime removes it when loading the model: it changes nothing, or nothing reads it",
         "ONNX Runtime 加载模型时将其省去：它不改变数值，或没有算子读取它", _HOME, whole=True,
     ),
     "strings": Wording(
@@ -77,96 +77,94 @@ REASONS = Catalogue("onnxruntime", {
     ),
     "no_tensor": Wording("not a tensor", "不是张量", _HOME, whole=True),
     "kind": Wording("a {kind}, not a tensor", "类型为 {kind}，不是张量", _HOME, whole=True),
-    "no_type": Wording("ONNX Runtime did not tell its type", "ONNX Runtime 未给出其类型", _ASK),
+    "no_type": Wording("ONNX Runtime did not report its type", "ONNX Runtime 未给出其类型", _ASK),
     "layout": Wording(
-        "the optimiser changed its layout in a way that is not known", "优化器以未知方式改变了其布局", _ASK
+        "the optimiser changed its layout in an unknown way", "优化器以未知方式改变了其布局", _ASK
     ),
     "no_cast": Wording("{dtype} has no cast in ONNX Runtime", "ONNX Runtime 不能转换 {dtype}", _ASK),
     "blocks": Wording(
-        "in NCHWc blocks, and how many of its channels are real is not known",
+        "in NCHWc blocks, with an unknown number of real channels",
         "为 NCHWc 分块布局，实际通道数未知", _ASK,
     ),
     "no_opinion": Wording(
         "no second opinion for this operator: {why}", "该算子没有第二意见：{why}", _REFERENCE
     ),
-    "reference_lacks": Wording("onnx.reference does not have it", "onnx.reference 没有实现它", _REFERENCE),
-    "reference_fails": Wording("onnx.reference fails in it", "onnx.reference 在其中失败", _REFERENCE),
+    "reference_lacks": Wording("onnx.reference does not implement it", "onnx.reference 没有实现它", _REFERENCE),
+    "reference_fails": Wording("onnx.reference fails on it", "onnx.reference 在其中失败", _REFERENCE),
     "reference_wrong": Wording(
-        "onnx.reference's own is wrong in this case", "onnx.reference 在此情形下的实现有误", _REFERENCE
+        "onnx.reference's implementation is wrong in this case", "onnx.reference 在此情形下的实现有误", _REFERENCE
     ),
     "reference_ignores": Wording(
         "onnx.reference ignores its {names}", "onnx.reference 忽略了它的 {names}", _REFERENCE
     ),
     "reference_shape": Wording(
-        "its shape in onnx.reference is not what onnx infers", "onnx.reference 给出的形状与 onnx 推断的不符",
+        "its shape in onnx.reference differs from the one onnx infers", "onnx.reference 给出的形状与 onnx 推断的不符",
         _REFERENCE,
     ),
-    "random": Wording("its numbers are random", "其数值是随机的", _REFERENCE),
+    "random": Wording("its values are random", "其数值是随机的", _REFERENCE),
     # of a run
     "by_reference": Wording("computed by onnx.reference in float64", "由 onnx.reference 以 float64 计算"),
     "by_reference_but": Wording(
-        "computed by onnx.reference in float64, but for {count} nodes that only take float32: {nodes}",
+        "computed by onnx.reference in float64, except for {count} nodes that only take float32: {nodes}",
         "由 onnx.reference 以 float64 计算，仅接受 float32 的 {count} 个节点除外：{nodes}",
     ),
     "without_opinion": Wording(
-        "no second opinion on {count} nodes, which ONNX Runtime computed from what came before them: {nodes}",
+        "no second opinion on {count} nodes, which ONNX Runtime computed from their inputs: {nodes}",
         "{count} 个节点没有第二意见，由 ONNX Runtime 根据其输入计算：{nodes}", _REFERENCE,
     ),
     "nodes_in_float16": Wording(
-        "{half} of {all} floating-point nodes compute in float16, {single} in float32 ({casts} Casts)",
+        "{half} of {all} floating-point nodes compute in float16 and {single} in float32 ({casts} Casts)",
         "{all} 个浮点节点中有 {half} 个以 float16 计算，{single} 个以 float32 计算（{casts} 个 Cast）",
     ),
     "float16_on_cpu": Wording(
-        "float16 on the CPU is not float16: {nodes}; weights are rounded, most activations are not, and an activation"
-        " that overflows float16 on a GPU does not show; ort_fp16_sim shows it",
+        "float16 on the CPU is not real float16: {nodes}; weights are rounded but most activations are not, so an"
+        " activation that would overflow float16 on a GPU goes unnoticed; ort_fp16_sim shows it",
         "CPU 上的 float16 并非 float16：{nodes}；权重被舍入，多数激活没有，GPU 上溢出 float16 的激活也看不出来；"
         "ort_fp16_sim 可以看出", "Use the mode ort_fp16_sim, or a GPU.",
     ),
     "own_types_told": Wording(
-        "the stock converter's own model does not load; it was told the types that ONNX Runtime's own inference"
-        " finds,"
-        " which yours has to be told too ({detail})",
-        "标准转换器生成的模型无法加载；已把 ONNX Runtime 推断的类型告知它，您的转换也须如此（{detail}）",
-        "Give your converter the types that ONNX Runtime infers.",
+        "the model from the stock converter does not load; it was given the types that ONNX Runtime infers, and your"
+        " converter needs them too ({detail})",
+        "标准转换器生成的模型无法加载；已为其提供 ONNX Runtime 推断的类型，您的转换也需要这些类型（{detail}）",
+        "Pass the types that ONNX Runtime infers to your converter.",
     ),
     "all_kept": Wording(
-        "everything that could be float16 is kept in float32: the model is as it was",
+        "everything that could be float16 is kept in float32: the model is unchanged",
         "可转为 float16 的部分全部保留为 float32：模型未变", "Keep fewer nodes.",
     ),
     "round_trips_cut": Wording(
-        "{count} values between nodes that stay in float32 are float32 too: the stock converter's own node_block_list"
-        " casts them to float16 and back (--save_model keeps the model that was judged)",
-        "保留为 float32 的节点之间的 {count} 个值也是 float32：标准转换器自身的 node_block_list 会将其转为"
-        " float16 再转回"
-        "（--save_model 可保存被评判的模型）", "Deploy what --save_model writes.",
+        "{count} values between nodes kept in float32 stay float32 too: the stock converter's node_block_list would"
+        " cast them to float16 and back (--save_model keeps the model that was compared)",
+        "保留为 float32 的节点之间的 {count} 个值也是 float32：标准转换器自身的 node_block_list 会将其转为 float16 再"
+        "转回（--save_model 可保存参与对比的模型）", "Deploy the model that --save_model writes.",
     ),
     "weights_beyond_clamped": Wording(
-        "{count} weights beyond float16's 65504, which the converter clamps to it: {names}",
+        "{count} weights exceed float16's maximum of 65504 and are clamped to it by the converter: {names}",
         "{count} 个权重超过 float16 的 65504，转换器将其截断：{names}", _KEEP,
     ),
     "weights_below_raised": Wording(
-        "{count} weights below float16's smallest number, which the converter raises to 5.96e-08: {names}",
+        "{count} weights are below float16's smallest value and are raised to 5.96e-08 by the converter: {names}",
         "{count} 个权重小于 float16 的最小数，转换器将其提升到 5.96e-08：{names}", _KEEP,
     ),
     "weights_subnormal": Wording(
-        "{count} weights in {type}'s subnormal range, which lose digits: {names}",
+        "{count} weights lie in {type}'s subnormal range and lose digits: {names}",
         "{count} 个权重位于 {type} 的次正规范围，会丢失有效位：{names}", _KEEP,
     ),
     "weights_overflow": Wording(
-        "{count} weights that overflow {type}'s {limit} to infinity: {names}",
+        "{count} weights exceed {type}'s maximum of {limit} and become infinite: {names}",
         "{count} 个权重超过 {type} 的 {limit}，溢出为无穷：{names}", _KEEP,
     ),
     "weights_below": Wording(
-        "{count} weights below {type}'s smallest number, which become 0 or that number: {names}",
+        "{count} weights are below {type}'s smallest value and become 0 or that value: {names}",
         "{count} 个权重小于 {type} 的最小数，变为 0 或该数：{names}", _KEEP,
     ),
     "opset_raised": Wording(
-        "converted from opset {have} to {opset} by onnx.version_converter, since {why} needs it",
+        "converted from opset {have} to {opset} by onnx.version_converter, because {why} needs it",
         "由 onnx.version_converter 从 opset {have} 转换到 {opset}，因为 {why} 需要",
         "Export it with that opset.",
     ),
     "quantised_dynamic": Wording(
-        "dynamic quantisation: weights {weight} {how}, activations uint8 by each run's own range",
+        "dynamic quantisation: weights {weight} {how}, activations uint8 with the range of each run",
         "动态量化：权重 {weight} {how}，激活按每次运行自身的范围量化为 uint8",
     ),
     "quantised": Wording(
@@ -179,37 +177,36 @@ REASONS = Catalogue("onnxruntime", {
     "per_channel": Wording("per channel", "逐通道"),
     "per_tensor": Wording("per tensor", "逐张量"),
     "per_tensor_opset": Wording(
-        "per tensor (per channel needs opset {needs}, the model has {opset})",
+        "per tensor (per channel needs opset {needs}, but the model has {opset})",
         "逐张量（逐通道需要 opset {needs}，模型为 {opset}）", "Export it with a later opset.",
     ),
     "all_excluded": Wording(
-        "everything that could be quantised is excluded: the model is as it was",
+        "everything that could be quantised is excluded: the model is unchanged",
         "可量化的部分全部被排除：模型未变", "Exclude fewer nodes.",
     ),
     "not_folded": Wording(
         "the model was quantised as it is, without folding its constants", "模型按原样量化，未折叠其常量"
     ),
-    "per_channel_off": Wording("per channel was turned off", "已关闭逐通道"),
+    "per_channel_off": Wording("per-channel quantisation was turned off", "已关闭逐通道"),
     "otherwise": Wording("{done}, because otherwise: {detail}", "{done}，否则：{detail}"),
     "simulated": Wording(
-        "a simulation: a float32 graph in which weights, inputs and every operator's output are rounded to {type}; an"
-        " engine's own sums and fusions differ",
+        "a simulation: a float32 graph in which weights, inputs and every operator's output are rounded to {type}; a"
+        " real engine's sums and fusions differ",
         "模拟：在 float32 图中把权重、输入和每个算子的输出舍入到 {type}；引擎自身的累加和融合与之不同",
     ),
-    "doubles_left": Wording("{count} float64 tensors are left as they are", "{count} 个 float64 张量保持不变"),
-    "model_saved": Wording("the model that was judged is {path}", "被评判的模型为 {path}"),
+    "doubles_left": Wording("{count} float64 tensors are left unchanged", "{count} 个 float64 张量保持不变"),
+    "model_saved": Wording("the model that was compared is {path}", "参与对比的模型为 {path}"),
     "tf32_off": Wording(
         "TF32 was switched off: CUDA's float32 matrix products are float32 (use_tf32=0)",
         "TF32 已关闭：CUDA 的 float32 矩阵乘法以 float32 计算（use_tf32=0）",
     ),
     "tf32_on": Wording(
         "CUDA's float32 matrix products use TF32 on recent GPUs; --option use_tf32=0 switches it off",
-        "较新的 GPU 上 CUDA 的 float32 矩阵乘法使用 TF32；可用 --option use_tf32=0 关闭", "Give --option use_tf32=0.",
+        "较新的 GPU 上 CUDA 的 float32 矩阵乘法使用 TF32；可用 --option use_tf32=0 关闭", "Use --option use_tf32=0.",
     ),
     "shown_ends_subgraph": Wording(
-        "each tensor that is shown ends a TensorRT subgraph, so fewer layers are fused and the outputs may"
-        " differ from a"
-        " run that shows none; mark few tensors, or use the run mode trt_fp16",
+        "each observed tensor ends a TensorRT subgraph, so fewer layers are fused and the outputs may differ from an"
+        " unobserved run; mark few tensors, or use the run mode trt_fp16",
         "每个被观测的张量都会截断 TensorRT 子图，融合变少，输出可能与不观测时不同；请少标记张量，或使用运行模式"
         " trt_fp16",
         "Mark few tensors, or use trt_fp16.",
@@ -221,13 +218,13 @@ REASONS = Catalogue("onnxruntime", {
     ),
     "took_too": Wording("{provider} {count} ({kinds})", "{provider} {count} 个（{kinds}）"),
     "does_not_tell": Wording(
-        "onnxruntime {version} does not tell, 1.24 and later do", "onnxruntime {version} 不提供，1.24 及以后才有",
+        "onnxruntime {version} does not report it; 1.24 and later do", "onnxruntime {version} 不提供，1.24 及以后才有",
         "Install onnxruntime 1.24 or later.",
     ),
     # what a search gives away
     "handed_judged": Wording(
-        "the model that was judged: precisions written into it, for any ONNX engine",
-        "所判定的模型：精度已写入其中，适用于任何 ONNX 引擎",
+        "the model that was compared: precisions written into it, for any ONNX engine",
+        "参与对比的模型：精度已写入其中，适用于任何 ONNX 引擎",
     ),
     "handed_bfloat16": Wording(
         "a model in bfloat16",
@@ -242,7 +239,7 @@ REASONS = Catalogue("onnxruntime", {
         "混合 float16 模型：显式 Cast，保留的链内部没有 Cast",
     ),
     "handed_library": Wording(
-        "the same list as above, in the words of the library",
+        "the same list as above, in the library's own names",
         "与上面相同的列表，按该库的写法",
     ),
     "handed_for": Wording(

@@ -6,8 +6,8 @@ from precision_debug.reasons import Catalogue, Wording
 
 __all__ = ["REASONS", "say"]
 
-_HOME = "Nothing: its numbers are compared in another row, or there is nothing to compare."
-_ROUND = "Look at the tensors around it."
+_HOME = "Nothing to do: its values are compared in another row, or there is nothing to compare."
+_ROUND = "See the tensors around it."
 
 REASONS = Catalogue("openvino", {
     # what a run mode needs
@@ -19,19 +19,19 @@ REASONS = Catalogue("openvino", {
     ),
     # why a tensor is not seen
     "disturbs": Wording(
-        "OpenVINO would compute it in another way if it were shown", "若显示它，OpenVINO 会以另一种方式计算", _ROUND
+        "OpenVINO would compute it differently if it were shown", "若显示它，OpenVINO 会以另一种方式计算", _ROUND
     ),
     "inside": Wording(
-        "it lies inside {kind} {name}, whose layers OpenVINO does not tell",
+        "it lies inside {kind} {name}, whose layers OpenVINO does not report",
         "位于 {kind} {name} 内部，OpenVINO 不说明其中的层", _ROUND,
     ),
     "constant": Wording(
-        "OpenVINO leaves it out: there it is a constant, or nothing reads it",
+        "OpenVINO removes it: there it is a constant, or nothing reads it",
         "OpenVINO 将其省去：在那里它是常量，或没有算子读取它", _HOME, whole=True,
     ),
     "not_entered": Wording(
         "in a branch or loop body that this run did not enter", "位于本次运行未进入的分支或循环体内",
-        "Give an input with which the branch is taken.", whole=True,
+        "Use an input that takes the branch.", whole=True,
     ),
     # notes of a run
     "chose": Wording(
@@ -44,48 +44,48 @@ REASONS = Catalogue("openvino", {
         "keep_fp32：含有这些算子的 {all} 个层以 float32 运行。", _HOME,
     ),
     "kept_not": Wording(
-        "keep_fp32: {wide} of the {all} layers that hold these operators run in float32, not {left}.",
+        "keep_fp32: {wide} of the {all} layers that hold these operators run in float32, but {left} do not.",
         "keep_fp32：含有这些算子的 {all} 个层中有 {wide} 个以 float32 运行，{left} 没有。",
-        "Name what reads them too: a layer writes the type that its readers compute in.",
+        "Also name the operators that read them: a layer writes the type that its readers compute in.",
     ),
     "written": Wording(
-        "The model as it was compared was written to {path}.", "参与对比的模型已写入 {path}。",
+        "The compared model was written to {path}.", "参与对比的模型已写入 {path}。",
         "Compile it with the same INFERENCE_PRECISION_HINT.",
     ),
     "fixed_shapes": Wording(
-        "With its dynamic shapes OpenVINO does not compile it ({why}): it runs for the shapes of the input.",
+        "OpenVINO cannot compile it with dynamic shapes ({why}): it runs with the shapes of the input.",
         "OpenVINO 无法以动态形状编译它（{why}）：按输入的形状运行。",
-        "Fix the shapes where the model is deployed too: model.reshape, or ovc --input.",
+        "Fix the shapes in deployment too: model.reshape, or ovc --input.",
     ),
-    "own_quantisation": Wording("Quantised as the model itself says.", "按模型自身的量化运行。", _HOME),
+    "own_quantisation": Wording("Quantised as specified by the model itself.", "按模型自身的量化运行。", _HOME),
     "by_nncf": Wording(
         "Quantised by NNCF {version}, calibrated on {count} of the inputs.",
-        "由 NNCF {version} 量化，用 {count} 份输入校准。", "Give more inputs to calibrate on.",
+        "由 NNCF {version} 量化，用 {count} 份输入校准。", "Provide more inputs to calibrate on.",
     ),
     "alone": Wording(
-        "Run alone, {count} operators are in other layers than in the engine itself ({some}): what they add by"
-        " themselves may differ.",
+        "When run alone, {count} operators are in different layers from those in the engine itself ({some}): their"
+        " introduced errors may differ.",
         "单独运行时有 {count} 个算子所在的层与引擎本身不同（{some}）：它们自身引入的误差可能有出入。", _ROUND,
     ),
     "taps_of_floats": Wording(
-        "With an operator of ours in the way of every tensor OpenVINO does not compile the model ({why}): whole numbers"
-        " and flags are shown from beside, and are not replaced where operators are run alone.",
-        "若每个张量途中都有我们的算子，OpenVINO 无法编译该模型（{why}）：整数与布尔张量改为从旁显示，"
-        "单独运行算子时不替换它们。",
+        "OpenVINO cannot compile the model with a tap on every tensor ({why}): integer and boolean tensors are shown"
+        " by a side path, and are not replaced when operators run alone.",
+        "若每个张量都带观测算子，OpenVINO 无法编译该模型（{why}）：整数与布尔张量改由旁路显示，单独运行算子时不替换它"
+        "们。",
     ),
     "results_instead": Wording(
-        "With operators of ours in it OpenVINO does not compile the model ({why}): tensors are further results of it,"
-        " and no operator is run alone.",
-        "加入我们的算子后 OpenVINO 无法编译该模型（{why}）：张量作为额外的结果给出，不单独运行算子。",
+        "OpenVINO cannot compile the model with taps in it ({why}): tensors are shown as additional results, and no"
+        " operator is run alone.",
+        "加入观测算子后 OpenVINO 无法编译该模型（{why}）：张量作为额外的结果给出，不单独运行算子。",
     ),
     "other_bits": Wording(
-        "The run that showed tensors gave other bits in the outputs {names}: its tensors are near those of the plain"
-        " run, whose outputs these are, and need not be the same.",
+        "The run that showed tensors gave slightly different outputs {names}: its tensors are close to those of the"
+        " plain run, whose outputs are compared, but not necessarily identical.",
         "显示张量的运行在输出 {names} 中给出了不同的比特：其张量接近但不一定等于普通运行的张量，输出取自普通运行。",
         _ROUND,
     ),
     "other_layers": Wording(
-        "Showing tensors changes the layers of {count} operators, {some} among them.",
+        "Showing tensors changes the layers of {count} operators, for example {some}.",
         "显示张量会改变 {count} 个算子所在的层，其中有 {some}。", _ROUND,
     ),
     # what a search gives away
@@ -98,8 +98,8 @@ REASONS = Catalogue("openvino", {
         "OpenVINO 的 Python API",
     ),
     "handed_scope": Wording(
-        "Python to paste into your own quantisation: what was judged is the setting",
-        "可粘贴到您自己的量化脚本：被判定的是上述设置",
+        "Python to paste into your own quantisation script; the setting above is what was run",
+        "可粘贴到您自己的量化脚本；实际运行的是上述设置",
     ),
     "handed_compiles": Wording(
         "compiles the IR above",

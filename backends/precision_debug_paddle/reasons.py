@@ -6,16 +6,16 @@ from precision_debug.reasons import Catalogue, Wording
 
 __all__ = ["REASONS", "say"]
 
-_HOME = "Nothing: its numbers are compared in another row, or there is nothing to compare."
-_INSIDE = "Look at what the loop or branch gives."
-_MARKED = "Give --fused_only, or mark fewer tensors, where the fusion must stay."
-_READERS = "Look at the tensors that are made of it."
+_HOME = "Nothing to do: its values are compared in another row, or there is nothing to compare."
+_INSIDE = "See the outputs of the loop or branch."
+_MARKED = "If the fusion must not change, use --fused_only or mark fewer tensors."
+_READERS = "See the tensors computed from it."
 
 REASONS = Catalogue("paddle", {
     # why a tensor is not seen
     "not_entered": Wording(
         "in a branch or loop body that this run did not enter", "位于本次运行未进入的分支或循环体内",
-        "Give an input with which the branch is taken.", whole=True,
+        "Use an input that takes the branch.", whole=True,
     ),
     "fused": Wording(
         "it cannot be fetched without changing the fusion around it", "取出它会改变周围的融合", _HOME, whole=True
@@ -25,26 +25,26 @@ REASONS = Catalogue("paddle", {
         "优化 pass 改变了其周围的数值，它已被融合或无法取出", _HOME, whole=True,
     ),
     "untried": Wording(
-        "the search for marks ended before it (raise --option mark_builds)",
+        "the search for marks ended before reaching it (raise --option mark_builds)",
         "标记搜索在它之前结束（可增大 --option mark_builds）", "Raise --option mark_builds.",
     ),
     "nested": Wording(
         "it lies inside a control-flow block, where it cannot be fetched", "位于控制流块内，无法取出", _INSIDE
     ),
     "recording_changes": Wording(
-        "it lies inside a control-flow block, and recording it there changes what the program computes",
+        "it lies inside a control-flow block, and recording it there changes the computation",
         "位于控制流块内，而在其中录制它会改变程序的计算", _INSIDE,
     ),
     "body_unknown": Wording(
-        "it lies inside a control-flow block, and what Paddle's hook shows there does not fit the program",
+        "it lies inside a control-flow block, and what Paddle's hook shows there does not match the program",
         "位于控制流块内，而 Paddle 的 hook 在其中显示的内容与程序不符", _INSIDE,
     ),
     "body_other_kernels": Wording(
-        "it lies inside a control-flow block, where this mode runs other operators than in FP32",
+        "it lies inside a control-flow block, where this mode runs different operators from FP32",
         "位于控制流块内，此模式在其中运行的算子与 FP32 不同", _INSIDE,
     ),
     "body_layout": Wording(
-        "it lies inside a control-flow block, where the hook shows it in a layout of the engine's own",
+        "it lies inside a control-flow block, where the hook shows it in the engine's own layout",
         "位于控制流块内，hook 以引擎自身的布局显示它", _INSIDE,
     ),
     "in_a_body": Wording(
@@ -52,25 +52,24 @@ REASONS = Catalogue("paddle", {
         "位于控制流块内，Paddle 的 hook 不进入", _INSIDE,
     ),
     "method": Wording(
-        "a tensor's own method made it (x + y), which Paddle shows to nobody",
+        "it is produced by a tensor method (x + y), which Paddle does not expose",
         "由张量自身的方法（x + y）生成，Paddle 不提供观测", _READERS,
     ),
     "rewritten": Wording(
-        "a later operator writes over it, so that it cannot be fetched", "后面的算子会覆盖它，无法取出", _READERS
+        "a later operator overwrites it, so it cannot be fetched", "后面的算子会覆盖它，无法取出", _READERS
     ),
     "overwritten": Wording(
-        "an operator that works in place wrote over it before it could be fetched", "取出之前已被原地算子覆盖",
+        "an in-place operator overwrote it before it could be fetched", "取出之前已被原地算子覆盖",
         _READERS,
     ),
     # of a run
     "tf32_left_on": Wording(
-        "TF32 was left on, TensorRT's default: layers of trt_fp32 may run in it (Real Precision says which).",
-        "TF32 保持开启（TensorRT 默认）：trt_fp32 的层可能以其运行（见 Real Precision）。", "Leave --option"
-        " tf32 out.",
+        "TF32 was left on (TensorRT's default): layers of trt_fp32 may run in TF32 (Real Precision says which).",
+        "TF32 保持开启（TensorRT 默认）：trt_fp32 的层可能以其运行（见 Real Precision）。", "Remove --option tf32.",
     ),
     "tf32_off": Wording(
-        "TF32 was switched off ({variable}=0); an engine that ships has it on: --option tf32=True.",
-        "TF32 已关闭（{variable}=0）；部署的引擎默认开启：--option tf32=True。", "Give --option tf32=True to see it.",
+        "TF32 was switched off ({variable}=0); deployed engines have it on by default: --option tf32=True.",
+        "TF32 已关闭（{variable}=0）；部署的引擎默认开启：--option tf32=True。", "Use --option tf32=True to see it.",
     ),
     "tf32_was_off": Wording(
         "{variable}=0 was set, so FP32 layers did not run in TF32.", "已设置 {variable}=0，FP32 层没有以 TF32 运行。"
@@ -84,10 +83,10 @@ REASONS = Catalogue("paddle", {
     "marked_loud": Wording("MARKED", "带标记的"),
     "unmarked_loud": Wording("UNMARKED", "不带标记的"),
     "and_untold": Wording(
-        "{kinds}; of {count} more TensorRT does not tell", "{kinds}；另有 {count} 层 TensorRT 未说明"
+        "{kinds}; for {count} more TensorRT does not say", "{kinds}；另有 {count} 层 TensorRT 未说明"
     ),
     "no_layer_told": Wording(
-        "TensorRT tells of no layer of the {which} engine in which precision it ran.",
+        "TensorRT does not report the precision of any layer of the {which} engine.",
         "TensorRT 未说明{which}引擎中任何一层的精度。",
     ),
     "none_known": Wording(
@@ -98,19 +97,18 @@ REASONS = Catalogue("paddle", {
     ),
     "none_ran": Wording(
         "NO LAYER OF THE {which} ENGINE RAN IN {wanted}, which {mode} asks for: TensorRT found other kernels faster"
-        " ({kinds}). The differences are not those of {wanted}.",
+        " ({kinds}). The differences are not caused by {wanted}.",
         "{which}引擎中没有任何一层以 {mode} 要求的 {wanted} 运行：TensorRT 认为其他 kernel 更快（{kinds}）。"
-        "差异并非由 {wanted} 引起。", "Choose another mode, or a larger model or batch.",
+        "差异并非由 {wanted} 引起。", "Use another mode, or a larger model or batch.",
     ),
     "ran_in_tf32": Wording(
         "Of the {which} engine's layers, {count} RAN IN TF32 (10 bits of mantissa), not in FP32: {kinds}.",
-        "{which}引擎中有 {count} 层以 TF32（尾数 10 位）而非 FP32 运行：{kinds}。", "Leave --option tf32 out.",
+        "{which}引擎中有 {count} 层以 TF32（尾数 10 位）而非 FP32 运行：{kinds}。", "Remove --option tf32.",
     ),
     "ran_in": Wording("The {which} engine's layers ran in: {kinds}.", "{which}引擎各层的实际精度：{kinds}。"),
     "other_precision": Wording(
-        "{count} tensors were computed in another precision than in the engine without marks (columns Real"
-        " Precision and"
-        " Precision There).",
+        "{count} tensors were computed in a different precision than in the engine without marks (columns Real"
+        " Precision and Precision There).",
         "{count} 个张量以与不带标记的引擎不同的精度计算（见 Real Precision 和 Precision There 列）。", _MARKED,
     ),
     "calibrated": Wording(
@@ -119,25 +117,24 @@ REASONS = Catalogue("paddle", {
     ),
     "scales_cached": Wording(
         "The int8 scales of build {build} come from a table in the cache folder, not from the inputs.",
-        "第 {build} 次构建的 int8 缩放系数来自缓存目录中的表，而非输入。", "Remove the table to calibrate anew.",
+        "第 {build} 次构建的 int8 缩放系数来自缓存目录中的表，而非输入。", "Remove the table to calibrate again.",
     ),
     "no_table": Wording(
         "Paddle wrote no calibration table in build {build}, so nothing was quantised by calibration.",
         "Paddle 在第 {build} 次构建中没有写出校准表，因此没有任何部分经校准量化。",
     ),
     "shapes_alone": Wording(
-        "The engine was built for the shapes of the inputs alone (--min_shapes … set a range).",
-        "引擎只针对输入的形状构建（--min_shapes 等可设定范围）。", "Give --min_shapes, --opt_shapes and"
-        " --max_shapes.",
+        "The engine was built only for the shapes of the inputs (--min_shapes … sets a range).",
+        "引擎只针对输入的形状构建（--min_shapes 等可设定范围）。", "Use --min_shapes, --opt_shapes and --max_shapes.",
     ),
     "no_ranges": Wording(
         "The CPU could not run the model to collect shape ranges ({detail}).", "CPU 无法运行该模型以收集形状范围"
         "（{detail}）。",
-        "Give --min_shapes, --opt_shapes and --max_shapes.",
+        "Use --min_shapes, --opt_shapes and --max_shapes.",
     ),
     "not_built_for_ranges": Wording(
         "TensorRT could not build for the collected shape ranges ({detail}).",
-        "TensorRT 无法针对收集到的形状范围构建（{detail}）。", "Give --min_shapes, --opt_shapes and --max_shapes.",
+        "TensorRT 无法针对收集到的形状范围构建（{detail}）。", "Use --min_shapes, --opt_shapes and --max_shapes.",
     ),
     "ranges_collected": Wording(
         "The shape range of every tensor was collected on the CPU, on {count} sample set(s); the engine is"
@@ -156,21 +153,21 @@ REASONS = Catalogue("paddle", {
         "在 CPU 上收集每个张量的形状范围（样本组数：{count}）",
     ),
     "building_unmarked": Wording(
-        "TensorRT builds engine {build}, the one that ships, of {count} operators",
+        "building engine {build}, the one to deploy, from {count} operators",
         "TensorRT 正在构建第 {build} 个引擎（部署用），共 {count} 个算子",
     ),
     "building_marked": Wording(
-        "TensorRT builds engine {build}, with {marks:mark|marks}: {marks}",
+        "building engine {build} with {marks} {marks:mark|marks}",
         "TensorRT 正在构建第 {build} 个引擎，标记 {marks} 个张量",
     ),
     "heard_pass": Wording("Paddle's pass {name}", "Paddle 的 pass {name}"),
     "heard_subgraph": Wording("a subgraph of {count} operators", "{count} 个算子的子图"),
-    "heard_preparing": Wording("Paddle hands a subgraph over", "Paddle 正在移交子图"),
+    "heard_preparing": Wording("Paddle is handing over a subgraph", "Paddle 正在移交子图"),
     "heard_again": Wording(
-        "a shape lay outside the range, and Paddle builds the engine again", "形状超出范围，Paddle 正在重新构建引擎"
+        "a shape was outside the range, so Paddle is rebuilding the engine", "形状超出范围，Paddle 正在重新构建引擎"
     ),
-    "heard_loading": Wording("kernels are loaded", "kernel 已加载"),
-    "heard_outputs": Wording("an engine with {count:output|outputs}: {count}", "引擎输出数：{count}"),
+    "heard_loading": Wording("loading kernels", "kernel 已加载"),
+    "heard_outputs": Wording("an engine with {count} {count:output|outputs}", "引擎输出数：{count}"),
     "heard_timing": Wording("timing kernels for {layer}", "正在为 {layer} 测试 kernel"),
     "heard_done": Wording(
         "a subgraph's engine is ready after {seconds:.0f} s", "子图引擎已就绪，耗时 {seconds:.0f} 秒"
@@ -178,13 +175,13 @@ REASONS = Catalogue("paddle", {
     "built": Wording(
         "TensorRT built {count} engines in {seconds:.1f} s: {parts:;}.",
         "TensorRT 构建了 {count} 个引擎，共 {seconds:.1f} 秒：{parts:;}。",
-        "Name fewer tensors (--marks_between, --mark), or keep the engine that ships: --option use_static=True"
+        "Mark fewer tensors (--marks_between, --mark), or cache the engine to deploy: --option use_static=True"
         " --option cache_dir=DIR.",
     ),
-    "built_unmarked": Wording("the one that ships {seconds:.1f} s", "部署用引擎 {seconds:.1f} 秒"),
+    "built_unmarked": Wording("the one to deploy {seconds:.1f} s", "部署用引擎 {seconds:.1f} 秒"),
     "built_marked": Wording("with {count} marks {seconds:.1f} s", "标记 {count} 个张量 {seconds:.1f} 秒"),
     "outputs_differ": Wording(
-        "The outputs of the engine with marks and of the one that ships differ by at most {gap:.3g}, relative to the"
+        "The outputs of the engine with marks and of the one to deploy differ by at most {gap:.3g}, relative to the"
         " largest value.",
         "带标记的引擎与部署用引擎的输出最多相差 {gap:.3g}（相对于最大值）。", _MARKED,
     ),
@@ -193,36 +190,34 @@ REASONS = Catalogue("paddle", {
         "TensorRT 的 inspector 没有写出文件；不显示层、实际精度和 tactic。",
     ),
     "marks_unknown": Wording(
-        "Whether the marks changed the fusion is not known, as the inspector wrote no file.",
+        "Whether the marks changed the fusion is unknown, because the inspector wrote no file.",
         "inspector 没有写出文件，标记是否改变了融合无从得知。",
     ),
     "only_fused_marked": Wording("Only fused layers were marked; {diff}.", "只标记了融合层；{diff}。"),
     "tensors_marked": Wording("{count} tensors were marked; {diff}.", "标记了 {count} 个张量；{diff}。"),
     "marks_added": Wording(
-        "Marking {count} tensors added {more} layers to the engine (from {before} layers to {after}), so its"
-        " fusion is"
-        " not the one that ships (--fused_only marks only what the fused engine still computes).",
+        "Marking {count} tensors added {more} layers to the engine (from {before} layers to {after}), so its fusion"
+        " differs from the deployed one (--fused_only marks only what the fused engine still computes).",
         "标记 {count} 个张量使引擎增加 {more} 层（由 {before} 层变为 {after} 层），因此其融合与部署的不同"
         "（--fused_only 只标记融合引擎仍会计算的张量）。", _MARKED,
     ),
     "no_subgraph": Wording(
-        "TensorRT took no subgraph: Paddle ran every operator itself.", "TensorRT 没有接管任何子图：全部算子由"
+        "TensorRT took over no subgraph: Paddle ran every operator itself.", "TensorRT 没有接管任何子图：全部算子由"
         " Paddle 运行。",
-        "Look at the log for why; lower --option min_subgraph_size.",
+        "Check the log for the reason, or lower --option min_subgraph_size.",
     ),
     "all_in_tensorrt": Wording(
         "TensorRT ran every operator; apart from that, {problem}.", "全部算子由 TensorRT 运行；除此之外，{problem}。"
     ),
     "shapes_outside": Wording(
-        "TensorRT ran every operator but those that compute shapes ({types}), which Paddle ran itself: {problem}, so"
-        " look at their rows first where TensorRT's fail.",
+        "TensorRT ran every operator except those that compute shapes ({types}), which Paddle ran itself: {problem};"
+        " if TensorRT's rows fail, check these first.",
         "除计算形状的算子（{types}）由 Paddle 自身运行外，全部由 TensorRT 运行：{problem}；若 TensorRT 的结果不符，"
         "请先查看这些算子的行。",
     ),
     "paddle_tensorrt": Wording(
-        "TensorRT through paddle.tensorrt, written by its source and not run on hardware by this project: every"
-        " tensor is"
-        " fetched, so the fusion is not the one that ships.",
+        "TensorRT through paddle.tensorrt, implemented from its source and not run on hardware by this project: every"
+        " tensor is fetched, so the fusion differs from the deployed one.",
         "经由 paddle.tensorrt 的 TensorRT，按其源码编写，本项目未在硬件上运行：每个张量都被取出，因此融合与部署"
         "的不同。",
     ),
@@ -230,7 +225,7 @@ REASONS = Catalogue("paddle", {
         "The baseline ran on the GPU ({card}), unfused, in FP32.", "基线在 GPU（{card}）上以 FP32 不融合运行。"
     ),
     "baseline_on_cpu": Wording(
-        "The baseline ran on the CPU, unfused, in FP32, as there is no GPU that this Paddle can use.",
+        "The baseline ran on the CPU, unfused, in FP32, because there is no GPU that this Paddle can use.",
         "基线在 CPU 上以 FP32 不融合运行，因为没有此 Paddle 可用的 GPU。",
     ),
     "baseline_on_cpu_since": Wording(
@@ -241,13 +236,11 @@ REASONS = Catalogue("paddle", {
         "{count} 个滑动统计量、折叠常量和空张量不是激活，已略去。",
     ),
     "refilled": Wording(
-        "{count} tensors before a batch norm that was folded into weights hold something else under their old"
-        " name now"
-        " and are left out.",
+        "{count} tensors before a folded batch norm keep their name but hold other values now, and are left out.",
         "batch norm 已折叠进权重，其前的 {count} 个张量虽同名但内容已变，已略去。",
     ),
     "in_bodies": Wording(
-        "{count} tensors lie in bodies of loops and branches that this run did not enter, or cannot be shown.",
+        "{count} tensors lie in bodies of loops or branches that this run did not enter, or cannot be shown.",
         "{count} 个张量位于本次运行未进入的循环或分支体内，或无法显示。",
     ),
     "still_there": Wording(
@@ -255,23 +248,22 @@ REASONS = Catalogue("paddle", {
         "程序的 {all} 个张量中有 {count} 个仍然存在并可观测。",
     ),
     "passes_did_nothing": Wording(
-        "Paddle's passes left every operator as it was, and its tensors are of the types {types}",
+        "Paddle's passes changed no operator, and the tensors have the types {types}",
         "Paddle 的 pass 没有改变任何算子，其张量类型为 {types}",
     ),
     "dynamic_shown": Wording(
-        "Operators that Paddle's Python calls, and sublayers, are shown; what a tensor's methods compute (x +"
-        " y) is seen"
-        " in what the sublayer returns.",
+        "Operators called by Paddle's Python code and sublayers are shown; what a tensor method computes (x + y) shows"
+        " in the sublayer's result.",
         "显示 Paddle 的 Python 所调用的算子和子层；张量自身方法（x + y）的结果体现在子层的返回值中。",
     ),
     "as_hook_saw": Wording(
-        "{count} of {all} fetched values are, element for element, what Paddle's own hook saw; of {unknown} the hook"
-        " shows nothing to compare with (padded layouts, operators that it skips).",
+        "{count} of {all} fetched values equal, element for element, what Paddle's own hook saw; for {unknown} the"
+        " hook shows nothing to compare with (padded layouts, operators that it skips).",
         "取出的 {all} 个值中有 {count} 个与 Paddle 自身 hook 所见逐元素相同；其余 {unknown} 个 hook 没有可比的内容"
         "（填充布局，或被其跳过的算子）。",
     ),
     "not_written": Wording(
-        "{count} tensors that no operator writes are left out.", "{count} 个没有算子写入的张量已略去。"
+        "{count} tensors that no operator writes were left out.", "{count} 个没有算子写入的张量已略去。"
     ),
     "fetchable": Wording(
         "{count} of {all} tensors can be fetched without changing the fused program ({more} more cannot; {builds}"
@@ -281,23 +273,22 @@ REASONS = Catalogue("paddle", {
         "Raise --option mark_builds to look for more.",
     ),
     "shown_rounded": Wording(
-        "{count} of them are written in FP32 where fetched and in bfloat16 otherwise, to the same outputs bit"
-        " for bit;"
-        " they are shown rounded to bfloat16, as the program that ships has them.",
+        "{count} of them are written in FP32 when fetched and in bfloat16 otherwise, with bit-identical outputs; they"
+        " are shown rounded to bfloat16, as in the deployed program.",
         "其中 {count} 个在取出时以 FP32 写出，否则为 bfloat16，输出逐位相同；此处按部署的程序舍入到 bfloat16 显示。",
     ),
     # what a search gives away
     # what a run mode needs
     "needs": Wording("needs {what}", "需要{what}"),
     "needs_onednn": Wording(
-        "a paddlepaddle that was built with oneDNN (the official x86 CPU wheel is)",
+        "a paddlepaddle built with oneDNN (the official x86 CPU wheel is)",
         "带 oneDNN 的 paddlepaddle（官方 x86 CPU 安装包即是）",
     ),
     "needs_avx512": Wording(
-        "a CPU with AVX-512 (better: avx512_bf16 or amx_bf16), which bfloat16 in oneDNN asks for",
+        "a CPU with AVX-512 (better: avx512_bf16 or amx_bf16), which bfloat16 in oneDNN requires",
         "带 AVX-512 的 CPU（最好有 avx512_bf16 或 amx_bf16），oneDNN 的 bfloat16 要求如此",
     ),
-    "needs_avx2": Wording("a CPU with AVX2, which int8 in oneDNN asks for", "带 AVX2 的 CPU，oneDNN 的 int8 要求如此"),
+    "needs_avx2": Wording("a CPU with AVX2, which int8 in oneDNN requires", "带 AVX2 的 CPU，oneDNN 的 int8 要求如此"),
     "needs_gpu_wheel": Wording(
         "a paddlepaddle-gpu wheel (this is the CPU wheel), see {address}",
         " paddlepaddle-gpu 安装包（当前为 CPU 版），见 {address}",
@@ -312,8 +303,8 @@ REASONS = Catalogue("paddle", {
     ),
     "needs_another_gpu": Wording("another GPU or wheel: {problem}", "另一块 GPU 或另一安装包：{problem}"),
     "no_code_for_card": Wording(
-        "paddlepaddle-gpu {version} has no code for this card ({card}, compute capability {capability}): its kernels do"
-        " nothing and say nothing",
+        "paddlepaddle-gpu {version} has no code for this card ({card}, compute capability {capability}): its kernels"
+        " silently do nothing",
         "paddlepaddle-gpu {version} 没有此显卡（{card}，计算能力 {capability}）的代码：其 kernel 什么也不做，也不报错",
     ),
     "needs_tensorrt": Wording(
@@ -325,17 +316,18 @@ REASONS = Catalogue("paddle", {
         "bfloat16 需要的 TensorRT 9 及以上（此 Paddle 以 {version} 构建）",
     ),
     "bfloat16_ops_of_pir": Wording(
-        "Paddle's passes over a PIR program (.json) do not ask which operators may run in bfloat16",
+        "Paddle's passes over a PIR program (.json) ignore which operators may run in bfloat16",
         "Paddle 对 PIR 程序（.json）的 pass 不理会哪些算子可以以 bfloat16 运行",
     ),
     "export_legacy": Wording(
-        "give --option keep_operators, which keeps single operators of a PIR program",
+        "use --option keep_operators, which keeps single operators of a PIR program",
         "请改用 --option keep_operators，它可保留 PIR 程序中的单个算子",
     ),
-    "keep_of_legacy": Wording("a legacy program (.pdmodel) is asked by type", "旧格式程序（.pdmodel）按算子类型保留"),
-    "use_bfloat16_ops": Wording("give --option bfloat16_ops", "请使用 --option bfloat16_ops"),
+    "keep_of_legacy": Wording("a legacy program (.pdmodel) keeps operators by"
+                              " type", "旧格式程序（.pdmodel）按算子类型保留"),
+    "use_bfloat16_ops": Wording("use --option bfloat16_ops", "请使用 --option bfloat16_ops"),
     "handed_pir": Wording(
-        "the program written so that the kept operators stay in float32, its parameters beside it",
+        "the program rewritten so that the kept operators stay in float32, with its parameters beside it",
         "改写后的程序：保留的算子以 float32 运行，参数文件在旁边",
     ),
     "handed_config": Wording(
@@ -343,7 +335,7 @@ REASONS = Catalogue("paddle", {
         "Paddle 的 Config",
     ),
     "handed_pasted": Wording(
-        "the same, to paste: the line above is what was run",
+        "the same, to paste; the line above is what was run",
         "同上，可直接粘贴：实际运行的是上一行",
     ),
 })  # fmt: skip

@@ -95,7 +95,7 @@ SETTINGS = (
     ),
     Setting(
         name="workspace", kind="size", default=1 << 30, flag=True, metavar="SIZE", modes=_TRT,
-        help="memory that the builder may use, e.g. 4G", zh="构建器可用的显存，例如 4G",
+        help="memory for the builder, e.g. 4G", zh="构建器可用的显存，例如 4G",
     ),
     Setting(
         name="max_batch_size", kind="whole", low=1, high=2**31 - 1, modes=_TRT,

@@ -89,7 +89,7 @@ def load_function(path: str, *, default: str) -> Callable[..., Any]:
     file, colon, name = path.rpartition(".py:")
     file, name = (f"{file}.py", name) if colon else (path, default)
     if not Path(file).is_file():
-        raise ModelError("no such script", where=file, hint="check the path (it is relative to where you are)")
+        raise ModelError("no such script", where=file, hint="check the path (it is relative to the current folder)")
     spec = importlib.util.spec_from_file_location(f"_precision_debug_script_{Path(file).stem}", file)
     if spec is None or spec.loader is None:
         raise ModelError("is not a Python file", where=file)

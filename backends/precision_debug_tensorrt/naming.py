@@ -91,7 +91,7 @@ def columns(layer: EngineLayer | None) -> dict[str, str]:
     found = {
         "Fused Layer": layer.name,
         "Fused Nodes": ", ".join(operators(layer)) + (", …" if layer.nodes_cut else ""),
-        "Real Precision": precision or "not told",
+        "Real Precision": precision or "not reported",
         "Precision Read From": source or "neither a tactic nor a type is told",
         "Tactic": layer.tactic_name,
         "Origin": layer.origin,

@@ -6,12 +6,12 @@ from precision_debug.reasons import Catalogue, Wording
 
 __all__ = ["REASONS", "say"]
 
-_INSIDE = "Look at what the loop or branch gives."
-_NOTHING = "Nothing: there is nothing to compare."
+_INSIDE = "See the outputs of the loop or branch."
+_NOTHING = "Nothing to do: there is nothing to compare."
 _WEIGHTS = "Keep those layers in FP32, or use BF16."
-_MARKED = "Give --fused_only, or mark fewer tensors, where the fusion must stay."
-_MORE_BUILDS = "Give --option marked_builds=N: each further build shows one more tensor of every part."
-_REFUSED = "Look at its neighbours, or try another TensorRT."
+_MARKED = "If the fusion must not change, use --fused_only or mark fewer tensors."
+_MORE_BUILDS = "Use --option marked_builds=N: each further build shows one more tensor of every part."
+_REFUSED = "See its neighbours, or try another TensorRT version."
 
 REASONS = Catalogue("tensorrt", {
     # why it cannot run here
@@ -28,17 +28,17 @@ REASONS = Catalogue("tensorrt", {
         "请运行 pip install tensorrt-rtx-cu13-libs tensorrt-rtx-cu13-bindings",
     ),
     "other_chip": Wording(
-        "{title} {version} runs on GPUs of compute capability {chips}, and this one has {here}",
+        "{title} {version} runs on GPUs of compute capability {chips}, but this one has {here}",
         "{title} {version} 只支持计算能力为 {chips} 的 GPU，本机为 {here}",
     ),
     "refused_in_type": Wording(
-        "this TensorRT has no {kinds} in {type}: every operator of that type stays in FP32",
+        "this TensorRT has no {kinds} in {type}: every such operator stays in FP32",
         "此版本 TensorRT 没有 {type} 的 {kinds}：这类算子全部保持 FP32",
     ),
     "another_module": Wording(
-        "the module tensorrt that Python finds is not TensorRT", "Python 找到的模块 tensorrt 不是 TensorRT"
+        "the module 'tensorrt' that Python finds is not NVIDIA's TensorRT", "Python 找到的模块 tensorrt 不是 TensorRT"
     ),
-    "rename_own": Wording("rename your own file or folder of that name", "请给您自己的同名文件或文件夹改名"),
+    "rename_own": Wording("rename your file or folder of that name", "请给您自己的同名文件或文件夹改名"),
     "needs_newer": Wording(
         "{precision} needs a newer TensorRT than {version} (9.1 or later)",
         "{precision} 需要比 {version} 更新的 TensorRT（9.1 及以上）",
@@ -51,14 +51,15 @@ REASONS = Catalogue("tensorrt", {
     "install_gpu": Wording("an NVIDIA GPU with its driver", "需要 NVIDIA GPU 及其驱动"),
     # why a tensor is not seen
     "inside": Wording(
-        "inside a loop or branch, where TensorRT lets no output be marked",
+        "inside a loop or branch, where TensorRT allows no outputs to be marked",
         "位于循环或分支内，TensorRT 不允许将其标记为输出", _INSIDE,
     ),
     "inside_loop": Wording(
-        "inside a loop, where TensorRT lets no output be marked", "位于循环内，TensorRT 不允许将其标记为输出", _INSIDE
+        "inside a loop, where TensorRT allows no outputs to be"
+        " marked", "位于循环内，TensorRT 不允许将其标记为输出", _INSIDE
     ),
     "inside_branch": Wording(
-        "inside a branch, where TensorRT lets no output be marked", "位于分支内，TensorRT 不允许将其标记为输出",
+        "inside a branch, where TensorRT allows no outputs to be marked", "位于分支内，TensorRT 不允许将其标记为输出",
         _INSIDE,
     ),
     "not_parsed": Wording(
@@ -66,8 +67,8 @@ REASONS = Catalogue("tensorrt", {
         "TensorRT 解析后没有该名称的张量（常量，或不起作用的算子）", _NOTHING, whole=True,
     ),
     "inside_refused": Wording(
-        "TensorRT builds no engine in which it is an output ({detail}); compared are the tensors between which it lies "
-        "(marked_builds={builds})",
+        "TensorRT cannot build an engine with it as an output ({detail}); the tensors before and after it are compared"
+        " instead (marked_builds={builds})",
         "将其作为输出时 TensorRT 无法构建引擎（{detail}）；已对比其前后的张量（marked_builds={builds}）",
         _MORE_BUILDS,
     ),
@@ -80,14 +81,14 @@ REASONS = Catalogue("tensorrt", {
     ),
     "built_engine": Wording(
         "inside a built engine, which shows its outputs only", "位于已构建的引擎内部，引擎只显示其输出",
-        "Give the ONNX file in place of the engine.", whole=True,
+        "Use the ONNX file instead of the engine.", whole=True,
     ),
     "entry": Wording(
-        "made by a {kind} layer, at the entry of a loop or branch", "由循环或分支入口处的 {kind} 层产生", _INSIDE,
+        "produced by a {kind} layer at the entry of a loop or branch", "由循环或分支入口处的 {kind} 层产生", _INSIDE,
         whole=True,
     ),
     "not_run": Wording(
-        "made by a {kind} layer, which TensorRT does not run", "由 TensorRT 不执行的 {kind} 层产生", _NOTHING,
+        "produced by a {kind} layer, which TensorRT does not run", "由 TensorRT 不执行的 {kind} 层产生", _NOTHING,
         whole=True,
     ),
     "shape_tensor": Wording(
@@ -98,17 +99,18 @@ REASONS = Catalogue("tensorrt", {
         "Tensors were compared in the GPU's memory, by {library}.", "张量在 GPU 显存中比较，使用 {library}。"
     ),
     "built_before": Wording(
-        "The engine was built before; {mode} did not decide its precision.", "引擎此前已构建；其精度并非由"
+        "The engine was built earlier; {mode} did not decide its precision.", "引擎此前已构建；其精度并非由"
         " {mode} 决定。",
-        "Give the ONNX file in place of the engine.",
+        "Use the ONNX file instead of the engine.",
     ),
-    "building_real": Wording("TensorRT builds the engine that ships", "TensorRT 正在构建部署用的引擎"),
+    "building_real": Wording("building the engine to deploy", "TensorRT 正在构建部署用的引擎"),
     "building_marked": Wording(
-        "TensorRT builds the engine again, with {count:mark|marks}: {count}; the real one took {seconds:.0f} s",
+        "rebuilding the engine with {count} {count:mark|marks}; the engine to deploy took {seconds:.0f} s",
         "TensorRT 正在重新构建引擎，标记 {count} 个张量；真实引擎耗时 {seconds:.0f} 秒",
     ),
     "building_between": Wording(
-        "TensorRT refused all marks at once; building with the {count} between its blocks ({number} of {builds})",
+        "TensorRT refused all marks at once; rebuilding with the {count} marks between its blocks ({number} of"
+        " {builds})",
         "TensorRT 拒绝同时标记全部张量；正在以各块之间的 {count} 个标记重新构建（第 {number} 次，共 {builds} 次）",
     ),
     "heard_timing": Wording("timing kernels for {layer}", "正在为 {layer} 测试 kernel"),
@@ -118,30 +120,30 @@ REASONS = Catalogue("tensorrt", {
         "INT8 缩放系数以 {count} 组样本校准（entropy）。",
     ),
     "tactics_not_taken": Wording(
-        "{count} layers did not take a saved tactic (first: {first}).", "{count} 层没有采用保存的 tactic（首个："
+        "{count} layers did not use a saved tactic (first: {first}).", "{count} 层没有采用保存的 tactic（首个："
         "{first}）。"
     ),
     "no_details": Wording(
-        "The engine's inspector tells no details: it was not built with profiling verbosity DETAILED.",
+        "The engine's inspector gives no details: it was not built with profiling verbosity DETAILED.",
         "引擎的 inspector 没有细节：构建时未使用 DETAILED 级别的 profiling verbosity。",
         "Build it with profiling verbosity DETAILED.",
     ),
     "layers_by_precision": Wording(
-        "The engine has {count} layers by real precision: {kinds}.", "引擎共 {count} 层，按实际精度：{kinds}。"
+        "The engine's {count} layers by real precision: {kinds}.", "引擎共 {count} 层，按实际精度：{kinds}。"
     ),
     "obeyed": Wording("obeyed", "已遵守"),
     "not_obeyed": Wording("NOT obeyed", "未遵守"),
-    "not_told": Wording("not told", "未说明"),
+    "not_told": Wording("not reported", "未说明"),
     "of_kind": Wording("{count} {kind}", "{count} 个{kind}"),
     "constraints": Wording(
         "Precision constraints ({how}), {count} layers: {kinds}.", "精度约束（{how}），共 {count} 层：{kinds}。",
-        "Give --precision_constraints obey where layers do not obey.",
+        "If layers do not obey, use --precision_constraints obey.",
     ),
     "constraint": Wording(
-        "Layer '{layer}' asked for {asked}: {obeyed} ({got}).", "层 '{layer}' 要求 {asked}：{obeyed}（{got}）。"
+        "Layer '{layer}', {asked} requested: {obeyed} ({got}).", "层 '{layer}' 要求 {asked}：{obeyed}（{got}）。"
     ),
     "constraints_more": Wording(
-        "… and {count} more layers; the column Obeyed has them all.", "……另有 {count} 层；全部见 Obeyed 列。"
+        "… and {count} more layers; the Obeyed column lists them all.", "……另有 {count} 层；全部见 Obeyed 列。"
     ),
     "weights_affected": Wording(
         "TensorRT's builder: {count} weights are affected: {what}", "TensorRT 构建器：{count} 个权重受影响："
@@ -152,22 +154,22 @@ REASONS = Catalogue("tensorrt", {
         "TensorRT 构建器：{count} 个权重受影响：{what}：{names}", _WEIGHTS,
     ),
     "weights_do_not_fit": Wording(
-        "Weights of {count} nodes do not fit FP16 as normal numbers: {nodes}",
+        "Weights of {count} nodes cannot be represented as normal FP16 numbers: {nodes}",
         "{count} 个节点的权重不能以 FP16 正规数表示：{nodes}", _WEIGHTS,
     ),
     "region": Wording(
         "'{name}' is a Myelin region of {count} operators that {types}; TensorRT names no kernel of it, so their real"
-        " precision is not told.",
+        " precision is not reported.",
         "'{name}' 是由 {count} 个算子组成的 Myelin 区域（{types}）；TensorRT 不给出其 kernel，因此实际精度未知。",
         "Compare its inputs and outputs.",
     ),
     "milliseconds": Wording("{time:.4g} ms where it {types}", "{time:.4g} 毫秒（{types}）"),
     "region_timed": Wording(
-        "TensorRT timed that region before it chose: {times:;}.", "TensorRT 在选择之前测过该区域的耗时：{times:;}。"
+        "TensorRT timed that region before choosing: {times:;}.", "TensorRT 在选择之前测过该区域的耗时：{times:;}。"
     ),
     "regions_more": Wording("… and {count} more Myelin regions.", "……另有 {count} 个 Myelin 区域。"),
     "engine_bytes": Wording(
-        "The engine has {plan:,} bytes with its kernels; the model's FP32 weights have {weights:,}.",
+        "The engine is {plan:,} bytes including its kernels; the model's FP32 weights are {weights:,}.",
         "引擎连同 kernel 共 {plan:,} 字节；模型的 FP32 权重为 {weights:,} 字节。",
     ),
     "qdq_written": Wording(
@@ -179,7 +181,7 @@ REASONS = Catalogue("tensorrt", {
         "已以 {count} 个 Cast 将 {type} 写入模型；输入和输出保持 FP32。",
     ),
     "stay_fp32": Wording(
-        "These nodes stay in FP32, since they have no lower precision or hold a subgraph: {nodes}.",
+        "These nodes stay in FP32, because they have no lower precision or contain a subgraph: {nodes}.",
         "下列节点保持 FP32，因为没有更低精度，或含有子图：{nodes}。",
     ),
     "may_tf32": Wording(
@@ -187,11 +189,11 @@ REASONS = Catalogue("tensorrt", {
         "保留为 FP32 的层可能以 TF32 计算（TensorRT 默认）；trt_fp32 禁止 TF32。", "Use trt_fp32 to forbid TF32.",
     ),
     "best_without": Wording(
-        "trt_best does without {types}: this TensorRT has no such layers.", "trt_best 不使用 {types}：此"
+        "trt_best does not use {types}: this TensorRT has no such layers.", "trt_best 不使用 {types}：此"
         " TensorRT 没有这种层。"
     ),
     "script_types": Wording(
-        "The script's own types are the precisions: the network is strongly typed.",
+        "The types in the script are the precisions: the network is strongly typed.",
         "精度即脚本自身的类型：网络为强类型。",
     ),
     "strongly_typed": Wording(
@@ -199,11 +201,11 @@ REASONS = Catalogue("tensorrt", {
         "强类型：构建之前已将精度以 Cast 写入模型。",
     ),
     "timing_read": Wording(
-        "Tactics were timed before: {bytes:,} bytes of timing cache were read.", "tactic 此前已测时：读取了"
+        "Tactics had been timed before: {bytes:,} bytes of timing cache were read.", "tactic 此前已测时：读取了"
         " {bytes:,} 字节的计时缓存。"
     ),
     "timing_refused": Wording(
-        "TensorRT could not read all of the timing cache {path}: tactics that it timed anew may differ.",
+        "TensorRT could not read the whole timing cache {path}: tactics that it timed again may differ.",
         "TensorRT 未能完整读取计时缓存 {path}：重新测时的 tactic 可能不同。", "Remove the cache.",
     ),
     # of a run
@@ -211,20 +213,18 @@ REASONS = Catalogue("tensorrt", {
         "Debug tensor '{name}' could not be read: {detail}", "无法读取调试张量 '{name}'：{detail}"
     ),
     "other_fusion": Wording(
-        "The fusion of engine {number} is NOT that of the real one although only the outputs of fused layers"
-        " were marked:"
-        " {layers} became other layers.",
+        "The fusion of engine {number} is NOT that of the real engine, although only the outputs of fused layers were"
+        " marked: {layers} became other layers.",
         "虽然只标记了融合层的输出，引擎 {number} 的融合与真实引擎不同：{layers} 变成了别的层。", _MARKED,
     ),
     "from_other_fusion": Wording(
-        "{count} of these {all} tensors come from another fusion than the real engine's: their errors in engine"
-        " {number}"
-        " need not be the real engine's. Their column Fused Layer There says.",
+        "{count} of these {all} tensors come from a different fusion than the real engine's: their errors in engine"
+        " {number} may differ from the real engine's. See the Fused Layer There column.",
         "这 {all} 个张量中有 {count} 个来自与真实引擎不同的融合：它们在引擎 {number} 中的误差未必是真实引擎的。"
         "见 Fused Layer There 列。", _MARKED,
     ),
     "other_precision": Wording(
-        "{count} of these {all} tensors were computed in another precision than in the real engine (columns Real"
+        "{count} of these {all} tensors were computed in a different precision than in the real engine (columns Real"
         " Precision and Precision There); --fused_only keeps the real kernels.",
         "这 {all} 个张量中有 {count} 个以与真实引擎不同的精度计算（见 Real Precision 和 Precision There 列）；"
         "--fused_only 可保留真实 kernel。", _MARKED,
@@ -240,7 +240,7 @@ REASONS = Catalogue("tensorrt", {
         "Seen by TensorRT's debug listener (marked tensors): {diff}.", "由 TensorRT 调试监听器观测（标记张量）："
         "{diff}。"
     ),
-    "outputs_same": Wording("are the real engine's bit for bit", "与真实引擎逐位相同"),
+    "outputs_same": Wording("are bit-identical to the real engine's", "与真实引擎逐位相同"),
     "outputs_apart": Wording("differ from the real engine's by up to {gap:.3g}", "与真实引擎最多相差 {gap:.3g}"),
     "rebuilt": Wording(
         "Engine {number}, rebuilt to show {count} tensors: {diff}; its outputs {same}. Built in {seconds:.1f} s.",
@@ -259,7 +259,7 @@ REASONS = Catalogue("tensorrt", {
         "以 FP32 保留这些层而构建的引擎",
     ),
     "handed_builds": Wording(
-        "the engine below is built by it",
+        "builds the engine below",
         "由它构建下面的引擎",
     ),
     "handed_api": Wording(
@@ -267,7 +267,7 @@ REASONS = Catalogue("tensorrt", {
         "TensorRT 的 Python API（8.6 至 10）",
     ),
     "handed_trtexec_words": Wording(
-        "the same constraints in trtexec's words",
+        "the same constraints for trtexec",
         "同样的约束，按 trtexec 的写法",
     ),
     "handed_script": Wording(
@@ -279,7 +279,7 @@ REASONS = Catalogue("tensorrt", {
         "强类型 ONNX（TensorRT 10 与 11：--stronglyTyped）",
     ),
     "handed_int8": Wording(
-        "of INT8: quantise with nodes_to_exclude, see ort_int8",
+        "for INT8: quantise with nodes_to_exclude, see ort_int8",
         "INT8：请以 nodes_to_exclude 量化，见 ort_int8",
     ),
 })  # fmt: skip

@@ -88,7 +88,7 @@ class TensorRTSession:
 
     def obeyed(self) -> Sequence[str]:
         """What the engine's inspector, and the builder, say of each layer that has a precision of its own."""
-        words = {True: "runs as asked", False: "does NOT run as asked", None: "not told"}
+        words = {True: "runs as asked", False: "does NOT run as asked", None: "not reported"}
         return [
             f"{outcome.asked.layer} ({outcome.asked.precision or outcome.asked.output_type}): {words[outcome.obeyed]}"
             + (f"; {outcome.got}" if outcome.got else "")
@@ -274,7 +274,7 @@ def _measured(real: LayerIndex, index: LayerIndex, name: str, node: str, number:
     if layer is None:
         return found
     precision, source = real_precision(layer)
-    found["Precision There"] = precision or f"not told: {source}"
+    found["Precision There"] = precision or f"not reported: {source}"
     if before is not None and not diff_engines([before], [layer]).fusion_kept:
         found["Fused Layer There"] = layer.name
     return found

@@ -71,7 +71,7 @@ SETTINGS = (
     ),
     Setting(
         name="precision_constraints", kind="choice", choices=("none", "prefer", "obey"), sides=_TARGET, flag=True,
-        help="how binding layer precisions are (default: obey where some are given)",
+        help="how strictly layer precisions are followed (default: obey if some are given)",
         zh="层精度的约束力（默认：给出层精度时为 obey）",
     ),
     Setting(
@@ -85,7 +85,7 @@ SETTINGS = (
     ),
     Setting(
         name="workspace", kind="size", flag=True, metavar="SIZE",
-        help="memory that the builder may use, e.g. 4G (default: TensorRT's)",
+        help="memory for the builder, e.g. 4G (default: TensorRT's)",
         zh="构建器可用的显存，例如 4G（默认随 TensorRT）",
     ),
     Setting(
@@ -103,7 +103,7 @@ SETTINGS = (
     ),
     Setting(
         name="save_tactics", kind="text", default="", sides=_TARGET, flag=True, metavar="FILE",
-        help="keep the chosen tactics (TensorRT 8.6 to 10)", zh="保存所选的 tactic（TensorRT 8.6 至 10）",
+        help="save the chosen tactics (TensorRT 8.6 to 10)", zh="保存所选的 tactic（TensorRT 8.6 至 10）",
     ),
     Setting(
         name="load_tactics", kind="text", default="", sides=_TARGET, flag=True, metavar="FILE",
@@ -115,20 +115,20 @@ SETTINGS = (
     ),
     Setting(
         name="save_engine", kind="text", default="", sides=_TARGET, flag=True, metavar="FILE",
-        help="keep the engine that was compared", zh="保存参与对比的引擎",
+        help="save the engine that was compared", zh="保存参与对比的引擎",
     ),
     Setting(
         name="save_model", kind="text", default="", sides=_TARGET, flag=True, metavar="FILE.onnx",
-        help="keep the ONNX that a strongly typed engine was built from, its precisions written into it",
+        help="save the ONNX that a strongly typed engine was built from, with the precisions written into it",
         zh="保存构建强类型引擎所用的 ONNX（精度已写入其中）",
     ),
     Setting(
         name="save_inspector", kind="text", default="", sides=_TARGET, flag=True, metavar="FILE",
-        help="keep the engine inspector's JSON", zh="保存 engine inspector 的 JSON",
+        help="save the engine inspector's JSON", zh="保存 engine inspector 的 JSON",
     ),
     Setting(
         name="use_dynamic_shape", kind="flag", flag=True, metavar="0|1",
-        help="build for a range of shapes (default: where a range is given)",
+        help="build for a range of shapes (default: if a range is given)",
         zh="为一个形状范围构建（默认：给出范围时）",
     ),
     Setting(

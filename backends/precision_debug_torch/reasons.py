@@ -6,8 +6,8 @@ from precision_debug.reasons import Catalogue, Wording
 
 __all__ = ["REASONS", "say"]
 
-_NOTHING = "Nothing: there is nothing to compare."
-_PLAIN = "Compare the modes of eager PyTorch: torch_fp32, torch_fp16, torch_bf16 and their like."
+_NOTHING = "Nothing to do: there is nothing to compare."
+_PLAIN = "Compare the modes of eager PyTorch: torch_fp32, torch_fp16, torch_bf16, …."
 
 REASONS = Catalogue("torch", {
     # what a run mode needs
@@ -40,14 +40,15 @@ REASONS = Catalogue("torch", {
     "bookkeeping": Wording("is the kernel's own bookkeeping", "内核自用的数据", _NOTHING, whole=True),
     "no_tensor": Wording("returns no tensor", "不返回张量", _NOTHING, whole=True),
     "not_readable": Wording(
-        "torch gives no values of a {kind} of this layout ({detail})", "torch 不给出此布局的 {kind} 的数值（{detail}）"
+        "torch cannot read the values of a {kind} with this layout"
+        " ({detail})", "torch 不给出此布局的 {kind} 的数值（{detail}）"
     ),
     "in_pieces": Wording(
-        "compiled in pieces, because its Python asks for values ({detail})",
+        "compiled in pieces, because its Python code reads values ({detail})",
         "因其 Python 代码需要取值而分段编译（{detail}）", _PLAIN,
     ),
     "other_operators": Wording(
-        "a traced run has other operators ({traced}) than a plain one ({plain}): {one} where that has {other}",
+        "a traced run has different operators ({traced}) from a plain one ({plain}): {one} instead of {other}",
         "跟踪运行的算子（{traced} 个）与普通运行（{plain} 个）不同：前者的 {one} 处，后者为 {other}", _PLAIN,
     ),
     "second_graph_fails": Wording(
@@ -55,16 +56,16 @@ REASONS = Catalogue("torch", {
         "会返回它的编译图无法编译（{detail}）", _PLAIN,
     ),
     "written_over": Wording(
-        "a later operator writes numbers into it, by index, and inductor lets no copy be made before",
+        "a later operator writes into it by index, and inductor allows no copy before that",
         "后面的算子会按下标写入，而 inductor 不能在此之前复制", _NOTHING, whole=True,
     ),
     "many_ways": Wording(
-        "the model's Python asks for values, and took more than {count} ways on inputs of these shapes",
+        "the model's Python code reads values, and took more than {count} paths on inputs of these shapes",
         "模型的 Python 代码需要取值，在这些形状的输入上走了 {count} 种以上的路径", _PLAIN,
     ),
     "one_graph": Wording(
-        "the model's Python asks for values, where torch.compile breaks it into pieces: intermediate tensors come from"
-        " one graph of the operators that these values lead to",
+        "the model's Python code reads values, where torch.compile breaks it into pieces: intermediate tensors come"
+        " from a single graph of the operators on the path that these values take",
         "模型的 Python 代码需要取值，torch.compile 会在该处将其分段：中间张量来自按这些值所走路径的算子构成的一个图",
     ),
     "no_operator": Wording(
@@ -72,53 +73,53 @@ REASONS = Catalogue("torch", {
     ),
     # of a run
     "names_float32": Wording(
-        "{count} operators of the exported program name float32, and were given {dtype}: a program does not tell the"
-        " model's own type from one that the model asked for",
+        "{count} operators of the exported program name float32 and were given {dtype} instead: a program does not"
+        " distinguish the model's own type from one that it requests explicitly",
         "导出程序中有 {count} 个算子写明 float32，已改为 {dtype}：程序无法区分模型自身的类型与模型所要求的类型",
-        "Give the module itself in place of the exported program.",
+        "Use the module itself instead of the exported program.",
     ),
     "as_deployed": Wording(
-        "the folder is loaded by from_pretrained(dtype=torch.{type}); module.to(torch.{type}) is another model:"
-        " {count} tensors are not those that it rounds ({names})",
+        "the folder is loaded by from_pretrained(dtype=torch.{type}); module.to(torch.{type}) gives a different model:"
+        " {count} tensors differ from the ones it rounds ({names})",
         "文件夹由 from_pretrained(dtype=torch.{type}) 加载；module.to(torch.{type}) 得到的是另一个模型：{count} 个张量"
         "与其舍入结果不同（{names}）",
-        "Nothing, where it is deployed so. To judge module.to(), write a factory FILE.py:FUNCTION.",
+        "Nothing to do if it is deployed like this. To judge module.to(), write a factory FILE.py:FUNCTION.",
     ),
     "rounds_buffers": Wording(
-        "module.to(torch.{type}) rounds {count} float32 buffers that no checkpoint holds ({names}), and"
-        " from_pretrained(dtype=torch.{type}) computes them anew instead",
+        "module.to(torch.{type}) rounds {count} float32 buffers that are not in the checkpoint ({names}), while"
+        " from_pretrained(dtype=torch.{type}) recomputes them",
         "module.to(torch.{type}) 会舍入 {count} 个不在检查点中的 float32 缓冲区（{names}），而"
         " from_pretrained(dtype=torch.{type}) 会重新计算它们",
-        "Where it is deployed by from_pretrained, give the folder that save_pretrained writes.",
+        "If it is deployed with from_pretrained, use the folder that save_pretrained writes.",
     ),
     "was_compiled": Wording(
-        "torch.compile was around {count} modules of the model: their eager code is what runs, and --run_mode"
-        " torch_compile compiles the whole",
+        "{count} modules of the model were wrapped in torch.compile: their eager code runs here, and --run_mode"
+        " torch_compile compiles the whole model",
         "模型中有 {count} 个模块经过 torch.compile：此处运行其 eager 代码，--run_mode torch_compile 会编译整个模型",
-        "Give --run_mode torch_compile to judge what is compiled.",
+        "Use --run_mode torch_compile to judge the compiled model.",
     ),
     "other_way": Wording(
-        "the two runs took other ways through the model's Python: the baseline alone ran {base}; the target alone"
-        " {target}",
+        "the two runs took different paths through the model's Python code: only the baseline ran {base}; only the"
+        " target ran {target}",
         "两次运行在模型的 Python 代码中走了不同的路径：仅基线运行了 {base}；仅目标运行了 {target}",
-        "Look at the condition before these lines: it reads a value that rounding changes.",
+        "Check the condition before these lines: it reads a value that rounding changes.",
     ),
     "nothing_alone": Wording("nothing", "无"),
     "evaluation": Wording(
         "the module was put into evaluation mode; the option training=1 leaves it as the factory made it",
-        "模块已置于评估模式；选项 training=1 可保持工厂函数所给的状态", "Give --option training=1.",
+        "模块已置于评估模式；选项 training=1 可保持工厂函数所给的状态", "Use --option training=1.",
     ),
     "kept_float32": Wording(
         "{count} modules stay in float32: {names}", "{count} 个模块保持 float32：{names}",
-        "Nothing: they were asked for by keep_modules.",
+        "Nothing to do: keep_modules asks for it.",
     ),
     "quantised_linear": Wording(
         "{count} of {all} linear layers run in {type} (torchao, dynamic activations)",
         "{all} 个线性层中有 {count} 个以 {type} 运行（torchao，动态激活）",
     ),
     "quantised_linear_but": Wording(
-        "{count} of {all} linear layers run in {type} (torchao, dynamic activations); {others} convolutions stay"
-        " as they are",
+        "{count} of {all} linear layers run in {type} (torchao, dynamic activations); {others} convolutions are"
+        " unchanged",
         "{all} 个线性层中有 {count} 个以 {type} 运行（torchao，动态激活）；{others} 个卷积保持原样",
     ),
     "weights_linear": Wording(
@@ -126,12 +127,12 @@ REASONS = Catalogue("torch", {
         "{all} 个线性层中有 {count} 个的权重为 {type}（torchao），以该层自身的类型相乘",
     ),
     "weights_linear_but": Wording(
-        "{count} of {all} linear layers have weights in {type} (torchao), which are multiplied in the layer's own type;"
-        " {others} convolutions stay as they are",
+        "{count} of {all} linear layers have weights in {type} (torchao), which are multiplied in the layer's own"
+        " type; {others} convolutions are unchanged",
         "{all} 个线性层中有 {count} 个的权重为 {type}（torchao），以该层自身的类型相乘；{others} 个卷积保持原样",
     ),
     "casts_kept": Wording(
-        "{count} casts and results of a lower precision that the model asks for were kept in float64",
+        "{count} casts to a lower precision, or results in one, that the model requests were kept in float64",
         "模型要求的 {count} 个低精度转换或结果保持为 float64",
     ),
     "drawn": Wording(
@@ -139,23 +140,23 @@ REASONS = Catalogue("torch", {
         "{count} 个随机算子以 float32 抽取后转换，使两次运行看到相同的数",
     ),
     "flex_attention": Wording(
-        "flex_attention ran as one uncompiled operator, so that it could be watched; without hooks it is"
-        " compiled, and"
+        "flex_attention ran as one uncompiled operator so that it could be observed; without hooks it is compiled, and"
         " its results may differ by rounding",
         "为便于观测，flex_attention 作为一个未编译的算子运行；没有 hook 时会被编译，结果可能有舍入差异",
     ),
     "autocast_cache": Wording(
-        "autocast's cache of cast weights was off: a weight that is used twice is cast twice",
+        "autocast's weight cache was off: a weight that is used twice is cast twice",
         "autocast 的权重转换缓存已关闭：被使用两次的权重会转换两次",
     ),
     # of a training step
     "step_forward": Wording(
-        "the forward pass alone was compared: --step backward compares the gradients too, --step optimiser the update",
+        "only the forward pass was compared: --step backward also compares the gradients, --step optimiser the update",
         "只对比了前向：--step backward 会同时对比梯度，--step optimiser 还会对比参数更新",
-        "Give --step backward, or --step optimiser.",
+        "Use --step backward or --step optimiser.",
     ),
     "step_phases": Wording(
-        "a training step up to its {phase} phase, in the module's own training mode; autocast covers forward and loss",
+        "a training step up to its {phase} phase, with the module in its own training mode; autocast covers forward"
+        " and loss",
         "训练步，运行到 {phase} 阶段，模块保持其训练模式；autocast 覆盖前向与损失",
     ),
     "step_scale": Wording(
@@ -164,37 +165,36 @@ REASONS = Catalogue("torch", {
         "两侧的损失都如 GradScaler 那样乘以 {scale}，反向各行也随之放大；输出 `gradient/…` 已还原",
     ),
     "step_skipped": Wording(
-        "GradScaler found NaN or Inf in a gradient, and left the optimiser's step out: nothing was updated",
+        "GradScaler found NaN or Inf in a gradient and skipped the optimiser's step: nothing was updated",
         "GradScaler 在梯度中发现 NaN 或 Inf，跳过了优化器这一步：参数没有更新",
-        "Look at who made the NaN or Inf, or give a smaller --option loss_scale.",
+        "Find where the NaN or Inf first appears, or use a smaller --option loss_scale.",
     ),
     "turns_switch": Wording(
-        "the model turns a switch of the whole process inside forward: {switch}", "模型在 forward 中改变了整个进"
+        "the model changes a process-wide switch inside forward: {switch}", "模型在 forward 中改变了整个进"
         "程的开关：{switch}"
     ),
     "writes_parameters": Wording(
-        "forward itself changes {count} parameters: each run has copies of its own ({size})",
+        "forward itself changes {count} parameters: each run gets its own copies ({size})",
         "forward 会自行修改 {count} 个参数：每次运行使用各自的副本（{size}）",
     ),
     "writes_own": Wording(
         "the model cannot be copied, and its forward changes '{name}'", "模型无法复制，且其 forward 会修改 {name}"
     ),
     "run_differs": Wording(
-        "another run of the model did something else, from {name} on", "模型的另一次运行自 {name} 起做了别的事"
+        "another run of the model did something different from {name} onwards", "模型的另一次运行自 {name} 起做了别的事"
     ),
     "random_eager": Wording(
-        "random operators are eager's own, so that both runs see the same numbers",
+        "random operators use eager's implementation, so that both runs see the same numbers",
         "随机算子采用 eager 自身的实现，使两次运行看到相同的数",
     ),
     "second_graph_same": Wording(
-        "intermediate tensors come from a second compiled graph that returns them too, and so fuses less; its"
-        " outputs are"
-        " bit for bit those of the graph without",
+        "intermediate tensors come from a second compiled graph that also returns them and therefore fuses less; its"
+        " outputs are bit-identical to the original graph's",
         "中间张量来自另一个同时返回它们的编译图，因而融合较少；其输出与原图逐位相同",
     ),
     "second_graph_differs": Wording(
-        "intermediate tensors come from a second compiled graph that returns them too, and so fuses less; its outputs"
-        " differ from those of the graph without",
+        "intermediate tensors come from a second compiled graph that also returns them and therefore fuses less; its"
+        " outputs differ from the original graph's",
         "中间张量来自另一个同时返回它们的编译图，因而融合较少；其输出与原图不同",
     ),
     # what a search gives away

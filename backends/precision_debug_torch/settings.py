@@ -29,8 +29,8 @@ SETTINGS = (
     ),
     Setting(
         name="device", kind="text", default="", flag=True, by_side=True, metavar="DEVICE",
-        help="cpu, cuda, cuda:1; as_built: parameters stay where the factory has put them (default: cuda where there is"
-        " one, as_built where they lie on several devices)",
+        help="cpu, cuda, cuda:1; as_built: parameters stay where the factory put them (default: cuda if there is one,"
+             " as_built if they are on several devices)",
         zh="cpu、cuda、cuda:1；as_built：参数留在工厂函数放置的设备上（默认：有 GPU 时为 cuda，"
         "参数分布在多个设备上时为 as_built）",
     ),
@@ -54,8 +54,9 @@ SETTINGS = (
     ),
     Setting(
         name="step", kind="choice", default="forward", choices=("forward", "backward", "optimiser"), flag=True,
-        help="how much of a training step is run and compared: the forward pass, the gradients too, or the optimiser's"
-        " update too; the factory returns (module, inputs, loss, optimiser), or a module whose forward gives the loss",
+        help="how much of a training step is run and compared: the forward pass, also the gradients, or also the"
+             " optimiser's update; the factory returns (module, inputs, loss, optimiser), or a module whose forward"
+             " returns the loss",
         zh="运行并对比训练步的多少：仅前向、再加梯度、或再加优化器更新；工厂函数返回 (module, inputs, loss, "
         "optimiser)，或 forward 直接给出损失的模块",
     ),

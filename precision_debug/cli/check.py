@@ -1,8 +1,8 @@
-"""precision_debug check M [M2]: what the file itself proves to be wrong, or two files of each other, without a run.
+"""precision_debug check M [M2]: faults that the file, or two files together, prove without a run.
 
-Constants that are NaN, scales and zero points that cannot be right, int32 biases that were clipped or whose scale is
-not scale_x times scale_w, weights beyond what quantises them, constants beyond the target's type; of two files,
-attributes and constants that differ, and batch norms that were folded wrongly. Ends with 1 where something is found.
+Constants that are NaN, impossible scales and zero points, int32 biases that were clipped or whose scale is not scale_x
+times scale_w, weights beyond their quantisation range, constants beyond the target's type; for two files, attributes
+and constants that differ, and batch norms that were folded wrongly. Exit status 1 if something is found.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .parser import flag, parse, verb_parser
 
 __all__ = ["run"]
 
-SUMMARY = "what an .onnx file proves to be wrong by itself, or two files of each other, without a run"
+SUMMARY = "faults that an .onnx file, or two files together, prove without a run"
 SUMMARY_ZH = ".onnx 文件自身能证明的错误，或两个文件互相证明的不同，无需运行"
 
 DESCRIPTION_ZH = """precision_debug check M [M2]：文件自身能证明的错误，或两个文件互相证明的不同，无需运行。
@@ -33,7 +33,9 @@ def run(arguments: Sequence[str]) -> int:
     args = parse(verb_parser("check", __doc__, DESCRIPTION_ZH, _FLAGS, language=True), arguments)
     for path in filter(None, (args.model, args.second)):
         if not path.lower().endswith(".onnx"):
-            raise ModelError("is not an .onnx file", where=path, hint="only these can be read without their framework")
+            raise ModelError(
+                "is not an .onnx file", where=path, hint="only .onnx files can be read without their framework"
+            )
     from ..onnx.model import read_model
     from ..onnx.provable import provable
     from ..onnx.provable_apart import provable_apart
@@ -55,8 +57,8 @@ def run(arguments: Sequence[str]) -> int:
 
 _FLAGS = (
     flag("model", "an .onnx file", "一个 .onnx 文件", metavar="M"),
-    flag("second", "another one, made from it", "由它生成的另一个文件", metavar="M2", nargs="?"),
-    flag("--to", "the type that the target holds floats in", "目标保存浮点数所用的类型", choices=("", "float16")),
-    flag("--int32", "the target holds whole numbers in 32 bits (TensorRT)", "目标以 32 位保存整数（TensorRT）",
+    flag("second", "another one, converted from it", "由它生成的另一个文件", metavar="M2", nargs="?"),
+    flag("--to", "the target's floating-point type", "目标保存浮点数所用的类型", choices=("", "float16")),
+    flag("--int32", "the target stores integers in 32 bits (TensorRT)", "目标以 32 位保存整数（TensorRT）",
          action="store_true"),
 )  # fmt: skip

@@ -36,11 +36,11 @@ USAGE = "%(prog)s --model_file M --run_mode MODE [options]"
 _DESCRIPTION = (
     "Which operator lost the precision? Runs a model in two modes on the same input, compares every intermediate"
     " tensor,\nand writes a table.\n\nverbs:",
-    "哪个算子损失了精度？以同一输入在两种模式下运行模型，比较每一个中间张量，\n并写成表格。\n\n动词：",
+    "哪个算子损失了精度？以同一输入在两种模式下运行模型，比较每一个中间张量，\n并写成表格。\n\n子命令：",
 )
 EPILOG = (
     """exit status:
-  0  within tolerance (or, where none is given, as expected of the target's arithmetic), every final output compared
+  0  within tolerance (or, if none is given, as expected of the target's arithmetic), every final output compared
   1  a difference exceeds the tolerance, or the result is inconclusive
   2  the command or its input is wrong, or the run mode cannot run here
   3  a backend crashed or was interrupted; the partial report was written
@@ -151,11 +151,11 @@ def spread_of(args: argparse.Namespace) -> Workers | None:
     if not asked.get("jobs") and not asked.get("engine"):
         for name in asked:
             if name not in ("jobs", "engine"):
-                raise UsageError(f"--{name} goes with --engine ray or --jobs", hint="add one of them")
+                raise UsageError(f"--{name} requires --engine ray or --jobs", hint="add one of them")
         return None
     for one in options_of(RunSpec):
         if "workers" in one.not_with and given_of(args, [one]):
-            raise UsageError("is for one process", where=one.option, hint="leave --jobs and --engine out")
+            raise UsageError("only works in one process", where=one.option, hint="leave --jobs and --engine out")
     return Workers(**asked)
 
 
@@ -230,7 +230,7 @@ def check_before(spec: RunSpec, outputs: Sequence[Path]) -> None:
 def _baseline_model(args: argparse.Namespace) -> ModelFiles | None:
     if not args.baseline_model:
         if args.baseline_params:
-            raise UsageError("--baseline_params goes with --baseline_model")
+            raise UsageError("--baseline_params requires --baseline_model")
         return None
     if Path(args.baseline_model).is_dir():
         return ModelFiles(model_dir=args.baseline_model)

@@ -1,9 +1,9 @@
-"""precision_debug data: put files of inputs or outputs together, as one file of Polygraphy's JSON.
+"""precision_debug data: combine files of inputs or outputs into one file of Polygraphy's JSON.
 
-`data merge A B … --output C.json` makes one sample of what each file has under other names: inputs beside the outputs
-of a run, which then are inputs of the next model; of one name in several files the last one's is kept. `data concat A
-B … --output C.json` puts the samples of one file behind those of the other. Read are Polygraphy's inputs and outputs,
-.npz, .npy, folders of them, and a script's function.
+`data merge A B … --output C.json` merges the arrays of each sample by name, for example inputs with the outputs of a
+run that are inputs of the next model; if a name is in several files, the last one is kept. `data concat A B … --output
+C.json` appends the samples of one file to those of the other. Reads Polygraphy's inputs and outputs, .npz, .npy,
+folders of them, and a script's function.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .parser import flag, parse, verb_parser
 
 __all__ = ["run"]
 
-SUMMARY = "put files of inputs or outputs together: merge by name, or concat the samples"
+SUMMARY = "combine files of inputs or outputs: merge by name, or concat samples"
 SUMMARY_ZH = "合并输入或输出文件：按名字合并，或拼接样本"
 
 DESCRIPTION_ZH = """precision_debug data：将输入或输出文件合并为一个 Polygraphy JSON 文件。

@@ -1,7 +1,8 @@
-"""precision_debug diff: what changed between two reports, before and after a fix, a release or another card.
+"""precision_debug diff: what changed between two reports, such as before and after a fix or a release, or on another
+card.
 
-BEFORE and AFTER are .json reports. Tensors are matched by name; what got worse comes first. Exit status 0 where nothing
-got worse, 1 where something did.
+BEFORE and AFTER are .json reports. Tensors are matched by name; what got worse comes first. Exit status 0 if nothing
+got worse, 1 if something did.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ _FLAGS = (
          type=float, default=TIMES),
     flag("--noise", "relative L2 errors below this do not count (default 1e-6)",
          "低于此值的相对 L2 误差不计（默认 1e-6）", type=float, default=NOISE),
-    flag("--output", "write it as .xlsx, .html, .md or .json too; repeatable",
+    flag("--output", "also write it as .xlsx, .html, .md or .json; repeatable",
          "另存为 .xlsx、.html、.md 或 .json；可重复", metavar="FILE", action="append", default=[]),
 )  # fmt: skip
 

@@ -1,11 +1,11 @@
-"""precision_debug dumps DIR --model_file M: whose tensors are those that another tool left behind?
+"""precision_debug dumps DIR --model_file M: which tensors of the model are the ones in another tool's dump?
 
-DIR is any folder of tensors: .npy, .npz, .safetensors, .pt, raw bytes (.raw, .bin) or numbers as text (.txt), in
-whatever names and layouts; or a folder or file of trtexec, qnn-net-run, RKNN, msprobe or precision_debug's recorder.
-The model runs on the same input, and each file is paired with one of its tensors: by name, by value, or by position
-and value together. --record OUT keeps them as a recording, which --baseline OUT and --run_mode OUT compare; both take
-DIR too. A side file DIR/tensors.json says what files do not: {"NAME": {"shape": [1, 3, 4, 4], "dtype": "uint8",
-"scale": 0.02, "zero_point": 128}}.
+DIR is any folder of tensors: .npy, .npz, .safetensors, .pt, raw bytes (.raw, .bin) or numbers as text (.txt), with any
+names and layouts; or a folder or file of trtexec, qnn-net-run, RKNN, msprobe or precision_debug's recorder. The model
+runs on the same input, and each file is paired with one of its tensors: by name, by value, or by position and value
+together. --record OUT saves them as a recording, for --baseline OUT or --run_mode OUT; both also take DIR itself. A
+side file DIR/tensors.json adds what the files do not say: {"NAME": {"shape": [1, 3, 4, 4], "dtype": "uint8", "scale":
+0.02, "zero_point": 128}}.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["pair", "run"]
 
 _STRANGE = "no tensor of the model has its size and values"
 
-SUMMARY = "pair a folder of another tool's tensors with a model's, and make a recording of it"
+SUMMARY = "pair a folder of another tool's tensors with a model's, and make a recording from it"
 SUMMARY_ZH = "将其他工具导出的张量目录与模型的张量配对，并生成录制"
 
 DESCRIPTION_ZH = """precision_debug dumps DIR --model_file M：其他工具留下的张量分别是模型的哪个张量？
@@ -51,10 +51,10 @@ def run(arguments: Sequence[str]) -> int:
     args = parse(_parser(), arguments)
     model = ModelFiles(model_file=args.model_file, params_file=args.params_file, model_dir=args.model_dir)
     if not model.path:
-        raise UsageError("no model was given", hint="precision_debug dumps DIR --model_file M")
+        raise UsageError("no model given", hint="precision_debug dumps DIR --model_file M")
     if not recording.is_dump(args.dump):
-        what = "is a recording already" if recording.is_recording(args.dump) else "holds no tensors"
-        raise RecordingError(what, where=args.dump, hint="name a folder of .npy, .raw, .txt, … files")
+        what = "is already a recording" if recording.is_recording(args.dump) else "holds no tensors"
+        raise RecordingError(what, where=args.dump, hint="use a folder of .npy, .raw, .txt, … files")
     job = {
         "dump": args.dump, "model": encode(model), "run_mode": args.run_mode, "inputs": args.inputs,
         "shapes": {name: list(shape) for name, shape in parse_shapes(args.input_shapes).items()},
@@ -74,30 +74,28 @@ def _parser() -> Parser:
         "dump", metavar="DIR", help=Help("the folder, or a file of several tensors", "目录，或含多个张量的文件")
     )
     parser.add_argument(
-        "--model_file", metavar="M", default="", help=Help("the model it was made of", "导出所用的模型")
+        "--model_file", metavar="M", default="", help=Help("the model that it was made from", "导出所用的模型")
     )
     parser.add_argument("--params_file", metavar="P", default="", help=Help("its parameters", "其参数文件"))
-    parser.add_argument(
-        "--model_dir", metavar="D", default="", help=Help("a folder that holds the model", "模型所在的目录")
-    )
+    parser.add_argument("--model_dir", metavar="D", default="", help=Help("the model's folder", "模型所在的目录"))
     parser.add_argument(
         "--run_mode", metavar="MODE", default="", help=Help("as this mode reads it (default: the baseline)",
                                                             "以此模式读取（默认为基线）"),
     )  # fmt: skip
     parser.add_argument(
         "--inputs", metavar="FILE", default="",
-        help=Help("what the dump was made from (default: the inputs in it)",
+        help=Help("the inputs that the dump was made from (default: those in it)",
                   "生成该导出所用的输入（默认取其中的输入）"),
     )  # fmt: skip
     parser.add_argument(
         "--input_shapes", metavar="NAME:SHAPE", nargs="+", default=[], help=Help("shapes of inputs", "输入的形状")
     )
     parser.add_argument(
-        "--record", metavar="OUT", default="", help=Help("keep a recording there", "将录制保存到此目录")
+        "--record", metavar="OUT", default="", help=Help("save a recording there", "将录制保存到此目录")
     )
     parser.add_argument(
         "--dtype", metavar="TYPE", default="float32",
-        help=Help("of raw bytes (default: float32)", "原始字节的类型（默认 float32）"),
+        help=Help("type of raw bytes (default: float32)", "原始字节的类型（默认 float32）"),
     )  # fmt: skip
     parser.add_argument("--verbose", action="store_true", help=Help("tracebacks", "显示 traceback"))
     return parser
@@ -118,7 +116,7 @@ def pair(job: Mapping[str, Any], folder: Path, _said: Said) -> dict[str, Any]:
         if not feeds and not job["inputs"]:
             raise RecordingError(
                 "holds no inputs of the model", where=job["dump"],
-                hint="give those that it was made from: --inputs FILE",
+                hint="provide the ones it was made from: --inputs FILE",
             )  # fmt: skip
         fed = feeds or make_feeds(metas, source=job["inputs"], shapes=shapes).feeds[0]
         record = Path(job["record"]) if job["record"] else None

@@ -1,4 +1,4 @@
-"""precision_debug inputs MODEL: what a model is fed, what it would be fed by default, and a command to copy."""
+"""precision_debug inputs MODEL: a model's inputs, their default values, and a command to copy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .reading import model_of, opening_of, with_a_mode
 
 __all__ = ["read", "run"]
 
-SUMMARY = "list a model's inputs, what each is fed by default, and a command to copy"
+SUMMARY = "list a model's inputs, their default values, and a command to copy"
 SUMMARY_ZH = "列出模型的输入、各自的默认值，以及可复制的命令"
 
 DESCRIPTION_ZH = """precision_debug inputs MODEL：模型需要哪些输入、默认值是什么，以及可复制的命令。"""
@@ -31,7 +31,7 @@ def run(arguments: Sequence[str]) -> int:
     args = parse(verb_parser("inputs", __doc__, DESCRIPTION_ZH, _FLAGS), arguments)
     model = model_of(args)
     if not model.path:
-        raise UsageError("no model was given", hint="precision_debug inputs MODEL")
+        raise UsageError("no model given", hint="precision_debug inputs MODEL")
 
     job = {"model": encode(model), "run_mode": args.run_mode}
     found = called("precision_debug.cli.inputs:read", job, where=model.path, verbose=args.verbose)

@@ -1,14 +1,14 @@
-"""precision_debug inspect: what TensorRT's engine-inspector files say, or what a model or an engine holds.
+"""precision_debug inspect: what TensorRT's engine-inspector files say, or what a model or an engine contains.
 
-One line a layer: its type, the precision that it really ran in and what that was read from, and what it produces.
-FILES may be globs; several files are read as one engine. `inspect model M` tells a model's inputs, outputs, operators
-and weights (.onnx .ort .pdmodel .json .xml .pt2 .pt), or an engine's bindings, layers, real precision and tactics
-(.engine .plan); --show layers attributes weights tells each of them. `inspect data FILE` tells what --inputs or
---load_outputs would read from a .npz, .npy or .json file: names, types, shapes and ranges of each sample. `inspect
-capability M --run_mode MODE` asks TensorRT's parser, or OpenVINO's device, which operators it does not take, before
-anything is built; of an rtx mode it builds an engine for each chip that TensorRT for RTX knows, which needs no GPU.
-`inspect tactics FILES` tells the tactic of every layer, of --save_tactics and of Polygraphy's replay
-files; with --diff BAD… those that only the bad builds took.
+One line per layer: its type, the precision that it really ran in and the source of that, and what it produces. FILES
+may be globs; several files are read as one engine. `inspect model M` shows a model's inputs, outputs, operators and
+weights (.onnx .ort .pdmodel .json .xml .pt2 .pt), or an engine's bindings, layers, real precision and tactics (.engine
+.plan); --show layers attributes weights adds details of each. `inspect data FILE` shows what --inputs or --load_outputs
+would read from a .npz, .npy or .json file: names, types, shapes and ranges of each sample. `inspect capability M
+--run_mode MODE` asks TensorRT's parser, or OpenVINO's device, which operators it does not take, before anything is
+built; for an rtx mode it builds an engine for each chip that TensorRT for RTX knows, which needs no GPU. `inspect
+tactics FILES` shows the tactic of every layer from files of --save_tactics or Polygraphy's replays; with --diff BAD…
+those that only the bad builds used.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from .parser import flag, parse, verb_parser
 
 __all__ = ["run", "surveyed"]
 
-SUMMARY = "tell what a model, an engine, or TensorRT's engine-inspector files hold (layers, real precision, tactics)"
+SUMMARY = "show what a model, an engine, or TensorRT's engine-inspector files contain (layers, real precision, tactics)"
 SUMMARY_ZH = "说明模型、引擎或 TensorRT engine inspector 文件的内容（层、真实精度、tactic）"
 
 DESCRIPTION_ZH = """precision_debug inspect：TensorRT engine inspector 文件的内容，或模型、引擎的内容。
@@ -93,11 +93,11 @@ def run(arguments: Sequence[str]) -> int:
 
 _FLAGS = (
     flag("files", "engine_info_*.json and the like", "engine_info_*.json 等文件", metavar="FILES", nargs="+"),
-    flag("--fused_outputs", "only the fused layers' output names, one a line", "只列出融合层的输出名，每行一个",
+    flag("--fused_outputs", "only the fused layers' output names, one per line", "只列出融合层的输出名，每行一个",
          action="store_true"),
     flag("--diff", "another engine: was the fusion kept?", "另一个引擎：融合是否保持？", metavar="FILES", nargs="+",
          default=[]),
-    flag("--show", "of a model or an engine, each of these", "逐一列出模型或引擎的这些内容", nargs="+", choices=PARTS,
+    flag("--show", "details of a model or an engine", "逐一列出模型或引擎的这些内容", nargs="+", choices=PARTS,
          default=[]),
     flag("--run_mode", "of inspect capability: trt_fp16, ov_fp32, …", "用于 inspect capability：trt_fp16、ov_fp32 等",
          metavar="MODE"),
@@ -153,12 +153,13 @@ def surveyed(job: Mapping[str, Any], folder: Path, _said: Said) -> Any:
         found = next((pair for pair in able if pair[0].availability(pair[1].name).ok), None)
         if found is None:
             known = ", ".join(sorted({backend.name for backend, _ in able}))
-            raise UsageError("no engine that can be asked in advance is installed", where=name, hint=f"one of: {known}")
+            raise UsageError("no engine that supports capability checks is"
+                             " installed", where=name, hint=f"one of: {known}")
         surveyor = found[0].capabilities.surveyor
         asked = SessionSpec(model=model, mode=found[1].name, work_dir=str(folder))
     if surveyor is None:
         raise UsageError(
-            "this engine cannot be asked in advance", where=f"--run_mode {mode}", hint="run the model instead"
+            "this engine does not support capability checks", where=f"--run_mode {mode}", hint="run the model instead"
         )
     return encode(surveyor.survey(asked, _default_feeds(asked)))
 

@@ -1,7 +1,7 @@
-"""precision_debug ladder: which stage of the target brings the mismatch, and what to switch off.
+"""precision_debug ladder: which optimisation stage of the target causes the mismatch, and what to switch off.
 
-Takes the options of a comparison. Climbs the stages from everything off to --run_mode, one at a time; of the first one
-that fails, the passes and operators are bisected to the smallest set that must be off.
+Takes the options of a comparison. Enables the stages one at a time, from everything off up to --run_mode; in the first
+one that fails, the passes and operators are bisected to the smallest set that must be off.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .parser import flag, parse, program
 
 __all__ = ["climbed", "run"]
 
-SUMMARY = "climb an engine's optimisation stages one at a time, and bisect the one that brings the mismatch"
+SUMMARY = "enable an engine's optimisation stages one at a time, and bisect the one that causes the mismatch"
 SUMMARY_ZH = "逐级开启引擎的优化，并对引入不一致的一级二分查找"
 
 DESCRIPTION_ZH = """precision_debug ladder：目标的哪一级引入不一致，应关闭什么。

@@ -1,6 +1,6 @@
 """precision_debug marks: a model's tensor names in execution order, to mark some of them.
 
-The list can be edited and given back with --marks FILE.
+The list can be edited and passed to --marks FILE.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ _FLAGS = (
     flag("--input_shapes", "shapes to try", "要尝试的形状", metavar="NAME:SHAPE", nargs="+", default=[]),
     flag("--mark", "only what these match", "只列出与之匹配的", metavar="NAME", nargs="+", action="extend", default=[]),
     flag("--marks_between", "", "", metavar=("START", "END"), nargs=2, default=None),
-    flag("--from_inspector", "in place of a model: engine-inspector files", "代替模型：engine inspector 文件",
+    flag("--from_inspector", "engine-inspector files instead of a model", "代替模型：engine inspector 文件",
          metavar="GLOB"),
     flag("--names_only", "without operator type and shape", "不带算子类型和形状", action="store_true"),
-    flag("--output", "write here in place of printing", "写入文件而不打印", metavar="FILE"),
+    flag("--output", "write to this file instead of printing", "写入文件而不打印", metavar="FILE"),
 )  # fmt: skip
 
 

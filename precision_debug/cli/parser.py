@@ -116,8 +116,8 @@ def flag(names: str, en: str, zh: str, **form: Any) -> Flag:
 MODEL_FLAGS = (
     flag("model", "the model: .onnx, .pdmodel, .json, …", "模型：.onnx、.pdmodel、.json 等", metavar="M", nargs="?"),
     flag("--model_file", "the same", "同上", metavar="M"),
-    flag("--params_file", "its parameters, where they are a file", "参数文件（若单独存放）", metavar="P"),
-    flag("--model_dir", "a folder that holds the model", "模型所在的目录", metavar="D"),
+    flag("--params_file", "its parameters, if they are a separate file", "参数文件（若单独存放）", metavar="P"),
+    flag("--model_dir", "the model's folder", "模型所在的目录", metavar="D"),
 )
 """Of a verb that reads a model and runs nothing; ``reading.model_of`` reads them."""
 

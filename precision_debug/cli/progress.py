@@ -21,7 +21,7 @@ __all__ = ["EVERY", "Progress", "bar"]
 EVERY = 60.0
 """Seconds between two lines where there is no terminal."""
 NEWS = 10.0
-"""Seconds after a line in which a new stage is not told there: a short run says nothing."""
+"""Seconds after a line in which a new stage is not reported there: a short run says nothing."""
 _AFTER_THE_ROWS = frozenset(
     {"stage_explaining", "stage_second_opinion", "stage_trying_fixes", "stage_attributing", "stage_writing"}
 )

@@ -22,7 +22,7 @@ T = TypeVar("T")
 def model_of(args: argparse.Namespace) -> ModelFiles:
     """What ``parser.MODEL_FLAGS`` name; ``path`` is "" where they name nothing. Raises UsageError."""
     if args.model and (args.model_file or args.model_dir):
-        raise UsageError("two models were given", hint="name only one")
+        raise UsageError("two models given", hint="name only one")
     file = args.model or args.model_file
     return ModelFiles(model_file=file, params_file=args.params_file, model_dir=args.model_dir)
 

@@ -1,9 +1,9 @@
 """precision_debug reduce: the smallest part of an ONNX model that still shows the fault, with its inputs.
 
-Takes the options of a comparison. The part ends in the first tensor that fails, or in --tensor; what it reads is what
-the baseline gave there. It is written as an .onnx file with an .npz of its inputs beside it; where the fault is the
-engine's own, also what is expected, and a short script that shows the fault with the engine alone, without this tool.
-Exit status 0 where a part was found, 1 where nothing fails or no part shows it alone.
+Takes the options of a comparison. The part ends at the first tensor that fails, or at --tensor; its inputs are the
+baseline's values there. It is written as an .onnx file with an .npz of its inputs beside it; if the fault is the
+engine's own, also with the expected outputs and a short script that shows the fault with the engine alone, without this
+tool. Exit status 0 if a part was found, 1 if nothing fails or no part shows it alone.
 """
 
 from __future__ import annotations

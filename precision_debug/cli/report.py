@@ -1,6 +1,6 @@
 """precision_debug report: write a report again in another format, or rescue one from an interrupted run.
 
-SOURCE is a .json report, or the journal.jsonl of a run whose processes were all killed.
+SOURCE is a .json report, or the journal.jsonl of a run that was killed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def run(arguments: Sequence[str]) -> int:
 
 _FLAGS = (
     flag("source", "output.json or journal.jsonl", "output.json 或 journal.jsonl", metavar="SOURCE"),
-    flag("--output", "may be repeated; format by suffix, or NAME:FILE", "可重复；格式由后缀或 NAME:FILE 决定",
+    flag("--output", "repeatable; format by suffix, or NAME:FILE", "可重复；格式由后缀或 NAME:FILE 决定",
          metavar="FILE", action="append", default=[]),
     flag("--plots", "draw the N worst tensors in the terminal", "在终端绘制误差最大的 N 个张量", metavar="N", type=int,
          nargs="?", const=1, default=0),

@@ -1,7 +1,7 @@
-"""precision_debug search: the smallest set of operators to keep in higher precision, verified and handed over.
+"""precision_debug search: the smallest set of operators to keep in higher precision, verified and ready to use.
 
-Takes the options of a comparison. Every set that is run is one line of a journal beside the report: the same command,
-given again, goes on where an earlier one was killed.
+Takes the options of a comparison. Every set that is run is one line of a journal beside the report, so the same command
+continues where an earlier one was killed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .parser import flag, parse, program
 
 __all__ = ["run"]
 
-SUMMARY = "find the smallest set of operators to keep in higher precision, verify it and hand it over"
+SUMMARY = "find the smallest set of operators to keep in higher precision, verified and ready to use"
 SUMMARY_ZH = "找出应保留为高精度的最小算子集合，加以验证并交付"
 
 DESCRIPTION_ZH = """precision_debug search：应保留为高精度的最小算子集合，经验证后交付。
@@ -125,7 +125,8 @@ def _score(args: Any) -> None:
     """Raises UsageError for a metric that decides together with something else, or of which nobody says how much."""
     for name, usual in (("on", "outputs"), ("check", ""), ("labels", "")):
         if (getattr(args, name) or usual) != usual:
-            raise UsageError("the baseline's outputs are its labels, and it decides alone", where="--metric",
+            raise UsageError("cannot be combined with labels or a tolerance: the baseline's outputs are its"
+                             " labels", where="--metric",
                              hint=f"leave --{name} out")  # fmt: skip
     least = limit_of(args.limit)[0]
     if least is None or least > 1:

@@ -1,7 +1,7 @@
 """precision_debug sweep: several run modes in one table, with error, culprit, answers, latency, size and build time.
 
-Takes the options of a comparison, and --run_modes in place of --run_mode. Each mode is compared and timed in processes
-of its own; one that cannot run here stands in the table with the reason.
+Takes the options of a comparison, with --run_modes instead of --run_mode. Each mode is compared and timed in its own
+processes; one that cannot run here is listed with the reason.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .parser import flag, parse, program
 
 __all__ = ["run"]
 
-SUMMARY = "several run modes in one table: error, culprit, accuracy, latency, size; and the plot of it"
+SUMMARY = "several run modes in one table: error, culprit, accuracy, latency, size; with a plot"
 SUMMARY_ZH = "多种运行模式列于一表：误差、元凶、准确率、延迟、大小，并附图"
 
 DESCRIPTION_ZH = """precision_debug sweep：多种运行模式列于一表：误差、元凶、结果、延迟、大小和构建时间。

@@ -1,4 +1,4 @@
-"""precision_debug training: what precision_debug.training() kept of a training run: the first step that left its band.
+"""precision_debug training: what precision_debug.training() logged: the first step out of its band, and curves.
 
 FOLDER is the one that training(record=…) was args. Exit status 0: no gradient leaves the band of the steps before it;
 1: one does.
@@ -19,7 +19,7 @@ from .parser import Parser, formatter, parse, program
 
 __all__ = ["run"]
 
-SUMMARY = "what was kept of a training run: the first step that left its band, and curves"
+SUMMARY = "the log of a training run: the first step out of its band, and curves"
 SUMMARY_ZH = "训练过程的记录：首先超出范围的一步，以及曲线"
 
 DESCRIPTION_ZH = """precision_debug training：precision_debug.training() 所保存的训练记录中，首先超出范围的一步。
@@ -33,7 +33,7 @@ def run(arguments: Sequence[str]) -> int:
     args = parse(_parser(), arguments)
     language = language_of(args.lang)
     if args.output and Path(args.output).suffix.lower() != ".html":
-        raise UsageError("this writes .html", where=f"--output {args.output}", hint="end the name in .html")
+        raise UsageError("expects an .html file", where=f"--output {args.output}", hint="end the name in .html")
     steps = read_log(args.folder)
     found = first_departure(steps)
     print(visible(departure_text(steps, found).of(language)))
@@ -50,7 +50,9 @@ def _parser() -> Parser:
     parser = Parser(
         prog=program("training"), formatter_class=formatter, description=Help(__doc__ or "", DESCRIPTION_ZH)
     )
-    parser.add_argument("folder", metavar="FOLDER", help=Help("with statistics.jsonl", "含 statistics.jsonl 的目录"))
+    parser.add_argument(
+        "folder", metavar="FOLDER", help=Help("the folder with statistics.jsonl", "含 statistics.jsonl 的目录")
+    )
     parser.add_argument("--output", metavar="FILE.html", default="", help=Help("a page of curves", "曲线页面"))
     add_language(parser)
     parser.add_argument("--verbose", action="store_true", help=Help("tracebacks", "显示 traceback"))

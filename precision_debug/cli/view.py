@@ -1,4 +1,4 @@
-"""precision_debug view: show a report in the browser of this machine, and nobody else.
+"""precision_debug view: show a report in this machine's browser only.
 
 SOURCE is a report: .html as it is, .json or an interrupted run's journal.jsonl as the page made of it. The page is
 served on 127.0.0.1 until Ctrl-C; over SSH, forward the port that is printed (ssh -L PORT:127.0.0.1:PORT HOST).
@@ -106,8 +106,8 @@ def run(arguments: Sequence[str]) -> int:
 _FLAGS = (
     flag("source", "report.html, report.json or journal.jsonl", "report.html、report.json 或 journal.jsonl",
          metavar="SOURCE"),
-    flag("--port", "default: any that is free", "默认为任意空闲端口", type=int, default=0),
-    flag("--open", "open the browser too", "同时打开浏览器", action="store_true"),
+    flag("--port", "default: any free port", "默认为任意空闲端口", type=int, default=0),
+    flag("--open", "also open the browser", "同时打开浏览器", action="store_true"),
 )  # fmt: skip
 
 

@@ -432,6 +432,6 @@ def not_obeyed(subject: Subject, name: str) -> Evidence:
         row = subject.row_of.get(meta.name)
         running = subject.targets.get(row.target_name if row is not None else meta.name)
         if running is not None and running.extra.get("Obeyed") == "no":
-            real = running.extra.get("Real Precision", "") or "not told"
+            real = running.extra.get("Real Precision", "") or "not reported"
             return {"layer": meta.node or meta.name, "asked": running.extra.get("Asked Precision", ""), "real": real}
     return {}

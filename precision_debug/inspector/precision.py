@@ -95,7 +95,7 @@ def edge_types(layer: EngineLayer) -> str:
     """ "reads FP32, writes FP16"; types that the inspector does not tell are left out."""
     sides = (("reads", layer.inputs), ("writes", layer.outputs))
     parts = [(verb, " and ".join(sorted({t.dtype for t in tensors if t.dtype}))) for verb, tensors in sides]
-    return ", ".join(f"{verb} {types}" for verb, types in parts if types) or "of types that are not told"
+    return ", ".join(f"{verb} {types}" for verb, types in parts if types) or "of types that are not reported"
 
 
 def _of_tactic(name: str) -> str:

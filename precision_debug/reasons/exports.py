@@ -8,24 +8,23 @@ from .reason import Wording
 
 __all__ = ["EXPORTS"]
 
-_EXPORT = "Export the model again, or compare with the checkpoint that it was made of."
-_FIRST = "Look at the operator that is named first: what comes after it may only follow from it."
+_EXPORT = "Export the model again, or compare with the checkpoint that it was exported from."
+_FIRST = "Start with the operator named first: later ones may only be its consequences."
 _NAMES = "Pair tensors with --rename where values cannot tell them apart."
 
 EXPORTS: Mapping[str, Wording] = {
     # how much is paired
     "paired_by_value": Wording(
         "Paired by value and graph in {mode} against {other}: {count} of the {all} tensors of {path} ({kinds});"
-        " {refused} refused because values cannot tell them apart; {partners} of the model's {own} tensors have a"
-        " partner.",
+        " {refused} left unpaired because values cannot tell them apart; {partners} of the model's {own} tensors have"
+        " a partner.",
         "以 {mode} 对 {other} 按数值和图配对：{path} 的 {all} 个张量中配对 {count} 个（{kinds}）；{refused} 个因"
         "数值无法"
         "区分而未配对；模型的 {own} 个张量中有 {partners} 个有对应。", _NAMES,
     ),
     "paired_by_value_none": Wording(
-        "Paired by value and graph in {mode} against {other}: {count} of the {all} tensors of {path}; {refused}"
-        " refused"
-        " because values cannot tell them apart; {partners} of the model's {own} tensors have a partner.",
+        "Paired by value and graph in {mode} against {other}: {count} of the {all} tensors of {path}; {refused} left"
+        " unpaired because values cannot tell them apart; {partners} of the model's {own} tensors have a partner.",
         "以 {mode} 对 {other} 按数值和图配对：{path} 的 {all} 个张量中配对 {count} 个；{refused} 个因数值无法区"
         "分而未配对；"
         "模型的 {own} 个张量中有 {partners} 个有对应。", _NAMES,
@@ -48,9 +47,8 @@ EXPORTS: Mapping[str, Wording] = {
         "{file} is wrong at {count} more operators: {names}.", "{file} 另有 {count} 个算子有误：{names}。", _FIRST
     ),
     "output_apart": Wording(
-        "The output {name} of {file} differs from the model's {base} (relative distance {distance:.3g}), and no"
-        " operator"
-        " could be found that is wrong: what lies between was not paired.",
+        "The output {name} of {file} differs from the model's {base} (relative distance {distance:.3g}), but no wrong"
+        " operator could be found: the tensors in between were not paired.",
         "{file} 的输出 {name} 与模型的 {base} 不同（相对距离 {distance:.3g}），但未能找到有误的算子：其间的张量"
         "没有配对。",
         _NAMES,
@@ -65,14 +63,14 @@ EXPORTS: Mapping[str, Wording] = {
     ),
     "its_input": Wording("its input", "其输入"),
     "exchanged": Wording(
-        "{file} is wrong at its inputs. Cause: they are exchanged: {pairs}; given the other way round, its outputs"
+        "{file} is wrong at its inputs. Cause: they are swapped: {pairs}; with the inputs swapped back, its outputs"
         " agree.",
-        "{file} 的输入有误。原因：输入被互换：{pairs}；换回之后输出一致。", "Give the inputs the other way round.",
+        "{file} 的输入有误。原因：输入被互换：{pairs}；换回之后输出一致。", "Swap the inputs.",
     ),
     "used_as": Wording("{name} is used as {other}", "{name} 被当作 {other}"),
     "attribute_differs": Wording(
-        "{attribute} of {operator} in {file} is {has}, and {wanted} in the model ({of}): the attributes differ, even"
-        " where the values of this input agree.",
+        "{attribute} of {operator} in {file} is {has}, but {wanted} in the model ({of}): the attributes differ, even"
+        " though the values agree for this input.",
         "{file} 中 {operator} 的 {attribute} 为 {has}，模型（{of}）中为 {wanted}：即使此输入下数值一致，属性也不同。",
         _EXPORT,
     ),
@@ -86,21 +84,22 @@ EXPORTS: Mapping[str, Wording] = {
     ),
     "bias_twice": Wording("{name} is added twice", "{name} 被加了两次", _EXPORT),
     "attribute_is": Wording(
-        "{name} of {operator} is {has}, the layer's is {wanted}", "{operator} 的 {name} 为 {has}，该层应为 {wanted}",
+        "{name} of {operator} is {has}, but the layer's is"
+        " {wanted}", "{operator} 的 {name} 为 {has}，该层应为 {wanted}",
         _EXPORT,
     ),
-    "number_is": Wording("{name} is {has}, the layer's is {wanted}", "{name} 为 {has}，该层应为 {wanted}", _EXPORT),
+    "number_is": Wording("{name} is {has}, but the layer's is {wanted}", "{name} 为 {has}，该层应为 {wanted}", _EXPORT),
     "weight_transposed": Wording("the weight {name} is transposed", "权重 {name} 被转置", _EXPORT),
     "operand_transposed": Wording(
         "{name} of Gemm is {value}: the operand is transposed", "Gemm 的 {name} 为 {value}：操作数被转置", _EXPORT
     ),
     "together": Wording("{causes:;}", "{causes:;}", _EXPORT),
     "input_exchanged": Wording(
-        "it reads the input {read} where {other} belongs: the model's inputs are exchanged",
+        "it reads the input {read} where it should read {other}: the model's inputs are swapped",
         "应读输入 {other} 之处读了 {read}：模型的输入被互换", _EXPORT,
     ),
     "reads_order": Wording(
-        "{operator} reads {reads}, and should read {order}", "{operator} 读取 {reads}，应读取 {order}", _EXPORT
+        "{operator} reads {reads} but should read {order}", "{operator} 读取 {reads}，应读取 {order}", _EXPORT
     ),
     "output_scaled": Wording(
         "its output is {factor:.4g} times the model's", "其输出是模型的 {factor:.4g} 倍", _EXPORT
@@ -110,8 +109,8 @@ EXPORTS: Mapping[str, Wording] = {
         "{name} holds the values of {other}: two layers are swapped", "{name} 的值是 {other} 的：两层被互换", _EXPORT
     ),
     "elements_changed": Wording(
-        "{count} of {all} {count:element differs|elements differ} in {name}, the first at {place}: {has:.6g} for"
-        " {wanted:.6g}",
+        "{count} of {all} {count:element differs|elements differ} in {name}, the first at {place}: {has:.6g} instead"
+        " of {wanted:.6g}",
         "{name} 的 {all} 个元素中有 {count} 个不同，首个位于 {place}：为 {has:.6g}，应为 {wanted:.6g}", _EXPORT,
     ),
     "is_scaled": Wording("{name} is scaled by {factor:.4g}", "{name} 被缩放 {factor:.4g} 倍", _EXPORT),
@@ -124,13 +123,13 @@ EXPORTS: Mapping[str, Wording] = {
         "{name} differs (relative distance {distance:.3g})", "{name} 不同（相对距离 {distance:.3g}）", _EXPORT
     ),
     "folded_with": Wording(
-        "folded with epsilon {epsilon:.3g}, the layer's is {wanted:g}",
+        "folded with epsilon {epsilon:.3g}, but the layer's is {wanted:g}",
         "折叠时所用 epsilon 为 {epsilon:.3g}，该层应为 {wanted:g}", _EXPORT,
     ),
     "with_norm": Wording("{name} (with its batch norm folded in)", "{name}（已折叠其 batch norm）"),
     # weights
     "weights_unchecked": Wording(
-        "The exported weights were not checked: the baseline does not have the model's.",
+        "The exported weights were not checked: the baseline does not contain the model's weights.",
         "未检查导出的权重：基线没有模型的权重。", "Compare with the model itself as the baseline.",
     ),
     "weights_unreadable": Wording(
@@ -139,31 +138,28 @@ EXPORTS: Mapping[str, Wording] = {
     ),
     "weights": Wording("{parts:;}.", "{parts:;}。"),
     "weights_same": Wording(
-        "{count} of {all} weights of the module are in {file} as they are", "模块的 {all} 个权重中有 {count} 个"
+        "{count} of {all} weights of the module are in {file} unchanged", "模块的 {all} 个权重中有 {count} 个"
         "原样在 {file} 中"
     ),
     "weights_rounded": Wording("{count} rounded to a lower precision", "{count} 个舍入到较低精度"),
-    "weights_joined": Wording("{count} joined with others into one", "{count} 个与其他权重合并"),
+    "weights_joined": Wording("{count} merged with others", "{count} 个与其他权重合并"),
     "weights_folded": Wording(
         "{count} scaled by a folded batch norm, or folded with it", "{count} 个被折叠的 batch norm 缩放或与之折叠"
     ),
     "weights_absent": Wording(
-        "{count} not there (folded into others, or not exported)", "{count} 个不在其中（已折叠进别的权重，或未导出）"
+        "{count} missing (folded into others, or not exported)", "{count} 个不在其中（已折叠进别的权重，或未导出）"
     ),
     "weights_differ_all_the_same": Wording(
-        "{count} {count:weight|weights} in {file} {count:has|have} other values than the module's ({which}), and the"
-        " outputs agree all the same.",
+        "{count} {count:weight|weights} in {file} {count:differs|differ} from the module's ({which}), yet the outputs"
+        " agree.",
         "{file} 中有 {count} 个权重与模块的值不同（{which}），但输出仍然一致。", _EXPORT,
     ),
     "weights_differ": Wording(
-        "{count} {count:weight|weights} in {file} {count:has|have} other values than the module's, most of all"
-        " {worst}:"
-        " {why}",
+        "{count} {count:weight|weights} in {file} {count:differs|differ} from the module's, most of all {worst}: {why}",
         "{file} 中有 {count} 个权重与模块的值不同，差别最大的是 {worst}：{why}", _EXPORT,
     ),
     "weights_differ_ask": Wording(
-        "{count} {count:weight|weights} in {file} {count:has|have} other values than the module's, most of all"
-        " {worst}:"
+        "{count} {count:weight|weights} in {file} {count:differs|differ} from the module's, most of all {worst}:"
         " {why}; is this an old export, or another checkpoint?",
         "{file} 中有 {count} 个权重与模块的值不同，差别最大的是 {worst}：{why}；是旧的导出，还是另一个检查点？"
         "", _EXPORT,

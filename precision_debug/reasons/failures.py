@@ -15,10 +15,10 @@ FAILURES: Mapping[str, Wording] = {
     # the command
     "no_run_mode": Wording("--run_mode is missing", "缺少 --run_mode"),
     "name_the_target": Wording(
-        "name the target, e.g. --run_mode ort_int8; `precision_debug doctor` lists them",
+        "name the target, e.g. --run_mode ort_int8; `precision_debug doctor` lists the run modes",
         "写明目标，例如 --run_mode ort_int8；`precision_debug doctor` 列出全部模式",
     ),
-    "no_model": Wording("no model was given", "没有给出模型"),
+    "no_model": Wording("no model given", "没有给出模型"),
     "name_a_model": Wording(
         "name one with --model_file FILE or --model_dir DIR", "用 --model_file 文件 或 --model_dir 文件夹 给出"
     ),
@@ -26,7 +26,7 @@ FAILURES: Mapping[str, Wording] = {
     "known": Wording("known: {known}", "可用：{known}"),
     "is_a_folder": Wording("is a folder", "是一个文件夹"),
     "name_a_report": Wording("name a file in it, e.g. output.xlsx", "写出其中的文件名，例如 output.xlsx"),
-    "see_help": Wording("`{program} --help` explains the options", "`{program} --help` 说明各选项"),
+    "see_help": Wording("see `{program} --help`", "`{program} --help` 说明各选项"),
     "unknown_options": Wording("unrecognized arguments: {names}", "无法识别的选项：{names}"),
     "no_value_given": Wording("argument {option}: a value is missing", "选项 {option}：缺少值"),
     "no_whole_number": Wording(
@@ -34,20 +34,20 @@ FAILURES: Mapping[str, Wording] = {
     ),
     "no_number": Wording("argument {option}: '{value}' is not a number", "选项 {option}：'{value}' 不是数"),
     "no_such_choice": Wording(
-        "argument {option}: '{value}' is none of {known}", "选项 {option}：没有 '{value}'，可选：{known}"
+        "argument {option}: '{value}' is not one of {known}", "选项 {option}：没有 '{value}'，可选：{known}"
     ),
     "missing_arguments": Wording("arguments are missing: {names}", "缺少参数：{names}"),
     # workers of --jobs
     "workers_lost_opening": Wording(
-        "{count} workers ended while they opened the model ({why})", "{count} 个工作进程在打开模型时终止（{why}）"
+        "{count} workers died while opening the model ({why})", "{count} 个工作进程在打开模型时终止（{why}）"
     ),
     "workers_lost_in": Wording(
-        "samples {first} to {last} took {count} workers with them ({why})",
+        "{count} workers died on samples {first} to {last} ({why})",
         "样本 {first} 至 {last} 先后使 {count} 个工作进程终止（{why}）",
     ),
-    "workers_lost": Wording("{count} workers ended one after the other", "{count} 个工作进程相继终止"),
+    "workers_lost": Wording("{count} workers died one after another", "{count} 个工作进程相继终止"),
     "fewer_workers": Wording(
-        "each holds both models: lower --jobs, or give them more memory",
+        "each worker holds both models: lower --jobs, or provide more memory",
         "每个进程都要装入两侧模型：请减小 --jobs，或增加内存",
     ),
     # the model and the run mode
@@ -55,30 +55,30 @@ FAILURES: Mapping[str, Wording] = {
     "check_model_file": Wording("check --model_file", "请检查 --model_file"),
     "no_such_model": Wording("no such model", "没有这个模型"),
     "check_the_path": Wording(
-        "check the path (it is relative to where you are)", "检查路径（相对于当前文件夹）"
+        "check the path (it is relative to the current folder)", "检查路径（相对于当前文件夹）"
     ),
     "unknown_mode": Wording("unknown run mode '{mode}'", "未知的运行模式 '{mode}'"),
     "model_folder": Wording("a model folder", "模型文件夹"),
     "no_model_to_pair": Wording(
-        "holds another tool's tensors, and no side runs the model that they are of",
+        "holds another tool's tensors, but neither side runs the model that they belong to",
         "是其他工具的张量，而两侧都没有运行其所属的模型",
     ),
     "dumps_first": Wording(
-        "make a recording of each first: precision_debug dumps DIR --model_file M --record OUT",
+        "first make a recording of each: precision_debug dumps DIR --model_file M --record OUT",
         "请先分别生成录制：precision_debug dumps DIR --model_file M --record OUT",
     ),
     "no_backend_reads": Wording("no backend reads {kind}", "没有后端能读取 {kind}"),
     "known_endings": Wording("known endings: {endings}", "可用的后缀：{endings}"),
     "weights_alone": Wording(
-        "it holds weights without a model: write a factory FILE.py:FUNCTION that builds the module and loads them, or "
-        "name a folder that transformers saved with --model_dir; {known}",
+        "it holds weights but no model: write a factory FILE.py:FUNCTION that builds the module and loads them, or use"
+        " --model_dir with a folder saved by transformers; {known}",
         "其中只有权重、没有模型：写一个工厂函数 FILE.py:FUNCTION 构建模块并加载它们，"
         "或用 --model_dir 指定 transformers 保存的目录；{known}",
     ),
     "export_it": Wording("export it to .onnx; {known}", "请先导出为 .onnx；{known}"),
     "beside_its_export": Wording(
-        "beside a file that was exported from it: --model_file EXPORTED{ending} --run_mode {mode} "
-        "--baseline {baseline} --baseline_model {model}; {modes}",
+        "to compare it with a file exported from it: --model_file EXPORTED{ending} --run_mode {mode} --baseline"
+        " {baseline} --baseline_model {model}; {modes}",
         "与由它导出的文件对比：--model_file 导出的文件{ending} --run_mode {mode} --baseline {baseline} "
         "--baseline_model {model}；{modes}",
     ),
@@ -92,7 +92,8 @@ FAILURES: Mapping[str, Wording] = {
     ),
     "no_such_mode": Wording("the {backend} backend has no run mode {mode}", "后端 {backend} 没有运行模式 {mode}"),
     "cannot_run_here": Wording("run mode {mode} cannot run here: {needs}", "运行模式 {mode} 无法在此运行：{needs}"),
-    "doctor_lists": Wording("`precision_debug doctor` lists what can", "`precision_debug doctor` 列出可以运行的模式"),
+    "doctor_lists": Wording("`precision_debug doctor` lists the modes that"
+                            " can", "`precision_debug doctor` 列出可以运行的模式"),
     # the inputs
     "no_such_inputs": Wording("there is no such file or folder", "没有这个文件或文件夹"),
     "no_such_input": Wording("the model has no input '{name}'", "模型没有名为 '{name}' 的输入"),
@@ -100,15 +101,15 @@ FAILURES: Mapping[str, Wording] = {
     "no_value_for": Wording("no value for {names}", "没有给出 {names} 的值"),
     "it_has": Wording("it has {names}", "其中只有 {names}"),
     "input_shape": Wording(
-        "input '{name}' has shape {shape}, the model wants [{wanted}]",
+        "input '{name}' has shape {shape}, but the model expects [{wanted}]",
         "输入 '{name}' 的形状为 {shape}，模型需要 [{wanted}]",
     ),
     "reshape_it": Wording("reshape it", "请改变它的形状"),
     # the process
     "interrupted": Wording("interrupted", "被中断"),
     "rows_in_report": Wording("the finished rows are in the report", "已完成的行在报告里"),
-    "stages_told": Wording("the stages that had ended are above", "已结束的阶段见上"),
-    "modes_in_report": Wording("what was finished is in the report", "已完成的部分在报告里"),
+    "stages_told": Wording("the finished stages are above", "已结束的阶段见上"),
+    "modes_in_report": Wording("the finished part is in the report", "已完成的部分在报告里"),
     "nothing_yet": Wording("nothing was compared yet", "尚未比较任何张量"),
     "killed": Wording(
         "the process was killed ({signal}), usually for using too much memory",
@@ -120,23 +121,23 @@ FAILURES: Mapping[str, Wording] = {
     ),
     "crashed": Wording("the process crashed ({signal})", "进程崩溃（{signal}）"),
     "ended_with": Wording("the process ended with status {status}", "进程以状态 {status} 结束"),
-    "last_words": Wording("{what} (its last words: {words})", "{what}（最后的输出：{words}）"),
-    "verbose_shows": Wording("--verbose shows all it printed", "--verbose 显示它打印的全部内容"),
+    "last_words": Wording("{what} (last output: {words})", "{what}（最后的输出：{words}）"),
+    "verbose_shows": Wording("--verbose shows everything it printed", "--verbose 显示它打印的全部内容"),
     "child_ended": Wording("the process that ran the engine ended ({how})", "运行引擎的进程已终止（{how}）"),
     "disk_full": Wording(
-        "the disk is full, or files may not grow: what was finished could not be written",
+        "the disk is full or the file size is limited: the finished part could not be written",
         "磁盘已满，或文件大小受限：已完成的内容无法写入",
     ),
     "folder_gone": Wording(
-        "the folder that the run worked in was removed while it ran", "运行所用的文件夹在运行期间被删除"
+        "the run's working folder was removed during the run", "运行所用的文件夹在运行期间被删除"
     ),
     "leave_it": Wording(
-        "run it again, and leave --output's folder alone", "请重新运行，期间不要动 --output 所在的文件夹"
+        "run it again without touching the folder of --output", "请重新运行，期间不要动 --output 所在的文件夹"
     ),
-    "no_descriptors": Wording("no more files may be open at once", "同时打开的文件数已达上限"),
-    "more_descriptors": Wording("allow more: ulimit -n 1024", "请放宽限制：ulimit -n 1024"),
-    "no_processes": Wording("no more processes may be started", "进程数已达上限"),
-    "more_processes": Wording("allow more: ulimit -u", "请放宽限制：ulimit -u"),
+    "no_descriptors": Wording("too many open files", "同时打开的文件数已达上限"),
+    "more_descriptors": Wording("raise the limit: ulimit -n 1024", "请放宽限制：ulimit -n 1024"),
+    "no_processes": Wording("too many processes", "进程数已达上限"),
+    "more_processes": Wording("raise the limit: ulimit -u", "请放宽限制：ulimit -u"),
     "out_of_memory": Wording("out of memory", "内存不足"),
     "another_place": Wording("name another --output", "请另写一个 --output"),
     "cannot_write": Wording("cannot write there: {error}", "无法写入：{error}"),
@@ -150,5 +151,5 @@ FAILURES: Mapping[str, Wording] = {
         "关闭后模型可以运行：{option}；在自己的脚本中：`{paste}`；请报告给引擎的开发者",
     ),
     "report_taken": Wording("another run is writing this report", "另一个运行正在写这份报告"),
-    "wait_for_it": Wording("wait for it, or name another --output", "请等待它结束，或另写一个 --output"),
+    "wait_for_it": Wording("wait for it to finish, or name another --output", "请等待它结束，或另写一个 --output"),
 }  # fmt: skip

@@ -17,26 +17,27 @@ FIXES: Mapping[str, Wording] = {
         "{what}：相对 L2 误差不超过全部低精度时的 {percent:g}%",
     ),
     "limit_metric_share": Wording(
-        "{what}: at most {percent:g}% of what it gives with nothing kept",
+        "{what}: at most {percent:g}% of its value with nothing kept",
         "{what}：不超过全部低精度时其值的 {percent:g}%",
     ),
     "limit_error": Wording("{what}: error at most {limit:g}", "{what}：误差不超过 {limit:g}"),
     "limit_rel_l2": Wording("{what}: Rel L2 at most {limit:g}", "{what}：相对 L2 误差不超过 {limit:g}"),
     "limit_score": Wording("{what}: at least {limit:g}, on average", "{what}：平均不低于 {limit:g}"),
-    "limit_metric": Wording("{what}: says so", "{what}：由它判定"),
+    "limit_metric": Wording("{what}: it decides", "{what}：由它判定"),
     "limit_tolerance": Wording("{what}: atol {atol:g}, rtol {rtol:g}", "{what}：容差 atol {atol:g}，rtol {rtol:g}"),
     "limit_expected": Wording(
-        "{what}: Rel L2 at most {limit:.3g}, which this arithmetic may lose",
+        "{what}: Rel L2 at most {limit:.3g}, the error expected of this arithmetic",
         "{what}：相对 L2 误差不超过该运算允许损失的 {limit:.3g}",
     ),
     "fix_large": Wording(
-        "one run with something kept passes through {gigabytes:.2g} GB of tensors and weights, more than a comparison"
-        " takes upon itself; the same command with --explain full does it, and precision_debug search does more",
+        "one run with something kept processes {gigabytes:.2g} GB of tensors and weights, too much for a comparison by"
+        " default; add --explain full to try it, or use precision_debug search",
         "保留部分算子后运行一次需处理 {gigabytes:.2g} GB 的张量与权重，超出一次对比的默认工作量；"
         "同一命令加上 --explain full 会尝试，precision_debug search 可进一步查找",
     ),
     "fix_no_outputs": Wording(
-        "not every output of the target has the baseline's layout and name", "目标的输出与基线的布局或名称不完全一致"
+        "not every output of the target has the same layout and name as the baseline's",
+        "目标的输出与基线的布局或名称不完全一致",
     ),
     "fix_failed": Wording("the engine failed with something kept: {detail}", "保留部分算子后引擎运行失败：{detail}"),
     "fix_random": Wording(
@@ -50,7 +51,7 @@ FIXES: Mapping[str, Wording] = {
     "score_accuracy": Wording("top-{k} accuracy", "top-{k} 准确率"),
     "score_baseline": Wording("{what}, baseline", "{what}（基线）"),
     "score_target": Wording("{what}, target", "{what}（目标）"),
-    "recording_inputs": Wording("the inputs of the recording {recording}", "录制 {recording} 的输入"),
+    "recording_inputs": Wording("the inputs of recording {recording}", "录制 {recording} 的输入"),
     "from_the_caller": Wording("arrays from the caller", "调用者给出的数组"),
     "seeded_random": Wording("seeded random (seed {seed})", "固定种子的随机数（种子 {seed}）"),
 }

@@ -8,9 +8,9 @@ from .reason import Wording
 
 __all__ = ["PROVEN"]
 
-_AGAIN = "Make the file again with a tool that does not do so, or mend the constant."
-_REPORT = "Report it to the developers of the tool that wrote the second file, and use the first."
-_QUANTISE = "Quantise the model again, with a larger range where it clips."
+_AGAIN = "Regenerate the file with a tool that does not do this, or fix the constant."
+_REPORT = "Report it to the developers of the tool that wrote the second file, and use the first file."
+_QUANTISE = "Quantise the model again, with a larger range if it clips."
 
 PROVEN: Mapping[str, Wording] = {
     "proven_nan": Wording(
@@ -18,7 +18,7 @@ PROVEN: Mapping[str, Wording] = {
         "文件即可证明：常量 `{name}` 含 NaN（{count} 个元素）。", _AGAIN,
     ),
     "proven_scale": Wording(
-        "The file proves it: {op} `{name}` has the scale {scale:g}, where a scale is a positive number.",
+        "The file proves it: {op} `{name}` has the scale {scale:g}, but a scale must be positive.",
         "文件即可证明：{op} `{name}` 的 scale 为 {scale:g}，而 scale 应为正数。", _QUANTISE,
     ),
     "proven_zero_point": Wording(
@@ -26,45 +26,46 @@ PROVEN: Mapping[str, Wording] = {
         "文件即可证明：DequantizeLinear `{name}` 的零点类型为 {zero}，而其常量类型为 {held}。", _QUANTISE,
     ),
     "proven_bias_zero_point": Wording(
-        "The file proves it: the int32 constant behind `{name}` has the zero point {zero}, and integer kernels take 0.",
+        "The file proves it: the int32 constant behind `{name}` has the zero point {zero}, but integer kernels assume"
+        " 0.",
         "文件即可证明：`{name}` 的 int32 常量零点为 {zero}，而整数内核按 0 计算。", _QUANTISE,
     ),
     "proven_bias_clipped": Wording(
-        "The file proves it: {op} `{name}` has an int32 bias `{bias}` that ends at 2^31-1 ({count} elements), so it was"
-        " clipped: scale_x times scale_w is too small for it.",
+        "The file proves it: {op} `{name}` has an int32 bias `{bias}` that reaches 2^31-1 ({count} elements), so it"
+        " was clipped: scale_x times scale_w is too small for it.",
         "文件即可证明：{op} `{name}` 的 int32 偏置 `{bias}` 有 {count} 个元素到达 2^31-1，已被截断：scale_x×scale_w"
         " 过小。", "Quantise the model again, with per-tensor weights or a larger scale there.",
     ),
     "proven_bias_scale": Wording(
-        "The file proves it: {op} `{name}` reads the bias `{bias}` with the scale {scale:.4g}, and integer kernels take"
-        " scale_x times scale_w, {wanted:.4g}.",
+        "The file proves it: {op} `{name}` reads the bias `{bias}` with the scale {scale:.4g}, but integer kernels"
+        " assume scale_x times scale_w, {wanted:.4g}.",
         "文件即可证明：{op} `{name}` 的偏置 `{bias}` 的 scale 为 {scale:.4g}，而整数内核按 scale_x×scale_w ="
         " {wanted:.4g} 计算。", _QUANTISE,
     ),
     "proven_bias_shared": Wording(
-        "The file proves it: `{first}` and `{second}` share the int32 bias `{bias}`, and their scale_x times scale_w"
-        " are not the same.",
+        "The file proves it: `{first}` and `{second}` share the int32 bias `{bias}`, but their scale_x times scale_w"
+        " differ.",
         "文件即可证明：`{first}` 与 `{second}` 共用 int32 偏置 `{bias}`，而二者的 scale_x×scale_w 不同。", _QUANTISE,
     ),
     "proven_weight_clipped": Wording(
-        "The file proves it: constant `{name}` reaches {value:.4g}, and its QuantizeLinear clips at {low:.4g} and"
+        "The file proves it: constant `{name}` reaches {value:.4g}, but its QuantizeLinear clips at {low:.4g} and"
         " {high:.4g}.",
         "文件即可证明：常量 `{name}` 达到 {value:.4g}，而其 QuantizeLinear 截断在 {low:.4g} 与 {high:.4g}。", _QUANTISE,
     ),
     "proven_variance": Wording(
-        "The file proves it: BatchNormalization `{name}` has the variance {variance:.4g}, whose root is NaN.",
+        "The file proves it: BatchNormalization `{name}` has the variance {variance:.4g}, whose square root is NaN.",
         "文件即可证明：BatchNormalization `{name}` 的方差为 {variance:.4g}，开方得 NaN。", _AGAIN,
     ),
     "proven_clip": Wording(
-        "The file proves it: Clip `{name}` has the minimum {low:.4g} above its maximum {high:.4g}; engines do not agree"
-        " on what that gives.",
+        "The file proves it: Clip `{name}` has the minimum {low:.4g} above its maximum {high:.4g}; engines disagree on"
+        " the result.",
         "文件即可证明：Clip `{name}` 的最小值 {low:.4g} 大于最大值 {high:.4g}；各引擎对此结果不一。", _AGAIN,
     ),
     "proven_overflow": Wording(
-        "The file proves it: constant `{name}`, read by {by}, reaches {value:.4g}, and {to} ends at {limit:g}"
+        "The file proves it: constant `{name}`, read by {by}, reaches {value:.4g}, above {to}'s maximum of {limit:g}"
         " ({count} elements).",
         "文件即可证明：{by} 所读的常量 `{name}` 达到 {value:.4g}，而 {to} 最大为 {limit:g}（{count} 个元素）。",
-        "Keep its readers in FP32 or BF16, or use a smaller constant (a mask of -65504, say).",
+        "Keep the operators that read it in FP32 or BF16, or use a smaller constant (for example, -65504 for a mask).",
     ),
     "proven_underflow": Wording(
         "The file proves it: constant `{name}`, read by {by}, is {value:.4g}, which is 0 in {to}.",
@@ -72,7 +73,7 @@ PROVEN: Mapping[str, Wording] = {
         "Use a larger epsilon, or keep the operator that reads it in FP32.",
     ),
     "proven_int64": Wording(
-        "The file proves it: constant `{name}`, read by {by}, holds {value}, and the target has 32 bits for it.",
+        "The file proves it: constant `{name}`, read by {by}, holds {value}, but the target has only 32 bits.",
         "文件即可证明：{by} 所读的常量 `{name}` 含 {value}，而目标只有 32 位。", _AGAIN,
     ),
     "proven_attribute": Wording(
@@ -80,24 +81,24 @@ PROVEN: Mapping[str, Wording] = {
         "两个文件即可证明：{op} `{name}` 的 {what} 在第一个中为 {base}，在第二个中为 {target}。", _REPORT,
     ),
     "proven_pad_in_pool": Wording(
-        "The files prove it: a Pad before {op} `{name}` became pads of the {op} itself, which ignore the padding: the"
-        " border is computed otherwise.",
+        "The files prove it: a Pad before {op} `{name}` became pads of the {op} itself, which do not count as values:"
+        " the border is computed differently.",
         "两个文件即可证明：{op} `{name}` 之前的 Pad 变成了 {op} 自身的 pads，而后者不是数值：边界结果不同。",
         _REPORT,
     ),
     "proven_constant": Wording(
-        "The files prove it: {op} `{name}` reads another constant in the second (`{constant}`, off by {off:.3g}).",
+        "The files prove it: {op} `{name}` reads a different constant in the second (`{constant}`, off by {off:.3g}).",
         "两个文件即可证明：{op} `{name}` 在第二个中读取不同的常量（`{constant}`，相差 {off:.3g}）。", _REPORT,
     ),
     "proven_folded_weight": Wording(
-        "The files prove it: {op} `{name}` of the second has not the weight that folding BatchNormalization `{norm}`"
-        " gives (`{constant}`, off by {off:.3g}).",
+        "The files prove it: {op} `{name}` of the second does not have the weight that folding BatchNormalization"
+        " `{norm}` gives (`{constant}`, off by {off:.3g}).",
         "两个文件即可证明：第二个的 {op} `{name}` 的权重不是折叠 BatchNormalization `{norm}` 所得（`{constant}`，"
         "相差 {off:.3g}）。", _REPORT,
     ),
     "proven_folded_bias": Wording(
-        "The files prove it: {op} `{name}` of the second has not the bias that folding BatchNormalization `{norm}`"
-        " gives (`{constant}`, off by {off:.3g}).",
+        "The files prove it: {op} `{name}` of the second does not have the bias that folding BatchNormalization"
+        " `{norm}` gives (`{constant}`, off by {off:.3g}).",
         "两个文件即可证明：第二个的 {op} `{name}` 的偏置不是折叠 BatchNormalization `{norm}` 所得（`{constant}`，"
         "相差 {off:.3g}）。", _REPORT,
     ),

@@ -8,13 +8,13 @@ from .reason import Wording
 
 __all__ = ["ROWS"]
 
-_SHAPES = "Look at dynamic dimensions, layouts and how the model was exported, before the precision."
-_NUMBERS = "Look at the row's error growth: above 1 the operator lost the precision itself."
-_SPECIAL = "Look for overflow, and at division, square root, logarithm and exponential."
+_SHAPES = "Check dynamic dimensions, layouts and the export before the precision."
+_NUMBERS = "Check the row's Error Growth: above 1, the operator itself lost the precision."
+_SPECIAL = "Look for overflow, and check divisions, square roots, logarithms and exponentials."
 _OWN = "Check the input, the weights and the model before the precision."
-_PAIR = "Pair it with --rename where it has another name on the other side."
-_HOME = "Nothing: its numbers are compared in another row, or there is nothing to compare."
-_CRASH = "See how the run ended; what was finished before is in the report."
+_PAIR = "Pair it with --rename if its name differs on the other side."
+_HOME = "Nothing to do: its values are compared in another row, or there is nothing to compare."
+_CRASH = "Check how the run ended; the rows finished before that are in the report."
 
 ROWS: Mapping[str, Wording] = {
     # the verdict
@@ -35,42 +35,45 @@ ROWS: Mapping[str, Wording] = {
         "{name} abs {abs:.3g} > {atol:g} and {name} rel {rel:.3g} > {rtol:g}",
         "{name}：绝对误差 {abs:.3g} > {atol:g}，且相对误差 {rel:.3g} > {rtol:g}", _NUMBERS,
     ),
-    "empty": Wording("0 elements on both sides", "两侧都没有元素", "Give an input that fills it."),
+    "empty": Wording("0 elements on both sides", "两侧都没有元素", "Use an input for which it is not empty."),
     "hidden": Wording(
-        "passes by atol {atol:g} alone, which exceeds its RMS {rms:.3g}, with Rel L2 {error:.3g}",
+        "passes only because atol {atol:g} exceeds its RMS {rms:.3g}; its Rel L2 is {error:.3g}",
         "仅因 atol {atol:g} 而通过，该值大于其均方根 {rms:.3g}，相对 L2 误差为 {error:.3g}",
-        "Give an --atol below the RMS of the tensor.",
+        "Use an --atol below the RMS of the tensor.",
     ),
     "beyond": Wording(
-        "Rel L2 {error:.3g} is beyond {allowed:.3g}, which this arithmetic may lose",
+        "Rel L2 {error:.3g} exceeds {allowed:.3g}, the error expected of this arithmetic",
         "相对 L2 误差 {error:.3g} 超过该运算允许损失的 {allowed:.3g}", _NUMBERS,
     ),
     # no partner
     "gone": Wording(
-        "the target's graph has no such tensor", "目标图中没有该张量", "Nothing where it was fused; else: " + _PAIR
+        "the target's graph has no such tensor", "目标图中没有该张量",
+        "Nothing to do if it was fused; otherwise: " + _PAIR,
     ),
     "fused_into": Wording(
-        "fused into {operator} node {node}", "已融合进 {operator} 节点 {node}", "Look at the row of that node."
+        "fused into {operator} node {node}", "已融合进 {operator} 节点 {node}", "See the row of that node."
     ),
     "no_such_name": Wording("the baseline has no tensor of this name", "基线中没有同名张量", _PAIR),
     "target_does": Wording(
-        "the target does {part} by other operators", "目标用其他算子完成 {part}", "Look at its outputs.", whole=True
+        "the target computes {part} with other"
+        " operators", "目标用其他算子完成 {part}", "See its outputs.", whole=True
     ),
     "baseline_does": Wording(
-        "the baseline does {part} by other operators", "基线用其他算子完成 {part}", "Look at its outputs.", whole=True
+        "the baseline computes {part} with other"
+        " operators", "基线用其他算子完成 {part}", "See its outputs.", whole=True
     ),
     "baseline_stems": Wording(
-        "the baseline's tensor of this name stems from something else", "基线中的同名张量来源不同", _PAIR
+        "the baseline's tensor of this name is a different one", "基线中的同名张量来源不同", _PAIR
     ),
     "target_stems": Wording(
-        "the target's tensor of this name stems from something else", "目标中的同名张量来源不同", _PAIR
+        "the target's tensor of this name is a different one", "目标中的同名张量来源不同", _PAIR
     ),
     "baseline_made_by": Wording(
-        "the baseline's tensor of this name is made by {there}, this one by {here}",
+        "the baseline's tensor of this name is produced by {there}, this one by {here}",
         "基线中的同名张量由 {there} 产生，而它由 {here} 产生", _PAIR,
     ),
     "target_made_by": Wording(
-        "the target's tensor of this name is made by {there}, this one by {here}",
+        "the target's tensor of this name is produced by {there}, this one by {here}",
         "目标中的同名张量由 {there} 产生，而它由 {here} 产生", _PAIR,
     ),
     "taken": Wording(
@@ -78,17 +81,17 @@ ROWS: Mapping[str, Wording] = {
     ),
     "not_kept": Wording("its baseline tensor was not kept", "未保留对应的基线张量", "Report this as a bug."),
     "too_plain": Wording(
-        "it has too few different values to tell it from others", "不同取值太少，无法与其他张量区分", _PAIR
+        "it has too few distinct values to tell it from others", "不同取值太少，无法与其他张量区分", _PAIR
     ),
     "name_shape": Wording(
-        "it is called as {name}, and no layout of it has the shape {shape}",
+        "its name matches {name}, but no layout of that has the shape {shape}",
         "其名称对应 {name}，但没有任何布局的形状为 {shape}", _PAIR,
     ),
     "several": Wording("equally good candidates: {names}", "有同样匹配的多个候选：{names}", _PAIR),
     "several_more": Wording("equally good candidates: {names} …", "有同样匹配的多个候选：{names} 等", _PAIR),
     # not seen
-    "of_baseline": Wording("baseline: {why}", "基线：{why}", "As the part after the colon says."),
-    "of_target": Wording("target: {why}", "目标：{why}", "As the part after the colon says."),
+    "of_baseline": Wording("baseline: {why}", "基线：{why}", "See the part after the colon."),
+    "of_target": Wording("target: {why}", "目标：{why}", "See the part after the colon."),
     "ended": Wording("the run ended before this tensor", "运行在到达该张量之前结束", _CRASH),
     "ended_first": Wording("the run ended before it was compared", "运行在比较该张量之前结束", _CRASH),
     "not_on_both": Wording(
@@ -99,7 +102,8 @@ ROWS: Mapping[str, Wording] = {
         "the target's hook was not called for it", "目标没有为它调用 hook", "Report this as a bug."
     ),
     "not_in_dump": Wording(
-        "nothing in the dump is it", "导出中没有该张量", "Dump it too; `precision_debug dumps` says what is left over."
+        "the dump does not contain"
+        " it", "导出中没有该张量", "Dump it too; `precision_debug dumps` lists what was left over."
     ),
     "not_recorded": Wording("it was not recorded", "没有录制该张量", "Record the run again without marks."),
     # who introduced the error was not measured
@@ -108,18 +112,18 @@ ROWS: Mapping[str, Wording] = {
         "Use run modes whose tensors can be replaced (ONNX Runtime on the CPU, eager PyTorch).",
     ),
     "takes_long": Wording(
-        "running each operator alone would take about {minutes:.0f} minutes; --explain full does it",
-        "单独运行每个算子约需 {minutes:.0f} 分钟；可用 --explain full 执行", "Give --explain full.",
+        "running each operator alone would take about {minutes:.0f} minutes; --explain full does so anyway",
+        "单独运行每个算子约需 {minutes:.0f} 分钟；可用 --explain full 执行", "Use --explain full.",
     ),
     "ended_at_the_cap": Wording(
-        "it took more than {minutes:.0f} minutes and was ended; --explain full has no such cap",
-        "耗时超过 {minutes:.0f} 分钟，已中止；--explain full 无此上限", "Give --explain full.",
+        "it took more than {minutes:.0f} minutes and was stopped; --explain full has no such limit",
+        "耗时超过 {minutes:.0f} 分钟，已中止；--explain full 无此上限", "Use --explain full.",
     ),
     "not_tried": Wording(
-        "{tried} operators were tried alone and do not explain it, {left} more were not tried, and together may;"
-        " --explain full tries them all",
+        "{tried} operators were tried alone and do not explain it; the {left} not tried may do so together; --explain"
+        " full tries them all",
         "已单独尝试 {tried} 个算子，均不足以解释；另有 {left} 个未尝试，其合计可能解释；--explain full 会全部尝试",
-        "Give --explain full.",
+        "Use --explain full.",
     ),
-    "failed": Wording("{detail}", "{detail}", "Read the message of the engine."),
+    "failed": Wording("{detail}", "{detail}", "Read the engine's message."),
 }  # fmt: skip

@@ -225,7 +225,7 @@ def _found(model: ModelFiles, mode: str) -> Opening:
     if recording.is_recording(mode) or Path(mode).is_dir() or "/" in mode:
         return Opening(spec=session, recording=mode)
     if not model.path:
-        raise UsageError("no model was given", hint="name one with --model_file FILE or --model_dir DIR")
+        raise UsageError("no model given", hint="name one with --model_file FILE or --model_dir DIR")
     for named in (model.model_file, model.model_file.partition(".py:")[0] + ".py", model.params_file, model.model_dir):
         refuse_special(named, ModelError)
         if named and not is_utf8(named):

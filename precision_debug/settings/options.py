@@ -46,13 +46,14 @@ GROUPS: Mapping[str, tuple[str, str]] = {
     "runs": ("which two runs?", "哪两次运行？"),
     "input": ("on which input?", "用什么输入？"),
     "close": (
-        "how close is close?\nwithout any of these a tensor passes where its error is what the target must lose",
+        "how close is close?\nwithout any of these, a tensor passes if its error is within what the target's"
+        " arithmetic costs",
         "多近才算一致？\n以下均不给出时，误差不超过目标必然损失的张量即通过",
     ),
-    "workers": ("how many at once, of many samples?", "多个样本时同时运行几个？"),
-    "who": ("who did it?", "由哪个算子造成？"),
+    "workers": ("how many samples in parallel?", "同时运行多少个样本？"),
+    "who": ("which operator causes the error?", "由哪个算子造成？"),
     "tensors": ("which tensors?", "哪些张量？"),
-    "out": ("what comes out?", "输出什么？"),
+    "out": ("what is written?", "输出什么？"),
 }
 """The headings of --help in English and Chinese, in their order; a second line stands below one."""
 
@@ -94,7 +95,7 @@ def _choice_of_lockstep(typed: Any) -> bool | None:
     if typed is None or isinstance(typed, bool):
         return typed
     if typed not in ("auto", "on", "off"):
-        raise ValueError(f"{typed!r} is none of auto, on, off")
+        raise ValueError(f"{typed!r} is not one of auto, on, off")
     return {"auto": None, "on": True, "off": False}[typed]
 
 
@@ -114,11 +115,11 @@ class ModelFiles:
         file="read",
     ))  # fmt: skip
     params_file: str = field(default="", metadata=option(
-        "model", "its parameters, where they are a file of their own", "参数文件（若单独存放）", metavar="P",
+        "model", "its parameters, if they are in a separate file", "参数文件（若单独存放）", metavar="P",
         file="read",
     ))  # fmt: skip
     model_dir: str = field(default="", metadata=option(
-        "model", "a folder that holds the model", "模型所在的目录", metavar="D", file="read",
+        "model", "the model's folder", "模型所在的目录", metavar="D", file="read",
     ))  # fmt: skip
 
     @property
@@ -142,12 +143,12 @@ class Tolerance:
     """
 
     atol: Number = field(default=1e-4, metadata=option(
-        "close", "absolute tolerance (1e-4 where only --rtol is given)", "绝对容差（只给 --rtol 时为 1e-4）",
+        "close", "absolute tolerance (1e-4 if only --rtol is given)", "绝对容差（只给 --rtol 时为 1e-4）",
         metavar="X",
         low=0,
     ))  # fmt: skip
     rtol: Number = field(default=1e-4, metadata=option(
-        "close", "relative tolerance (1e-4 where only --atol is given)", "相对容差（只给 --atol 时为 1e-4）",
+        "close", "relative tolerance (1e-4 if only --atol is given)", "相对容差（只给 --atol 时为 1e-4）",
         metavar="X",
         low=0,
     ))  # fmt: skip
@@ -166,7 +167,7 @@ class Tolerance:
         name="error_quantile", metavar="Q", low=0, high=1,
     ))  # fmt: skip
     equal_nan: bool = field(default=False, metadata=option(
-        "close", "NaN in the same place on both sides is equal", "两侧同一位置的 NaN 视为相等",
+        "close", "treat NaN in the same place on both sides as equal", "两侧同一位置的 NaN 视为相等",
     ))  # fmt: skip
     given: bool = True
 
@@ -196,20 +197,20 @@ class RunSpec:
         metavar="MODE",
     ))  # fmt: skip
     baseline: str = field(default="", metadata=option(
-        "runs", "what it is compared with: a run mode, a recorded run, or none, with --validate (default: the unfused"
-        " FP32 mode)",
+        "runs", "what it is compared with: a run mode, a recorded run, or none with --validate (default: the unfused"
+                " FP32 mode)",
         "与何者比较：运行模式、已录制的运行，或 none（配合 --validate）；默认为不融合的 FP32 模式",
         metavar="MODE|DIR", file="read",
     ))  # fmt: skip
     baseline_model: ModelFiles | None = None
     record: str = field(default="", metadata=option(
-        "runs", "keep the target's tensors, to be a --baseline elsewhere; without --baseline nothing is compared",
+        "runs", "save the target's tensors, for use as a --baseline later; without --baseline nothing is compared",
         "保存目标的张量，供别处作 --baseline；不给 --baseline 时不做比较", metavar="DIR", file="read",
         not_with=("script",),
     ))  # fmt: skip
     inputs: str = field(default="", metadata=option(
-        "input", ".npz, .npy, a folder of them, Polygraphy's JSON, a dataset folder, or a script's function; of many"
-        " samples each row is one tensor over all of them (default: seeded random)",
+        "input", ".npz, .npy, a folder of them, Polygraphy's JSON, a dataset folder, or a script's function; with many"
+                 " samples, each row covers one tensor over all of them (default: seeded random)",
         ".npz、.npy、其目录、Polygraphy 的 JSON、数据集目录，或脚本的函数；多个样本时每行是一个张量在全部样本上的结果"
         "（默认：带种子的随机数）",
         metavar="FILE|DIR|SCRIPT.py[:f]", file="read",
@@ -219,7 +220,7 @@ class RunSpec:
         metavar="N",
     ))  # fmt: skip
     sample: str = field(default="", metadata=option(
-        "input", "only this sample, from 0, or these", "只用这个样本（从 0 起）或这一段", metavar="N|FROM:TO",
+        "input", "only this sample (from 0) or this range", "只用这个样本（从 0 起）或这一段", metavar="N|FROM:TO",
         reader=_sample,
     ))  # fmt: skip
     input_shapes: Mapping[str, Shape] = field(default_factory=dict, metadata=option(
@@ -235,36 +236,36 @@ class RunSpec:
         "input", "seed of random values (default 0)", "随机数的种子（默认 0）", metavar="N",
     ))  # fmt: skip
     save_inputs: str = field(default="", metadata=option(
-        "input", "keep what was fed, as Polygraphy's --load-inputs reads",
+        "input", "save the inputs in the format of Polygraphy's --load-inputs",
         "保存输入，格式同 Polygraphy 的 --load-inputs",
         metavar="FILE.json", file="written", not_with=("workers",),
     ))  # fmt: skip
     labels: str = field(default="", metadata=option(
-        "input", "class index of each sample (.npy): the report then shows both runs' accuracy",
+        "input", "class index of each sample (.npy); adds both runs' accuracy to the report",
         "每个样本的类别编号（.npy）：报告将给出两侧的准确率", metavar="FILE", file="read", not_with=("recording",),
     ))  # fmt: skip
     metric: str = field(default="", metadata=option(
-        "input", "a number of your own, from a sample's outputs and labels (any .npy), for both runs",
+        "input", "your own metric, computed from a sample's outputs and labels (any .npy), for both runs",
         "您自己的指标，由样本的输出与标签（任意 .npy）计算，两侧各一次", metavar="FILE.py:f", file="read",
         not_with=("recording",),
     ))  # fmt: skip
     top1: bool = field(default=False, metadata=option(
-        "input", "in how many samples both runs have the same first class, without labels too",
+        "input", "share of samples in which both runs have the same top class; needs no labels",
         "两侧首位类别相同的样本比例，无标签亦可", not_with=("recording",),
     ))  # fmt: skip
     top_k: int | None = field(default=None, metadata=option(
-        "input", "the same of the first N classes, in any order; with --labels, too",
+        "input", "the same for the top N classes in any order; also with --labels",
         "前 N 个类别（不计次序）的同样比例；也可配合 --labels", metavar="N", low=1, not_with=("recording",),
     ))  # fmt: skip
     tolerance: Tolerance = field(default_factory=Tolerance)
     validate: bool = field(default=False, metadata=option(
-        "close", "NaN and Inf are out of tolerance, also where both sides have them",
+        "close", "treat NaN and Inf as out of tolerance, even if both sides have them",
         "NaN 与 Inf 均算超差，两侧都有时也算",
         not_with=("recording",),
     ))  # fmt: skip
     compare: str = field(default="", metadata=option(
-        "close", "a function of your own that decides in their place, from both runs' outputs: true or false, or a dict"
-        " of them by output name",
+        "close", "your own function that decides instead, from both runs' outputs: true or false, or a dict of them by"
+                 " output name",
         "由您自己的函数代替容差判定：输入两侧的输出，返回真假，或按输出名返回真假的字典", metavar="FILE.py:f",
         file="read",
         not_with=("recording",),
@@ -280,19 +281,19 @@ class RunSpec:
         choices=("off", "fast", "full"),
     ))  # fmt: skip
     find_pass: bool | None = field(default=None, metadata=option(
-        "who", "which pass of the engine brings the error, by bisection; false: never (default: where it is cheap, and"
-        " the target computes something else than the baseline)",
+        "who", "find the engine pass that causes the error, by bisection; false: never (default: if it is cheap and"
+               " the target computes something different from the baseline)",
         "二分找出引入误差的引擎 pass；false：从不（默认：代价低且目标的计算与基线不同时）", nargs="?", const=True,
         metavar="true|false",
     ))  # fmt: skip
     second_opinion: bool = field(default=False, metadata=option(
-        "who", "each kind of operator once in onnx.reference and in the other engines that are installed: what one"
-        " engine computes wrongly on both sides shows only there",
+        "who", "also run each kind of operator in onnx.reference and the other installed engines: an error that the"
+               " engine makes on both sides shows only there",
         "每种算子再用 onnx.reference 与已安装的其他引擎各算一次：同一引擎两侧同样算错之处只有这样才能看出",
         not_with=("recording",),
     ))  # fmt: skip
     repeat: int | None = field(default=None, metadata=option(
-        "who", "build and run the target N times: how far its builds are apart, and where that begins",
+        "who", "build and run the target N times: how far the builds differ, and where that begins",
         "将目标构建并运行 N 次：各次相差多少，从何处开始", metavar="N", low=2, not_with=("workers", "recording"),
     ))  # fmt: skip
     marks: tuple[str, ...] = field(default=(), metadata=option(
@@ -301,7 +302,7 @@ class RunSpec:
         spelled="mark", metavar="NAME", nargs="+", repeated=True,
     ))  # fmt: skip
     marks_between: tuple[str, str] | None = field(default=None, metadata=option(
-        "tensors", "all between two names, in execution order", "两个名字之间的全部（按执行顺序）",
+        "tensors", "all tensors between two names, in execution order", "两个名字之间的全部（按执行顺序）",
         metavar="START END", nargs="2",
     ))  # fmt: skip
     marks_from_inspector: str = field(default="", metadata=option(
@@ -321,24 +322,25 @@ class RunSpec:
         "循环的每次迭代各占一行（默认：超过 16 次时，全部迭代合为一行，另有最差的一次单独一行）",
     ))  # fmt: skip
     save_outputs: str = field(default="", metadata=option(
-        "out", "keep both runs' outputs, as --load_outputs reads", "保存两侧的输出，供 --load_outputs 读取",
+        "out", "save both runs' outputs in the format of --load_outputs", "保存两侧的输出，供 --load_outputs 读取",
         metavar="FILE.json", file="written", not_with=("workers", "recording"),
     ))  # fmt: skip
     save_tensors: int | None = field(default=None, metadata=option(
-        "out", "keep the N worst tensors of both sides as .npz beside the report, which links it",
+        "out", "save the N worst tensors of both sides as .npz beside the report, which links to it",
         "将误差最大的 N 个张量（两侧）以 .npz 保存在报告旁，报告中有链接", metavar="N", low=1, not_with=("workers",),
     ))  # fmt: skip
     demo_sheet: bool = field(default=False, metadata=option(
-        "out", "a sheet in .xlsx as Paddle-Inference-Demo writes it: Sheet1, with its index column",
+        "out", "add a sheet to .xlsx like Paddle-Inference-Demo's: Sheet1, with its index column",
         ".xlsx 中另有一张与 Paddle-Inference-Demo 相同的工作表：Sheet1，带索引列",
     ))  # fmt: skip
     memory_budget: int | None = field(default=None, metadata=option(
-        "out", "e.g. 4G: baseline tensors beyond it wait on disk, 0: all",
+        "out", "e.g. 4G: baseline tensors beyond it wait on disk; 0: all of them",
         "例如 4G：超出部分的基线张量存放在磁盘上；0：全部",
         kind="size", metavar="SIZE", low=0,
     ))  # fmt: skip
     lockstep: bool | None = field(default=None, metadata=option(
-        "out", "both runs advance together and meet at each tensor, so that none waits (default: where both can)",
+        "out", "both runs advance together and meet at each tensor, so that none has to be stored (default: if both"
+               " can)",
         "两侧同步推进，在每个张量处相遇，无需保存（默认：两侧都能时）", choices=("auto", "on", "off"), nargs="?",
         const="on", reader=_choice_of_lockstep,
     ))  # fmt: skip
@@ -357,21 +359,22 @@ class Workers:
     """
 
     jobs: int = field(default=0, metadata=option(
-        "workers", "child processes, each with both sides open", "子进程数，每个都打开两侧", metavar="N", low=0,
+        "workers", "number of child processes, each with both sides"
+                   " open", "子进程数，每个都打开两侧", metavar="N", low=0,
     ))  # fmt: skip
     engine: str = field(default="", metadata=option(
-        "workers", "ray: actors of a Ray cluster, in their place", "ray：改用 Ray 集群的 actor", choices=("", "ray"),
+        "workers", "ray: use actors of a Ray cluster instead", "ray：改用 Ray 集群的 actor", choices=("", "ray"),
     ))  # fmt: skip
     address: str = field(default="", metadata=option(
-        "workers", "of a Ray cluster (default: one is started here)", "Ray 集群的地址（默认在本机启动一个）",
+        "workers", "address of the Ray cluster (default: start one here)", "Ray 集群的地址（默认在本机启动一个）",
         metavar="A",
     ))  # fmt: skip
     gpus: float = field(default=0.0, metadata=option(
-        "workers", "GPUs of each actor, 0.5 shares one", "每个 actor 的 GPU 数，0.5 表示两个共用一块", metavar="X",
+        "workers", "GPUs per actor; 0.5 shares one", "每个 actor 的 GPU 数，0.5 表示两个共用一块", metavar="X",
         low=0,
     ))  # fmt: skip
     checkpoint: str = field(default="", metadata=option(
-        "workers", "keeps what is finished, for the same command to go on from", "保存已完成的部分，同一命令可由此继续",
+        "workers", "save finished parts, so that the same command can continue", "保存已完成的部分，同一命令可由此继续",
         metavar="FILE",
     ))  # fmt: skip
 
@@ -411,14 +414,14 @@ LANGUAGES = ("en", "zh")
 
 LANG = Setting(
     name="lang", kind="choice", flag=True, group="out", default="", choices=LANGUAGES,
-    help="language of what is printed, and of a page as it opens (default: the terminal's, the browser's)",
+    help="language of the output and of the page (default: the terminal's, the browser's)",
     zh="输出文字的语言，以及页面打开时的语言（默认随终端、随浏览器）",
 )  # fmt: skip
 
 TERMINAL = (
     Setting(
         name="baseline_model", kind="word", flag=True, group="model", default="", metavar="M2", file="read",
-        help="the baseline's model, where it is another file", zh="基线的模型（若是另一个文件）",
+        help="the baseline's model, if it is a different file", zh="基线的模型（若是另一个文件）",
     ),
     Setting(
         name="baseline_params", kind="word", flag=True, group="model", default="", metavar="P2", file="read",
@@ -426,12 +429,12 @@ TERMINAL = (
     ),
     Setting(
         name="load_outputs", kind="word", flag=True, group="runs", default="", metavar="FILE.json", file="read",
-        help="the baseline is what Polygraphy saved with --save-outputs; give its inputs with --inputs",
+        help="use outputs saved by Polygraphy's --save-outputs as the baseline; pass their inputs with --inputs",
         zh="基线为 Polygraphy 用 --save-outputs 保存的输出；其输入用 --inputs 给出",
     ),
     Setting(
         name="option", kind="words", flag=True, group="runs", default=(), metavar="KEY=VALUE", repeated=True,
-        help="a backend's own setting, see below; baseline.KEY or target.KEY for one side; may be repeated",
+        help="a backend's own setting, see below; baseline.KEY or target.KEY for one side; repeatable",
         zh="后端自己的设置，见下文；baseline.KEY 或 target.KEY 只用于一侧；可重复",
     ),
     Setting(
@@ -440,14 +443,15 @@ TERMINAL = (
     ),
     Setting(
         name="output", kind="words", flag=True, group="out", default=(), metavar="FILE", repeated=True, file="written",
-        help=f"report; format by suffix, may be repeated (default {DEFAULT_OUTPUT}); explorer:FILE.json, "
-        "netron:FILE.onnx, tensorboard:FILE.tfevents: for those viewers; github: adds to a step's summary",
+        help=f"report; format by suffix, may be repeated (default {DEFAULT_OUTPUT}); explorer:FILE.json,"
+             " netron:FILE.onnx, tensorboard:FILE.tfevents: for those viewers; github: adds to the step's summary",
         zh=f"报告；格式由后缀决定，可重复（默认 {DEFAULT_OUTPUT}）；explorer:FILE.json、netron:FILE.onnx、"
         "tensorboard:FILE.tfevents 供相应查看器使用；github 追加到步骤摘要",
     ),
     Setting(
         name="gen_script", kind="word", flag=True, group="out", default="", metavar="FILE.py", file="written",
-        help="write this command as a script on the API, in place of it", zh="不运行，而是将此命令写成调用 API 的脚本",
+        help="write this command as a Python script instead of running"
+             " it", zh="不运行，而是将此命令写成调用 API 的脚本",
     ),
     Setting(
         name="plots", kind="whole", flag=True, group="out", default=0, metavar="N", nargs="?", const=1,
@@ -457,11 +461,11 @@ TERMINAL = (
     LANG,
     Setting(
         name="verbose", kind="flag", flag=True, group="out", default=False,
-        help="show what the frameworks print, and tracebacks", zh="显示各框架的输出和 traceback",
+        help="show the frameworks' output, and tracebacks", zh="显示各框架的输出和 traceback",
     ),
     Setting(
         name="quiet", kind="flag", flag=True, group="out", default=False,
-        help="no summary; the exit status and the report tell", zh="不打印摘要；由退出码和报告说明",
+        help="no summary, only the exit status and the report", zh="不打印摘要；由退出码和报告说明",
     ),
 )  # fmt: skip
 """What the command line alone has: other ways to say an option of RunSpec, and what becomes of the result."""

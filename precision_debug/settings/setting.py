@@ -198,7 +198,7 @@ def _size(setting: Setting, raw: Any) -> int:
 def _choice(setting: Setting, raw: Any) -> str:
     word = str(raw).strip().lower()
     if word not in setting.choices:
-        raise ValueError(f"'{raw}' is none of {', '.join(setting.choices)}")
+        raise ValueError(f"'{raw}' is not one of {', '.join(setting.choices)}")
     return word
 
 

@@ -30,7 +30,7 @@ __all__ = [
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CANARY = "canary-ran"
-"""A file of this name is made by code that must not run; no case may leave one."""
+"""A file of this name is produced by code that must not run; no case may leave one."""
 
 Attack = Callable[[random.Random, Path], None]
 """Does one attack in an empty folder, which is the current one. Raises Lost, or anything else, where it got through."""

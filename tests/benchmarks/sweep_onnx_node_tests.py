@@ -190,7 +190,7 @@ def _tolerance(model: Any) -> float:
 
 def _group(text: str) -> str:
     """A reason without the names that differ from test to test."""
-    text = re.sub(r"holds the same numbers as .*", "holds the same numbers as another one", text)
+    text = re.sub(r"holds the same values as .*", "holds the same values as another one", text)
     text = re.sub(r"it repeats .*", "it repeats a value from outside", text)
     kernel = re.search(r"no kernel here for (\w+) of opset (\d+)", text)
     if kernel:

@@ -143,10 +143,10 @@ def _answer(case: Any, report: dict[str, Any], done: subprocess.CompletedProcess
 
 PAGE = {
     "gallery.md": (
-        "# Bugs that engines and tools really had",
-        "Each of these gave wrong numbers in a released wheel. Each was reproduced without this tool first, in an"
-        " environment of its own, and then found by the default command; what stands below is the first sentence of its"
-        " report. `python tests/published/run.py NAME` installs the old wheel and does both again.",
+        "# Real bugs of engines and tools",
+        "Each of these gave wrong numbers in a released wheel. Each was first reproduced without this tool, in its own"
+        " environment, and then found by the default command; below is the first sentence of its report. `python"
+        " tests/published/run.py NAME` installs the old wheel and does both again.",
         "Release: `{needs}`. Published: {published}. Relative L2 error without this tool: {alone}.",
         "found while this page was made",
     ),

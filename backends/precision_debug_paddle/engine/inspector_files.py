@@ -130,12 +130,12 @@ def columns(layers: Sequence[EngineLayer], shipped: Sequence[EngineLayer] = ()) 
         precision, read_from = real_precision(source)
         extra = {
             "Fused Layer": _SUFFIX.sub("", layer.name),
-            "Real Precision": precision or "not told",
+            "Real Precision": precision or "not reported",
             "Precision Read From": read_from or "neither a tactic nor a type is told",
             "Tactic": source.tactic_name,
         }
         if plain in there:
-            extra["Precision There"] = real_precision(there[plain])[0] or "not told"
+            extra["Precision There"] = real_precision(there[plain])[0] or "not reported"
         found.setdefault(plain, {key: value for key, value in extra.items() if value})
     return found
 
@@ -152,8 +152,8 @@ def kept(layers: Sequence[EngineLayer], names: Sequence[str]) -> dict[str, str]:
 
 def precisions_differ(found: Mapping[str, Mapping[str, str]]) -> Reason:
     """A note on the tensors whose layer has another precision in the engine that ships; "" where there is none."""
-    pairs = [(extra["Real Precision"], extra.get("Precision There", "not told")) for extra in found.values()]
-    count = sum(one != two for one, two in pairs if "not told" not in (one, two))
+    pairs = [(extra["Real Precision"], extra.get("Precision There", "not reported")) for extra in found.values()]
+    count = sum(one != two for one, two in pairs if "not reported" not in (one, two))
     if not count:
         return NOTHING
     return say("other_precision", count=count)

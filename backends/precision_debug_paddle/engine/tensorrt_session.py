@@ -113,7 +113,7 @@ class EngineSession:
         """What the inspector says of each output whose operator is to stay in FP32, in the engine that ships."""
         found = kept(self._plain or (), setting(self._builder.options, "disable_tensorrt_half_ops"))
         tf32 = f"runs in TF32, as FP32 layers of {self._builder.recipe.mode.name} may"
-        words = {"FP32": "runs as asked", "TF32": tf32, "": "not told"}
+        words = {"FP32": "runs as asked", "TF32": tf32, "": "not reported"}
         return [f"{name} (FP32): {words.get(real, f'does NOT run as asked; {real}')}" for name, real in found.items()]
 
     def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:

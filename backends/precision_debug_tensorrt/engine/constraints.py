@@ -188,14 +188,14 @@ def _outcome(asked: Asked, index: LayerIndex) -> Outcome:
     others = [node for node in fused if node != asked.layer]
     result = Outcome(asked=asked, obeyed=None, got="", fused_layer=layer.name)
     if is_opaque(layer):
-        return dataclasses.replace(result, got=f"inside {source}; what it computes in is not told")
+        return dataclasses.replace(result, got=f"inside {source}; what it computes in is not reported")
     output = next((tensor.dtype for tensor in layer.outputs if tensor.name == asked.output), "")
     if asked.precision and source in {"", "output type"} and (others or not precision):
         # one kernel for several operators, of which only the types at its edges are told
         edges = {tensor.dtype for tensor in (*layer.inputs, *layer.outputs) if tensor.dtype in _FLOATS}
         obeyed = True if edges == {asked.precision} else False if edges and asked.precision not in edges else None
         types = " and ".join(sorted(edges)) or "types that the engine does not tell"
-        what = f"one kernel for {len(fused)} operators reads and writes {types}; what lies between is not told"
+        what = f"one kernel for {len(fused)} operators reads and writes {types}; what lies between is not reported"
         return dataclasses.replace(result, obeyed=obeyed, got=what)
     if asked.precision:
         same = precision == asked.precision or (asked.precision == "FP32" and precision == "TF32")

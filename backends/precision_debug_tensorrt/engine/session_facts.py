@@ -175,7 +175,7 @@ def _with_columns(
         if meta.node in by_layer:
             result = by_layer[meta.node]
             extra["Asked Precision"] = _asked(result)
-            extra["Obeyed"] = {True: "yes", False: "no", None: "not told"}[result.obeyed]
+            extra["Obeyed"] = {True: "yes", False: "no", None: "not reported"}[result.obeyed]
         if meta.node in counts and counts[meta.node].text:
             extra["FP16 Weights"] = counts[meta.node].text
         dressed.append(dataclasses.replace(meta, extra=extra))
@@ -214,7 +214,7 @@ def _build_notes(
         notes.append(say("no_details"))
         return notes
     counts = collections.Counter(
-        "copies" if layer.is_reformat else real_precision(layer)[0] or "not told" for layer in layers
+        "copies" if layer.is_reformat else real_precision(layer)[0] or "not reported" for layer in layers
     )
     kinds = [f"{count} {kind}" for kind, count in counts.most_common()]
     notes.append(say("layers_by_precision", count=len(layers), kinds=kinds))

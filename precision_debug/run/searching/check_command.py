@@ -53,12 +53,12 @@ class CheckCommand:
         not run at all.
         """
         if not path.exists():
-            raise UsageError("the run mode saved no model to look at", where="--check", hint="name another run mode")
+            raise UsageError("the run mode saved no model to check", where="--check", hint="name another run mode")
         words = [word.replace(PLACE, str(path)) for word in self.words]
         try:
             status = subprocess.run(words, stdin=subprocess.DEVNULL, check=False).returncode
         except OSError as error:
-            raise UsageError(f"it does not start: {error.strerror}", where="--check", hint=_EXAMPLE) from error
+            raise UsageError(f"cannot be started: {error.strerror}", where="--check", hint=_EXAMPLE) from error
         if status in _NOT_RUN:
             raise UsageError(f"its command {_NOT_RUN[status]} (status {status})", where="--check",
                              hint="try the command by hand")  # fmt: skip

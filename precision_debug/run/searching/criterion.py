@@ -70,7 +70,7 @@ class Criterion:
         if share is not None and sample.low is not None:
             if self.metric is not None and not math.isfinite(sample.low):
                 raise UsageError(
-                    "with nothing kept it gives no finite number, so that a share of it says nothing",
+                    "with nothing kept it gives no finite number, so a percentage of it is meaningless",
                     where=f"--on {self.asked.on}", hint="write --limit as a number",
                 )  # fmt: skip
             return share * sample.low if math.isfinite(sample.low) else self.allowed
@@ -135,7 +135,7 @@ class Criterion:
         try:
             said = self.metric(theirs, mine) if self.asked.score else self.metric(mine, theirs)
         except (Exception, SystemExit) as error:
-            raise UsageError(f"it fails: {type(error).__name__}: {error}", where=f"--on {self.asked.on}") from error
+            raise UsageError(f"failed: {type(error).__name__}: {error}", where=f"--on {self.asked.on}") from error
         if isinstance(said, (bool, np.bool_)):
             return bool(said), 0.0 if said else 1.0, "" if said else f"{self.asked.on} says no"
         value = float(said)

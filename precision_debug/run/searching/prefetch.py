@@ -149,5 +149,5 @@ def _checked(found: Sequence[dict[str, object]]) -> events.Event | None:
 def _evaluation(found: Sequence[dict[str, object]]) -> Evaluation:
     event = _checked(found)
     if not isinstance(event, events.Evaluated):
-        raise BackendError("a worker answered nothing", where="search")
+        raise BackendError("a worker returned nothing", where="search")
     return event.evaluation

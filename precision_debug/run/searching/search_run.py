@@ -74,7 +74,7 @@ def search(spec: RunSpec, asked: SearchRequest, journal: Journal, folder: Path, 
         )  # fmt: skip
     if asked.check and not saved_as(plan.target.settings, spec.run_mode)[0]:
         raise UsageError(
-            f"run mode {spec.run_mode} saves no model that a command could look at", where="--check",
+            f"run mode {spec.run_mode} saves no model that a command could check", where="--check",
             hint="name one that does: ort_fp16, ort_int8, trt_fp16, ov_bf16, …",
         )  # fmt: skip
     cached = next((one for one in plan.target.settings if one.name == "timing_cache"), None)
@@ -138,7 +138,7 @@ class _Search:
         tensors = self.unseen.tensors
         self.units = Units(tensors, self.keep.key_of)
         if not len(self.units):
-            raise UsageError("the model has no operator that could be kept", where=self.spec.model.path)
+            raise UsageError("the model has no operator that can be kept", where=self.spec.model.path)
         if self.keep.simulation and not (self.spec.marks or self.spec.marks_between):
             names = tuple(meta.name for meta in tensors if meta.is_output)
             self.spec = dataclasses.replace(self.spec, marks=names, explain="off")
