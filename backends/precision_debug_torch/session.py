@@ -73,7 +73,8 @@ class TorchSession:
         self._made: Mapping[str, Made] = {}
         self._switches: Switches | None = None
         self._skipped = False  # GradScaler left the optimiser's step out
-        self._own: dict[str, int] | None = None  # parameters that runs write into, and their bytes; None: no run yet
+        # parameters that runs write into, and their bytes; None: no run yet
+        self._own: dict[str, int] | None = getattr(built.module, "written", None)
         self.alone: Reason = NOTHING
         """Why this run cannot be beside another one of the process, known once it was listed or has run."""
 

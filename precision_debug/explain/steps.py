@@ -17,7 +17,7 @@ from typing import Any
 from ..numbers.born import infinite_introduced
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Effect
-from .bounds import LOOK_LEAST, LOOK_TIMES, TIMES, allowed_error, worth
+from .bounds import LOOK_LEAST, LOOK_TIMES, MOST, TIMES, allowed_error, is_suspicious, worth
 from .causes import cause_of
 from .culprits import ALONE, FAR, HALF, PART, largest_growth
 from .effects import Carried, Sink, carried_together
@@ -29,6 +29,10 @@ from .subject import Subject
 from .work import Work
 
 __all__ = ["allowed_at", "blamed", "expectations", "wrong"]
+
+LOSS = "loss"
+"""The output that is judged as a model's answer is, whatever rounding everywhere predicts: a gradient may be nothing
+but rounding in a healthy step, a loss may not."""
 
 _DRAWS = 3
 """Times that rounding is drawn: the error of a single number, as a loss is, may come out next to nothing by chance."""
@@ -53,6 +57,7 @@ def wrong(subject: Subject, sinks: Sequence[Sink], expected: Mapping[str, float]
         sink.name for sink in sinks
         if sink.non_finite or sink.flips
         or (sink.squared and sink.rel_l2 > max(unit, LOOK_TIMES * expected.get(sink.name, 0.0)))
+        or (sink.name == LOSS and is_suspicious(sink.rel_l2, unit, expected.get(LOSS)))
     )  # fmt: skip
 
 
@@ -62,11 +67,15 @@ def allowed_at(
     """Relative L2 error up to which each output is as expected, or fails nothing although somebody is to blame."""
     unit = subject.typical_unit
     if blamed:
-        return {sink.name: max(worth(unit), LOOK_TIMES * expected.get(sink.name, 0.0)) for sink in sinks}
+        foretold = {sink.name: LOOK_TIMES * expected.get(sink.name, 0.0) for sink in sinks}
+        return {
+            name: max(worth(unit), min(MOST, error) if name == LOSS else error) for name, error in foretold.items()
+        }
     return {
-        sink.name: max(allowed_error(unit, expected.get(sink.name)), TIMES * expected.get(sink.name, 0.0))
+        sink.name: allowed_error(unit, expected.get(sink.name)) if sink.name == LOSS
+        else max(allowed_error(unit, expected.get(sink.name)), TIMES * expected.get(sink.name, 0.0))
         for sink in sinks
-    }
+    }  # fmt: skip
 
 
 def blamed(

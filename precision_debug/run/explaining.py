@@ -32,14 +32,19 @@ def explain_sample(work: Comparing, both: OpenPair, sample: int, ran: SampleResu
     if not work.fixes:
         return
     work.journal.write(events.Stage(text=say("stage_trying_fixes")))
+    scaled = None
     if subject.is_step and (scale := scale_asked(explanation)):
-        work.journal.write(events.KeepFound(to_keep=tried_scale(subject, explanation, both.target, scale)))
-        return
+        scaled = tried_scale(subject, explanation, both.target, scale)
+        if scaled.tried is not None and scaled.tried.state == "mended":
+            work.journal.write(events.KeepFound(to_keep=scaled))
+            return
     kept = tried_fix(
         work.spec, both.base, both.target, subject, explanation, work.feed_set, work.folder, sample=sample,
         again=None if both.base.opening.recording else again,
         foreign=subject.two_files or crosses(both.base.opening, both.target.opening),
     )  # fmt: skip
+    if scaled is not None and (kept is None or kept.tried is None or kept.tried.state != "mended"):
+        kept = scaled  # no module mends it either
     if kept is not None:
         work.journal.write(events.KeepFound(to_keep=kept))
 

@@ -27,7 +27,7 @@ from .searching.criterion import Criterion, Sample
 from .searching.held_out import held_out_feeds
 from .searching.trials import Trials, outputs_of
 from .side import CALIBRATE, OpenSide
-from .step_fix import wrong_outputs
+from .step_fix import tight, wrong_outputs
 from .to_keep import Keepable, keepable
 
 __all__ = ["tried_fix"]
@@ -71,11 +71,12 @@ def tried_fix(
         return _untried(found, say("fix_random", name=drawn))
     opening = dataclasses.replace(target.opening, comparer=None)
     pairs = {row.name: row.target_name or row.name for row in subject.rows if row.is_output and row.comparison}
-    allowed = allowed_by(explanation, target.opening.precision)
+    allowed, bounds = allowed_by(explanation, target.opening.precision), {}
     if subject.is_step:  # the others have bounds of their own, which they keep
         pairs = {name: pairs[name] for name in wrong_outputs(subject, explanation)}
-        allowed = max((explanation.allowed_at.get(name, allowed) for name in pairs), default=allowed)
-    criterion = Criterion.of(SearchRequest(), spec.tolerance, pairs, allowed)
+        bounds = {name: explanation.allowed_at.get(name, allowed) for name in pairs}
+        allowed = tight(bounds.values(), allowed)
+    criterion = Criterion.of(SearchRequest(), spec.tolerance, pairs, allowed, bounds)
     first = Sample(feeds=subject.feeds, target_feeds=subject.feeds_of_target, values=_copied(subject.outputs))
     got = _copied(subject.target_outputs)
     if not pairs or not set(pairs.values()) <= got.keys() or not set(pairs) <= first.values.keys():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -17,7 +18,11 @@ from ..records import Explanation
 from ..search import ToKeep, Tried
 from .side import OpenSide
 
-__all__ = ["scale_asked", "tried_scale", "wrong_outputs"]
+__all__ = ["scale_asked", "tight", "tried_scale", "wrong_outputs"]
+
+_TIGHT = 10.0
+"""Times the least bound of a wrong output up to which an output's error is what the sentence tells: a gradient that is
+nothing but rounding has a bound of any size, and an error to match."""
 
 
 def scale_asked(explanation: Explanation) -> str:
@@ -40,10 +45,18 @@ def wrong_outputs(subject: Subject, explanation: Explanation) -> list[str]:
     return found
 
 
+def tight(bounds: Iterable[float], otherwise: float) -> float:
+    """The largest bound of the outputs whose error tells something; otherwise: where there are none."""
+    known = sorted(bounds)
+    return max((one for one in known if one <= _TIGHT * known[0]), default=otherwise)
+
+
 def tried_scale(subject: Subject, explanation: Explanation, target: OpenSide, scale: str) -> ToKeep:
     """Run the target's step with another scale, and say what that brings at the outputs that are wrong."""
     wrong = wrong_outputs(subject, explanation)
-    before = _worst(subject, explanation, subject.target_outputs, wrong)
+    bounds = {name: explanation.allowed_at.get(name, explanation.allowed or 0.0) for name in wrong}
+    allowed = tight(bounds.values(), explanation.allowed or 0.0)
+    before = _errors(subject, subject.target_outputs, wrong)
     kept = ToKeep(
         option=f"--option loss_scale={scale}", settings={"loss_scale": float(scale)}, unit="loss scale", keys=(scale,),
         of=1,
@@ -58,29 +71,29 @@ def tried_scale(subject: Subject, explanation: Explanation, target: OpenSide, sc
             session.close()
     except PrecisionDebugError as error:
         return dataclasses.replace(kept, tried=Tried(state="not tried", why=say("fix_failed", detail=str(error))))
-    after = _worst(subject, explanation, outputs, wrong)
-    mended = all(beside <= 1 for _, beside in after)
-    (was, _), (now, _) = _largest(before), _largest(after)
+    after = _errors(subject, outputs, wrong)
+    mended = all(error <= bounds[name] for name, error in after.items())
+    was, now = (_told(errors, bounds, allowed) for errors in (before, after))
     state = "mended" if mended else "lessened" if now < was / 2 else "none"
     return dataclasses.replace(
         kept, option=kept.option if state != "none" else "",
         tried=Tried(
-            state=state, before=was if math.isfinite(was) else None, after=now if math.isfinite(now) else None, runs=1
+            state=state, before=was if math.isfinite(was) else None, after=now if math.isfinite(now) else None,
+            allowed=allowed, runs=1,
         ),
     )  # fmt: skip
 
 
-def _worst(subject: Subject, explanation: Explanation, outputs: object, names: list[str]) -> list[tuple[float, float]]:
-    """Of each output: its relative L2 error, and how many times its bound that is; inf where it is no number."""
-    found = []
+def _errors(subject: Subject, outputs: object, names: list[str]) -> dict[str, float]:
+    """Relative L2 error of each output; inf where it is NaN or Inf."""
+    found = {}
     for name in names:
         base, got = (np.asarray(as_array(side[name])) for side in (subject.outputs, outputs))  # type: ignore[index]
         compared = numbers.compare(base, got)
-        error = math.inf if is_broken(compared) or compared.relative_l2 is None else compared.relative_l2
-        allowed = explanation.allowed_at.get(name, explanation.allowed or 0.0)
-        found.append((error, error / allowed if allowed else math.inf))
+        found[name] = math.inf if is_broken(compared) or compared.relative_l2 is None else compared.relative_l2
     return found
 
 
-def _largest(found: list[tuple[float, float]]) -> tuple[float, float]:
-    return max(found, default=(0.0, 0.0))
+def _told(errors: Mapping[str, float], bounds: Mapping[str, float], allowed: float) -> float:
+    """The largest error of the outputs whose error tells something; inf where any is NaN or Inf."""
+    return max((e for name, e in errors.items() if bounds[name] <= allowed or not math.isfinite(e)), default=0.0)

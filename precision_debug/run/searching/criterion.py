@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,11 @@ class Sample:
 @dataclass(frozen=True, kw_only=True)
 class Criterion:
     """pairs: the baseline's name of each tensor that is judged to the target's. allowed: relative L2 error up to which
-    it passes where the user gave no tolerance and no limit. check: what decides in place of all that."""
+    it passes where the user gave no tolerance and no limit. check: what decides in place of all that. bounds: such
+    errors of outputs that have one of their own, as a training step's have; the error of a sample is then that of the
+    outputs whose bound is ``allowed`` at most: beside a gradient that is nothing but rounding, whose relative error is
+    any number, the others' would not be seen.
+    """
 
     asked: SearchRequest
     tolerance: Tolerance
@@ -47,16 +52,22 @@ class Criterion:
     allowed: float
     metric: Callable[[Values, Values], Any] | None = field(default=None)
     check: CheckCommand | None = None
+    bounds: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, asked: SearchRequest, tolerance: Tolerance, pairs: Mapping[str, str], allowed: float) -> Criterion:
+    def of(
+        cls, asked: SearchRequest, tolerance: Tolerance, pairs: Mapping[str, str], allowed: float,
+        bounds: Mapping[str, float] = MappingProxyType({}),
+    ) -> Criterion:  # fmt: skip
         """Raises UsageError for a metric that is none, or has no limit."""
         metric = None
         if asked.on not in ("outputs", "all"):
             metric = load_function(asked.on)
         limit_of(asked.limit)
         check = CheckCommand.of(asked.check) if asked.check else None
-        return cls(asked=asked, tolerance=tolerance, pairs=pairs, allowed=allowed, metric=metric, check=check)
+        return cls(
+            asked=asked, tolerance=tolerance, pairs=pairs, allowed=allowed, metric=metric, check=check, bounds=bounds
+        )
 
     def limit(self, sample: Sample) -> float | None:
         """The error up to which a sample passes; None where a tolerance of elements decides."""
@@ -116,8 +127,13 @@ class Criterion:
                 as_array(sample.values[name], name=name), as_array(got[there], name=there), self.tolerance
             )
             error = error_of(found)
-            good = error <= limit if limit is not None else self._within(name, found)
-            worst = max(worst, error)
+            bound = self.bounds.get(name)
+            if bound is not None and limit == self.allowed:
+                good = error <= bound
+                worst = worst if bound > self.allowed and math.isfinite(error) else max(worst, error)
+            else:
+                good = error <= limit if limit is not None else self._within(name, found)
+                worst = max(worst, error)
             if not good and passes:
                 passes, text = False, f"{name}: Rel L2 {error:.3g}" if math.isfinite(error) else f"{name}: NaN or Inf"
         return passes, worst, text

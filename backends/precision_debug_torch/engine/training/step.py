@@ -38,6 +38,17 @@ class TrainingStep(nn.Module):
         held = {"inner": module, "until": until, "loss": loss, "optimiser": optimiser, "scale": scale, "clip": clip}
         self.__dict__.update(held, path=path, on_phase=None)  # past nn.Module, which would register it
 
+    @property
+    def written(self) -> dict[str, int] | None:
+        """Parameters that a run may write into, and their bytes; None where it has no optimiser.
+
+        Known before any run: where GradScaler leaves the first step out, nothing is seen to be written, and a run in
+        which the gradient is replaced by a finite one writes all the same.
+        """
+        if self.until != OPTIMISER:
+            return None
+        return {name: one.nbytes for name, one in self.inner.named_parameters() if one.requires_grad}
+
     def forward(self, *args: Any, **kwargs: Any) -> StepOutputs:
         named = [(name, one) for name, one in self.inner.named_parameters() if one.requires_grad]
         if not named:
