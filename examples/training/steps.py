@@ -1,6 +1,6 @@
-"""Three training steps that people published because their loss or gradient became NaN under mixed precision.
+"""Training steps that people published because their loss or gradient was wrong under mixed precision.
 
-Each factory returns (module, inputs, loss, optimiser), small enough for a CPU; what is wrong in it is what was wrong there.
+Each factory returns (module, inputs, loss, optimiser), small enough for a CPU; what is wrong in it was wrong there.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import nn
-
 
 adam = functools.partial(torch.optim.Adam, lr=1e-3)
 """Called with the parameters of the model that is run."""
@@ -30,12 +29,12 @@ class Product(nn.Module):
 
 
 def infinite_gradient() -> tuple[Any, ...]:
-    """pytorch/pytorch 111739: the sum of a product, with GradScaler's first scale of 65536, which FP16 does not hold."""
+    """pytorch/pytorch 111739: the sum of a product; GradScaler's first scale, 65536, is beyond FP16."""
     return Product(), (torch.ones(4, 4),), torch.sum, adam
 
 
 class RelativeAttention(nn.Module):
-    """Attention with a bias for content and one for position, added before they are divided by the root of the width."""
+    """Attention with a bias for content and one for position, added before they are scaled."""
 
     def __init__(self, width: int, grown: float) -> None:
         super().__init__()
@@ -78,7 +77,7 @@ def _entropy(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
 
 
 def grown_attention() -> tuple[Any, ...]:
-    """wenet-e2e/wenet 891 (D-FINE 43 and 199 are alike): scores of grown weights are beyond 65504 before they are divided."""
+    """wenet-e2e/wenet 891 (D-FINE 43 and 199 are alike): scores exceed 65504 before they are scaled."""
     torch.manual_seed(1)
     labels = torch.randint(0, 10, (2 * 12,))
     inputs = (torch.randn(2, 12, 64), torch.randn(12, 64))
@@ -105,7 +104,7 @@ class Matching(nn.Module):
 
 
 def lost_floor() -> tuple[Any, ...]:
-    """zju3dv/LoFTR 188 and kornia/kornia 4614: the floor under a root, 1e-10, is 0 in FP16, and the root's slope infinite."""
+    """zju3dv/LoFTR 188 and kornia/kornia 4614: the floor under a root, 1e-10, makes its slope 1e5."""
     torch.manual_seed(2)
     return Matching(32), (torch.randn(6, 32), torch.randn(6, 25, 32)), torch.sum, adam
 
