@@ -161,3 +161,29 @@ def test_an_engines_own_fault_comes_with_a_script_for_its_developers(
     assert main(command) == 0, "its own it writes again"
     Path("bn.part.py").write_text("somebody's own")
     assert main(command) == 2
+
+
+def test_a_fault_that_needs_what_comes_behind_it_ends_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine that fuses up to a later tensor is right where a part ends before it."""
+    import tempfile
+
+    from precision_debug.cli import reduce
+    from precision_debug.codec import encode
+    from precision_debug.records import ModelFiles, RunSpec
+
+    path, asked, plain = chain(tmp_path / "chain.onnx"), [], reduce._shows
+
+    def shows(spec: RunSpec, part: Part, *, name: str, said: object) -> bool:
+        asked.append(name)
+        return name != "t6" and plain(spec, part, name=name, said=lambda _: None)
+
+    monkeypatch.setattr(reduce, "_shows", shows)
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    spec = RunSpec(
+        model=ModelFiles(model_file=str(path)), run_mode="ort_fp16_sim", inputs=str(path.with_suffix(".npz"))
+    )
+    job = {"spec": encode(spec), "tensor": "", "file": str(tmp_path / "chain.part.onnx")}
+    found = reduce.reduced(job, tmp_path, lambda _: None)
+    assert asked[0] == "t6"
+    assert found["tensor"] == "t7"
+    assert found["operators"][-1] == ("Sqrt", "t7")

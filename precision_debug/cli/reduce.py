@@ -9,12 +9,13 @@ tool. Exit status 0 if a part was found, 1 if nothing fails or no part shows it 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import glob
 import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,9 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
+_TRIED = 4
+"""Failing tensors, in execution order, in which a part may end; the model's outputs after them."""
+
 _HEADING = Help("what is left, and where does it go?", "剩下什么，写到何处？")
 _FLAGS = (
     flag("--tensor", "that must fail (default: the first that does)", "必须超差的张量（默认为首个超差者）",
@@ -135,17 +139,19 @@ def reduced(job: Mapping[str, Any], folder: Path, said: Said) -> dict[str, Any]:
     wanted, proto = job["tensor"], _with_weights(model)
     made = {name for node in proto.graph.node for name in node.output}
     # an input differs where the target holds it in another type: no operator did that
-    row = _failing(whole, lambda name: name == wanted if wanted else name in made)
-    if row is None:
+    rows = [row for row in _failing(whole) if (row.name == wanted if wanted else row.name in made)]
+    if not rows:
         what = f"'{wanted}' does not fail" if wanted else "nothing fails that an operator makes"
         return {"nothing": f"{what}: there is nothing to reduce"}
-    name = row.name
-    proto = _with_weights(model)
     values = _baseline_values(spec, whole)
-    parts = Parts(proto, values, name)
-    found = parts.smallest(lambda part: _shows(spec, part, name, said))
-    if found is None:
-        return {"nothing": f"no part of the model shows alone how {name} fails"}
+    # what an engine fuses up to a later tensor does not fail where the part ends before it
+    for row in (*rows[:_TRIED], *(row for row in rows[_TRIED:] if row.is_output)):
+        name = row.name
+        found = Parts(proto, values, name).smallest(functools.partial(_shows, spec, name=name, said=said))
+        if found is not None:
+            break
+    else:
+        return {"nothing": f"no part of the model shows alone how {rows[0].name} fails"}
     found.proto.metadata_props.add(key=MARK, value=part_file.name)
     _save(part_file, found)
     mark_archive(save_feeds(part_file.with_suffix(".npz"), found.feeds))
@@ -201,17 +207,17 @@ def _compared(spec: RunSpec, model: str, inputs: Any, **how: Any) -> Report:
     return compared(model, tolerance=spec.tolerance, **settings)
 
 
-def _failing(report: Report, wanted: Callable[[str], bool]) -> Row | None:
-    return next((row for row in report.rows if row.status is Status.FAIL and wanted(row.name)), None)
+def _failing(report: Report) -> list[Row]:
+    return [row for row in report.rows if row.status is Status.FAIL]
 
 
-def _shows(spec: RunSpec, part: Part, name: str, said: Said) -> bool:
+def _shows(spec: RunSpec, part: Part, *, name: str, said: Said) -> bool:
     """Whether a part alone fails there; one that the engine refuses does not."""
     with tempfile.TemporaryDirectory(prefix="part-") as folder:
         file = Path(folder, "part.onnx")
         _save(file, part)
         try:
-            fails = _failing(_compared(spec, str(file), dict(part.feeds)), name.__eq__) is not None
+            fails = any(row.name == name for row in _failing(_compared(spec, str(file), dict(part.feeds))))
         except PrecisionDebugError:
             fails = False
     said({"operators": part.nodes, "came": "fails" if fails else "passes"})

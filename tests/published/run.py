@@ -14,6 +14,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -108,13 +109,14 @@ def judged(
     (work / "o.json").unlink(missing_ok=True)
     done = subprocess.run([*command, "--lang", "en"], cwd=work, env=env, text=True, capture_output=True, check=False)
     report = json.loads((work / "o.json").read_text()) if (work / "o.json").exists() else {}
-    return {**found, "state": "ran", "status": done.returncode, **_answer(case, report, done)}
+    told_as = " ".join(["python -m precision_debug", *words, *case.options, "--inputs x.npz"])
+    return {**found, "state": "ran", "status": done.returncode, "command": told_as, **_answer(case, report, done)}
 
 
 def _answer(case: Any, report: dict[str, Any], done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     """What the command said, held against what is known: verdict, region, pass and cause; None where not asked."""
     said = [line for line in done.stdout.splitlines() if line.strip()][:1]
-    proven = [line for line in done.stdout.splitlines() if "prove" in line][:1]
+    proven = [line for line in done.stdout.splitlines() if line.startswith(("The file proves", "The files prove"))][:1]
     if case.stops:
         why = " ".join(done.stderr.split())
         named = re.search(r"disabled_optimizers=\[('[^]]*)\]", why)
@@ -144,37 +146,50 @@ def _answer(case: Any, report: dict[str, Any], done: subprocess.CompletedProcess
 PAGE = {
     "gallery.md": (
         "# Real bugs of engines and tools",
-        "Each of these gave wrong numbers in a released wheel. Each was first reproduced without this tool, in its own"
-        " environment, and then found by the default command; below is the first sentence of its report. `python"
-        " tests/published/run.py NAME` installs the old wheel and does both again.",
-        "Release: `{needs}`. Published: {published}. Relative L2 error without this tool: {alone}.",
-        "found while this page was made",
+        "Each of these is a published report about a released wheel. Each was reproduced without this tool first, in an"
+        " environment of its own, and then found by the command that stands below it; what follows is the first"
+        " sentence of its report, or its error. `python tests/published/run.py NAME` installs the old wheel and does"
+        " both again.",
+        "Release: `{needs}`. Published: {published}. Without this tool: {alone}.",
+        ("relative L2 error {error:.3g}", "the outputs have another shape",
+         "the session cannot be made or run, though it can with optimisation switched off"),
     ),
     "gallery.zh.md": (
         "# 引擎与工具真实有过的错误",
-        "以下每一个错误都曾使某个已发布的安装包给出错误的数值。每个都先在单独的环境中、不用本工具重现，再由默认命令找出；"
-        "下面是其报告的第一句话。`python tests/published/run.py NAME` 会安装旧版本并重做这两步。",
-        "版本：`{needs}`。公开报告：{published}。不用本工具测得的相对 L2 误差：{alone}。",
-        "制作本页时发现，尚无公开报告",
+        "以下每一个都是针对某个已发布安装包的公开报告。每个都先在单独的环境中、不用本工具重现，再由其下方的命令找出；"
+        "随后是其报告的第一句话，或其错误信息。`python tests/published/run.py NAME` 会安装旧版本并重做这两步。",
+        "版本：`{needs}`。公开报告：{published}。不用本工具：{alone}。",
+        ("相对 L2 误差 {error:.3g}", "输出的形状不同", "会话无法创建或运行，而关闭优化后可以"),
     ),
 }
 
 
 def write_pages(folder: Path, lines: list[dict[str, Any]]) -> None:
-    """The gallery, in both languages, of the bugs that were found."""
+    """The gallery, in both languages, of the published bugs that were found."""
     from cases import CASES
 
     needs = {case.name: case.needs[0] for case in CASES}
-    for name, (title, intro, about, unknown) in PAGE.items():
-        parts = [title, intro]
+    for name, (title, intro, about, (off, shape, stops)) in PAGE.items():
+        parts = [title, textwrap.fill(intro, 116, break_on_hyphens=False) if intro.isascii() else intro]
         for one in lines:
-            if one["right"] or one["state"] != "ran" or not (one["verdict"] and one["region"]):
+            if one["right"] or not one["published"] or one["state"] != "ran":
                 continue
-            alone = one["alone"] if one["alone"] == "stops" else f"{float(one['alone']):.3g}"
-            said = about.format(needs=needs[one["name"]], published=one["published"] or unknown, alone=alone)
-            shown = "\n".join([*one["said"], *one["proven"]])
+            if not one["verdict"] or one["region"] is False or one["pass"] is False:
+                continue
+            alone = stops if one["alone"] == "stops" else shape if one["alone"] == "inf" else off.format(
+                error=float(one["alone"])
+            )  # fmt: skip
+            said = about.format(needs=needs[one["name"]], published=_links(one["published"]), alone=alone)
+            shown = "\n".join([f"$ {one['command']}", *one["said"], *one["proven"]])
             parts += [f"## {one['name']}", said, f"```text\n{shown}\n```"]
         (folder / name).write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+
+
+def _links(published: str) -> str:
+    """Each report as a link: "owner/repository#1, #2"."""
+    repository = published.partition("#")[0]
+    numbers = re.findall(r"#(\d+)", published)
+    return ", ".join(f"[{repository}#{n}](https://github.com/{repository}/issues/{n})" for n in numbers)
 
 
 def main() -> None:
