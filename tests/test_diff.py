@@ -120,7 +120,7 @@ def test_sentences_of_a_difference() -> None:
     assert first((1e-4, 1e-4), (1e-3, 4e-2)).startswith("2 tensors got worse, Conv `/layer1/conv1/Conv_output_0` the")
     assert first((4e-4,), (1e-4,)).endswith("the most: 0.0004 to 0.0001 (0.25 x).")
     assert first((1e-4,), (None,)) == "Nothing got worse, but 1 tensor is no longer compared."
-    assert first((1e-4,), (1e-4,)) == "Nothing got worse, and nothing better."
+    assert first((1e-4,), (1e-4,)) == "Nothing got worse or better."
 
 
 def test_what_is_no_report_is_said_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:

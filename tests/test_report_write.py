@@ -200,7 +200,7 @@ def test_a_pipe_gets_the_whole_report(tmp_path: Path, suffix: str) -> None:
 def test_a_pipe_that_nobody_reads_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["precision_debug.report.atomic_file"], "_PATIENCE", 0.1)
     os.mkfifo(tmp_path / "o.csv")
-    with pytest.raises(OutputError, match="nobody reads this pipe"):
+    with pytest.raises(OutputError, match="nothing reads this pipe"):
         write(make_report(1), tmp_path / "o.csv")
 
 

@@ -27,8 +27,8 @@ def advice(row: Row, precision: str) -> tuple[Text, ...]:
     if not comparison.shapes_match:
         return (
             Text(
-                "The shapes differ, so no numbers were compared: look at dynamic dimensions, layouts and how the"
-                " model was exported before the precision.",
+                "The shapes differ, so no numbers were compared: check dynamic dimensions, layouts and the export"
+                " before the precision.",
                 "形状不一致，未做数值比较：请先检查动态维度、数据布局和模型导出方式，再看精度。",
             ),
         )
@@ -54,7 +54,7 @@ def finer_than_rounding(report: Report) -> tuple[Text, ...]:
     return (
         Text(
             f"The tolerance (rtol {tolerance.rtol:g}) is finer than one rounding in {mode} (about {figure(rounding)}),"
-            " so most tensors exceed it: go by Rel L2, Error Growth and the final outputs.",
+            " so most tensors exceed it: rely on Rel L2, Error Growth and the final outputs.",
             f"容差（rtol {tolerance.rtol:g}）小于 {mode} 一次舍入的误差（约 {figure(rounding)}），因此多数张量超差："
             "请以相对 L2 误差、误差放大倍数和最终输出为准。",
         ),
@@ -86,8 +86,8 @@ def _not_finite(comparison: Comparison, precision: str) -> tuple[Text, ...]:
         )
     return (
         Text(
-            f"{count(target)} NaN or Inf elements that the baseline does not have: look for overflow in this operator's"
-            " sums, and at division, square root, logarithm and exponential.",
+            f"{count(target)} NaN or Inf elements that the baseline does not have: look for overflow in this"
+            " operator's sums, and check divisions, square roots, logarithms and exponentials.",
             f"目标出现基线没有的 {count(target)} 个 NaN 或 Inf：请检查该算子累加溢出，以及除法、开方、对数和指数运算。",
         ),
     )
@@ -100,8 +100,8 @@ def _growth(row: Row, precision: str) -> tuple[Text, ...]:
     if not row.inputs and math.isinf(growth):
         return (
             Text(
-                "Nothing comes before it: what is seen is the rounding of this tensor itself, as the target casts or"
-                " quantises it.",
+                "Nothing comes before it: this is the rounding of the tensor itself, as the target casts or quantises"
+                " it.",
                 "它没有上游张量：这里看到的是目标对该张量自身的舍入（类型转换或量化）。",
             ),
         )
@@ -116,8 +116,7 @@ def _growth(row: Row, precision: str) -> tuple[Text, ...]:
         )
     remedy = (
         Text(
-            "Try it in higher precision first; if it is quantised, look at its calibration range and at per-channel"
-            " scales.",
+            "Try it in higher precision first; if it is quantised, check its calibration range and per-channel scales.",
             "请先提高它的精度；若已量化，请检查校准范围和逐通道缩放。",
         )
         if promised(precision).short in {"INT8", "FP8"}
@@ -166,8 +165,8 @@ def _few(row: Row, comparison: Comparison) -> tuple[Text, ...]:
         return ()
     return (
         Text(
-            f"Only {percent(part)} of the elements are out, and the tensor as a whole agrees (relative L2 error"
-            f" {figure(error)}): single outliers, or values near zero.",
+            f"Only {percent(part)} of the elements are out of tolerance, but the tensor as a whole agrees (relative L2"
+            f" error {figure(error)}): single outliers, or values near zero.",
             f"仅 {percent(part)} 的元素超差，张量整体一致（相对 L2 误差 {figure(error)}）：个别离群值或接近零的值。",
         ),
     )

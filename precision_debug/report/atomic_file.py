@@ -126,7 +126,7 @@ def _what(error: OSError, what: str) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "the disk is full"
     if error.errno == errno.ENXIO:
-        return "nobody reads this pipe"
+        return "nothing reads this pipe"
     return f"{what} cannot be written there ({error.strerror or error})"
 
 

@@ -95,7 +95,7 @@ def expectation(report: Report) -> list[Text]:
     chinese = f"未给出容差：{explained.at} 的相对 L2 误差{at.zh}为 {figure(explained.actual)}"
     if explained.expected:
         times = figure(float(f"{explained.actual / explained.expected:.3g}"))
-        english += f", {times} x the error that rounding everywhere predicts"
+        english += f", {times} x the error predicted for rounding everywhere"
         chinese += f"，是处处舍入所预测误差的 {times} 倍"
     return [
         Text(
@@ -166,8 +166,7 @@ FIX = Text("Fix", "修复")
 NEXT = Text("Next", "下一步")
 
 SEARCH = Text(
-    "precision_debug search, with the same options, finds the smallest set to keep, verifies it, and hands the model"
-    " over",
+    "precision_debug search, with the same options, finds the smallest set to keep, verifies it, and writes the model",
     "以相同选项运行 precision_debug search，可找出需保留的最小集合，加以验证并交付模型",
 )
 

@@ -29,13 +29,13 @@ __all__ = ["COLUMNS"]
 COLUMNS: tuple[Column, ...] = (
     _column(
         ("op_type", "Operator Type", "算子类型"), "text", 26, attrgetter("op_type"),
-        ("Type of the operator that produces the tensor, in the baseline's words.",
+        ("Type of the operator that produces the tensor, as the baseline names it.",
          "产生该张量的算子类型（以基线为准）。"),
     ),
     _column(
         ("name", "Tensor Name", "张量名"), "text", 56, attrgetter("name"),
-        ("The baseline's name; the target's own where the baseline has no such tensor. Rows are in the "
-         "baseline's execution order.",
+        ("The baseline's name, or the target's if the baseline has no such tensor. Rows are in the baseline's"
+         " execution order.",
          "基线中的张量名；若基线没有该张量，则为目标中的名字。各行按基线的执行顺序排列。"),
     ),
     _column(
@@ -84,7 +84,7 @@ COLUMNS: tuple[Column, ...] = (
     ),
     _column(
         ("index", "Order", "执行顺序"), "int", 8, attrgetter("index"),
-        ("Place in the baseline's execution order, from 0. Sort by it to get back to the original order.",
+        ("Position in the baseline's execution order, from 0. Sort by it to restore the original order.",
          "在基线执行顺序中的位置，从 0 开始。按此列排序可恢复原始顺序。"),
     ),
     _column(
@@ -99,8 +99,7 @@ COLUMNS: tuple[Column, ...] = (
     ),
     _column(
         ("view", "View", "取值方式"), "text", 13, attrgetter("view"),
-        ("How the target's value was taken from the engine's: empty is as it is; dequantised, unblocked, "
-         "cast, ...",
+        ("How the target's value was taken from the engine's: empty if unchanged; dequantised, unblocked, cast, ...",
          "目标值的取得方式：空表示原样；dequantised 反量化，unblocked 还原布局，cast 类型转换等。"),
     ),
     _column(
@@ -151,8 +150,8 @@ COLUMNS: tuple[Column, ...] = (
     ),
     _column(
         ("relative_l2", "Rel L2", "相对 L2 误差"), "float:error", 11, attrgetter("relative_l2"),
-        ("|target - base| over |base|, both as L2 norms. The single number that says most: FP16 about 1e-3, "
-         "BF16 about 1e-2, INT8 about 1e-2 to 1e-1 are usual.",
+        ("|target - base| over |base|, both as L2 norms. The single most telling number; usual are about 1e-3 for"
+         " FP16, 1e-2 for BF16, and 1e-2 to 1e-1 for INT8.",
          "误差的 L2 范数除以基线的 L2 范数。最有代表性的单一指标：FP16 约 1e-3，BF16 约 1e-2，INT8 约 1e-2 到"
          " 1e-1 属常见。"),
     ),
@@ -167,9 +166,9 @@ COLUMNS: tuple[Column, ...] = (
     ),
     _column(
         ("error_growth", "Error Growth", "误差放大倍数"), "float:ratio", 11, growth,
-        ("Rel L2 of this tensor over the largest Rel L2 among its operator's inputs. Well above 1: the "
-         "operator lost the precision itself; about 1: it passes on what it was given; inf: its inputs had no "
-         "error. Blank for what reads nothing, and where NaN or Inf are born.",
+        ("Rel L2 of this tensor over the largest Rel L2 among its operator's inputs. Well above 1: the operator lost"
+         " the precision itself; about 1: it passes on the error of its inputs; inf: its inputs had no error. Blank if"
+         " it reads nothing, or if NaN or Inf first appears in it.",
          "本张量的相对 L2 误差与其算子各输入中最大者之比。明显大于 1：该算子自身损失精度；约为 1：只是传递误差"
          "；inf：输入没有误差。没有输入的张量，以及产生 NaN 或 Inf 处，为空。"),
     ),
@@ -180,8 +179,8 @@ COLUMNS: tuple[Column, ...] = (
     ),
     _column(
         ("inherited_rel_l2", "Inherited Rel L2", "继承误差"), "float:error", 12, introduced("inherited"),
-        ("Relative L2 error that the operator was handed with its inputs: the baseline's operator run on the target's "
-         "inputs, against the baseline. Blank where it was not measured: --explain full does it for large models.",
+        ("Relative L2 error that came with the operator's inputs: the baseline's operator run on the target's inputs,"
+         " against the baseline. Blank where it was not measured: --explain full does it for large models.",
          "算子由输入继承的相对 L2 误差：以目标的输入运行基线算子，与基线结果相比。"
          "空白表示未测定；大模型请用 --explain full。"),
     ),
@@ -209,17 +208,17 @@ COLUMNS: tuple[Column, ...] = (
     ),
     _column(
         ("quantiles_exact", "Quantiles Exact", "分位数精确"), "flag", 10, metric("quantiles_exact"),
-        ("no: the p columns were read from a histogram, within 12.5 %.",
+        ("no: the p columns were read from a histogram, to within 12.5 %.",
          "no 表示 p 列由直方图估计，误差在 12.5 % 以内。"),
     ),
     _column(
         ("required_atol", "Required Atol", "通过所需 atol"), "float:error", 11, metric("required_atol"),
-        ("Smallest --atol with which every element would pass, --rtol as it is; inf: none would.",
+        ("Smallest --atol with which every element would pass, with --rtol unchanged; inf: none would.",
          "保持 --rtol 不变，使所有元素通过的最小 --atol；inf 表示不存在。"),
     ),
     _column(
         ("required_rtol", "Required Rtol", "通过所需 rtol"), "float:error", 11, metric("required_rtol"),
-        ("Smallest --rtol with which every element would pass, --atol as it is; inf: none would.",
+        ("Smallest --rtol with which every element would pass, with --atol unchanged; inf: none would.",
          "保持 --atol 不变，使所有元素通过的最小 --rtol；inf 表示不存在。"),
     ),
     _column(

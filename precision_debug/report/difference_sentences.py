@@ -82,7 +82,7 @@ def _first(found: Difference) -> Text:
     if better:
         most = _most(better, Text("got better", "变好"))
         return Text(f"Nothing got worse. {most.en}", f"没有张量变差。{most.zh}")
-    return Text("Nothing got worse, and nothing better.", "没有变差，也没有变好。")
+    return Text("Nothing got worse or better.", "没有变差，也没有变好。")
 
 
 def _most(some: Sequence[Tensor], became: Text) -> Text:

@@ -175,7 +175,7 @@ def fix_sections(report: Report) -> tuple[Section, ...]:
 def _overview(fix: Fix) -> Section:
     lines = [
         (plain(Text("Answer", "结论")), Cell(text=_STATES[fix.state](fix), tone=_TONES[fix.state])),
-        (plain(Text("What has to hold", "要求")), plain(explained(fix.limit))),
+        (plain(Text("Requirement", "要求")), plain(explained(fix.limit))),
         pair(Text("Error with nothing kept", "未保留时的误差"), _error(fix.before)),
     ]
     if fix.kept:
@@ -183,7 +183,9 @@ def _overview(fix: Fix) -> Section:
     if fix.held_out:
         held = f"{count(fix.held)} / {count(fix.held_out)}"
         lines.append(
-            pair(Text("Holds on other inputs", "在其他输入上成立"), held, "good" if fix.held == fix.held_out else "bad")
+            pair(
+                Text("Passes on other inputs", "在其他输入上成立"), held, "good" if fix.held == fix.held_out else "bad"
+            )
         )
     effort = Text(
         f"{count(fix.evaluations)} sets were run ({count(fix.on_engine)} on the engine"
@@ -198,7 +200,7 @@ def _overview(fix: Fix) -> Section:
     lines.append((plain(Text("Effort", "代价")), plain(effort)))
     if fix.joined:
         names = ", ".join(unit.key for unit in fix.joined)
-        lines.append(pair(Text("Kept too, since that saves casts", "为减少转换而一并保留"), names))
+        lines.append(pair(Text("Also kept, because that saves casts", "为减少转换而一并保留"), names))
     for outcome in fix.obeyed:
         lines.append(pair(Text("The engine says", "引擎的说法"), outcome))
     for note in fix.notes:
@@ -216,7 +218,7 @@ _TONES = {
 def _kept(fix: Fix) -> Section:
     return Section(
         key="fix_kept",
-        title=Text("The kept set", "保留集合") if fix.kept else Text("The best trade's set", "最佳折中的集合"),
+        title=Text("The kept set", "保留集合") if fix.kept else Text("The set of the best trade-off", "最佳折中的集合"),
         head=(
             Text("Operator", "算子"), Text("Type", "类型"), Text("Makes", "输出张量"),
             Text("Share of the error", "误差占比"),
@@ -287,7 +289,7 @@ def _bar(point: TradePoint, fix: Fix) -> str:
 def _artefacts(fix: Fix) -> Section:
     return Section(
         key="fix_artefacts",
-        title=Text("To take away, run again as you would", "可直接使用的产物（已按实际用法重新运行）"),
+        title=Text("Artefacts, each run again as in use", "可直接使用的产物（已按实际用法重新运行）"),
         head=(
             Text("Kind", "类别"), Text("What", "内容"), Text("File or text", "文件或文本"), Text("Verified", "已验证"),
             _measured(fix), Text("ms a run", "毫秒/次"), Text("MB", "MB"), Text("Note", "说明"),
@@ -323,7 +325,7 @@ def fix_lines(report: Report) -> list[tuple[str, Text, Text]]:
     for unit in kept[:12]:
         share = percent(unit.share) if unit.share else ""
         why = (
-            Text("NaN or Inf are born here", "此处产生 NaN 或 Inf") if unit.certain
+            Text("NaN or Inf first appears here", "此处产生 NaN 或 Inf") if unit.certain
             else Text(f"{share} of the error", f"占误差的 {share}") if share else same("")
         )  # fmt: skip
         name = f"{', '.join(unit.op_types)} {unit.key}"

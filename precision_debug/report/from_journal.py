@@ -152,7 +152,7 @@ class _ReportState:
             self.stats |= self.whole.alone
         self.rows = _of_loops(self.rows)
         if not self.ended and not self.failure:
-            self.failure = "the run ended before its time, and nothing says why"
+            self.failure = "the run ended early for an unknown reason"
         paired = self.paired
         alignment = Alignment.of(
             self.tensors["baseline"], self.tensors["target"], paired.pairs, rivals=paired.rivals,

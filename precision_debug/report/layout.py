@@ -93,7 +93,7 @@ def _extra_columns(rows: Iterable[Row]) -> tuple[Column, ...]:
 _SAMPLES = {
     key: column((f"extra.{key}", key, title), "text", width, extra(key), said)
     for key, title, width, said in (
-        (SAMPLES, "样本数", 10, ("How many samples the row is over.", "该行统计的样本数。")),
+        (SAMPLES, "样本数", 10, ("Number of samples that the row covers.", "该行统计的样本数。")),
         (
             WORST_SAMPLES, "最差样本", 44,
             ("The samples in which this tensor is worst, with its relative L2 error there; --sample NUMBER runs one.",

@@ -32,17 +32,18 @@ def precision(report: Report) -> Section:
     """Layers by real precision where an engine told them; else tensors by the type in which the target holds them."""
     if report.layers:
         found = Counter(real_precision(layer)[0] or "?" for layer in report.layers if not layer.is_reformat)
-        what, source = Text("Layers", "层数"), Text("told by the engine's inspector", "由引擎 inspector 给出")
+        what, source = Text("Layers", "层数"), Text("reported by the engine's inspector", "由引擎 inspector 给出")
     elif any(_TOLD in row.extra for row in report.rows):
         found = Counter(row.extra[_TOLD] for row in report.rows if _TOLD in row.extra)
-        what, source = Text("Tensors", "张量数"), Text("told by the engine", "由引擎给出")
+        what, source = Text("Tensors", "张量数"), Text("reported by the engine", "由引擎给出")
     else:
         found = Counter(filter(None, map(_held, report.rows)))
         what = Text("Tensors", "张量数")
-        source = Text("the type in which the target's operator gives them", "目标算子给出张量的类型")
+        source = Text("the type of the target operator's result", "目标算子给出张量的类型")
     if report.target.simulation:
         source = Text(
-            "a simulation: rounded to the mode's type, computed in this one", "模拟：舍入到该模式的类型，但以此类型计算"
+            "a simulation: rounded to the mode's type, computed in this type",
+            "模拟：舍入到该模式的类型，但以此类型计算",
         )
     total = sum(found.values())
     return Section(

@@ -30,7 +30,7 @@ def _ratio(row: Row) -> float | None:
 REPEATED: tuple[Column, ...] = (
     column(
         ("repeat_rel_l2", "Repeat Rel L2", "多次构建差异"), "float:error", 12, _repeated("rel_l2"),
-        ("Largest relative L2 distance of a further build of the target (--repeat) from its first one.",
+        ("Largest relative L2 distance of a further build of the target (--repeat) from the first one.",
          "目标的各次构建（--repeat）与首次构建之间最大的相对 L2 差异。"),
     ),
     column(
@@ -39,12 +39,12 @@ REPEATED: tuple[Column, ...] = (
     ),
     column(
         ("error_over_repeat", "Error / Repeat", "误差与构建差异之比"), "float:ratio", 12, _ratio,
-        ("Rel L2 over Repeat Rel L2. Well above 1: the error is the arithmetic's; about 1 or less: it is chance.",
+        ("Rel L2 over Repeat Rel L2. Well above 1: the arithmetic causes the error; about 1 or less: it is chance.",
          "误差与多次构建差异之比。远大于 1：由算术引起；约为 1 或更小：属于偶然。"),
     ),
     column(
         ("repeat_first", "Differs First", "差异起点"), "flag", 10, _repeated("first"),
-        ("yes: it differs between builds, and nothing that it was made of does.",
+        ("yes: it differs between builds, and none of its inputs does.",
          "yes：各次构建之间有差异，而其来源都没有差异。"),
     ),
 )  # fmt: skip

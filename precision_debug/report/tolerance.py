@@ -28,12 +28,12 @@ def tolerance_text(tolerance: Tolerance) -> tuple[Text, ...]:
     element = Text(f"An element is within tolerance where {rule}.", f"元素在容差内的条件：{rule}。")
     if not tolerance.given:
         tensor = Text(
-            "No tolerance was given: a tensor passes where its relative L2 error is what the target's arithmetic must"
-            " lose.",
+            "No tolerance was given: a tensor passes if its relative L2 error is within what the target's arithmetic"
+            " costs.",
             "未给出容差：张量的相对 L2 误差不超过目标运算必然带来的损失即为通过。",
         )
     elif tolerance.check_error_stat == "elemwise":
-        tensor = Text("A tensor passes when every element does.", "所有元素都在容差内，张量才算通过。")
+        tensor = Text("A tensor passes if every element does.", "所有元素都在容差内，张量才算通过。")
     else:
         stat = statistic(tolerance)
         tensor = Text(

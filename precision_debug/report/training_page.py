@@ -36,7 +36,7 @@ def departure_text(steps: Sequence[StepNumbers], found: Departure | None) -> Tex
     """One sentence: the first step that left its band, or that none did."""
     if found is None:
         return Text(
-            f"No gradient leaves its band in {len(steps)} steps that were kept.",
+            f"No gradient leaves its band in the {len(steps)} logged steps.",
             f"在保存的 {len(steps)} 个步中，没有梯度超出其范围。",
         )
     value, usual = figure(found.value), figure(found.usual)
@@ -50,8 +50,8 @@ def departure_text(steps: Sequence[StepNumbers], found: Departure | None) -> Tex
         "smaller": Text(f"has norm {value}, where {usual} was usual", f"的范数为 {value}，此前通常为 {usual}"),
     }[found.what]
     return Text(
-        f"Step {found.step} is the first to leave the band of the steps before it: the gradient of"
-        f" `{found.parameter}` {said.en}.",
+        f"Step {found.step} is the first out of the band of the steps before it: the gradient of `{found.parameter}`"
+        f" {said.en}.",
         f"第 {found.step} 步首先超出此前各步的范围：`{found.parameter}` 的梯度{said.zh}。",
     )
 
@@ -65,7 +65,7 @@ def training_page(steps: Sequence[StepNumbers], found: Departure | None, *, lang
     heads = "".join(f"<th>{html.escape(title.of(language))}</th>" for title, _, _ in _CURVES)
     rows = "".join(_row(steps, name, found if name == first else None) for name in drawn)
     left = len(names) - len(drawn)
-    others = Text(f"{left} more parameters are in the file alone.", f"其余 {left} 个参数仅在文件中。")
+    others = Text(f"{left} more parameters are only in the file.", f"其余 {left} 个参数仅在文件中。")
     more = others if left > 0 else None
     scales = [step.scale for step in steps]
     scale = Text(
