@@ -88,7 +88,7 @@ def test_too_coarse_needs_a_finer_run_of_the_same(
 ) -> None:
     subject: Any = SimpleNamespace(
         meta_of={"y": SimpleNamespace(dtype=base)}, held_as={"y": held}, narrow_type=narrow,
-        only_moves=lambda _: moves, region_of={},
+        only_moves=lambda _: moves, region_of={}, same_integers=False, quantises_itself=False,
     )  # fmt: skip
     found = Introduced(name="y", method="isolated", elements=4, rel_l2=error, units=99.0)
     numbers = SimpleNamespace(base=SimpleNamespace(dtype=base), target=SimpleNamespace(dtype=held))

@@ -24,7 +24,7 @@ from .engine.recorded import Bodies, Delivery
 from .model import Model
 from .reasons import say
 
-__all__ = ["NOT_ENTERED", "HookSession", "meta_of", "metas_of", "not_run"]
+__all__ = ["NOT_ENTERED", "HookSession", "absorbing", "meta_of", "metas_of", "not_run"]
 
 
 _FOLDED = frozenset({"batch_norm", "sync_batch_norm", "affine_channel"})
@@ -227,6 +227,7 @@ class HookSession:
 
     def _listed(self, shown: Sequence[TensorMeta], hidden: Sequence[TensorMeta]) -> Sequence[TensorMeta]:
         listed = list(self._in_order(shown, hidden))
+        listed = list(absorbing(listed, self._values))
         return metas_of(self._bodies.in_order(listed) if self._bodies is not None else listed)
 
     def _as_it_is(self, name: str, array: Any) -> Any:
@@ -292,6 +293,25 @@ def metas_of(metas: Iterable[TensorMeta]) -> tuple[TensorMeta, ...]:
     return tuple(
         dataclasses.replace(meta, inputs=tuple(name for name in meta.inputs if name in names)) for meta in listed
     )
+
+
+def absorbing(metas: Iterable[TensorMeta], values: Mapping[str, Value]) -> tuple[TensorMeta, ...]:
+    """The metas with the program's values that the engine fused into the operator of each: those between it and the
+    nearest values that are listed."""
+    listed = tuple(metas)
+    there = {meta.name for meta in listed}
+
+    def inside(meta: TensorMeta) -> tuple[str, ...]:
+        value = values.get(meta.name)
+        waiting, found = list(value.inputs) if value is not None else [], dict[str, None]()
+        while waiting:
+            name = waiting.pop()
+            if name in values and name not in there and name not in found:
+                found[name] = None
+                waiting.extend(values[name].inputs)
+        return tuple(found)
+
+    return tuple(dataclasses.replace(meta, absorbs=inside(meta)) for meta in listed)
 
 
 def meta_of(value: Value, **changes: Any) -> TensorMeta:

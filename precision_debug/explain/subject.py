@@ -154,6 +154,11 @@ class Subject:
         own = promised(self.precision).computes in {"int8", "int4"}
         return not self.two_files and not own and any(QUANTISED.search(op_type) for op_type in named)
 
+    @property
+    def quantises_itself(self) -> bool:
+        """Whether both sides run one file that quantises, whatever modes they are."""
+        return self._of_integers and not self.two_files
+
     @cached_property
     def _of_integers(self) -> bool:
         """Whether the baseline's graph itself quantises."""

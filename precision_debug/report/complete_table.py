@@ -94,7 +94,7 @@ class _Table:
         missing = self.alignment.missing.get(meta.name, NOTHING)
         status, reason = _why_not(meta, pair, self.failure, self.ended_before(meta.name, pair), missing)
         if status is Status.FUSED_AWAY and into is not None:
-            reason = say("fused_into", operator=into.op_type, node=into.node)
+            reason = say("fused_into", operator=into.op_type, node=into.node or into.name)
         return Row(
             index=0, op_type=meta.op_type, name=meta.name, status=status, reason=reason, base=stats,
             target_name=pair.target.name if pair else "", target_op_type=pair.target.op_type if pair else "",

@@ -25,7 +25,7 @@ from precision_debug.records import Doubt, Operator, TensorMeta
 from .. import naming
 from ..model import Model
 from ..reasons import say
-from ..session import NOT_ENTERED, meta_of, metas_of, not_run
+from ..session import NOT_ENTERED, absorbing, meta_of, metas_of, not_run
 from . import tensor_memory
 from .copied import Copies
 from .fetchable import Changed, Found, Groups, Print, Trace, groups_by_value, search
@@ -384,6 +384,7 @@ class FetchSession:
                 metas += self._bodies.listed(value, meta_of(value, unseen=NOT_ENTERED))
             elif value.hidden:
                 metas.append(meta_of(value, unseen=value.hidden))
+        metas = list(absorbing(metas, self._values))
         self.tensors = metas_of(self._bodies.in_order(metas) if self._bodies is not None else metas)
         self._notes.append(
             say("fetchable", count=len(shown), all=len(self._values), more=len(unseen), builds=found.builds)
