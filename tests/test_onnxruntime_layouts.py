@@ -268,3 +268,19 @@ def test_an_activation_that_the_quantisation_stands_in_for_is_not_its_input(tmp_
     for name in ("c0_32", "r0", "c1_32", "r1", "r2"):
         assert rows[name].comparison is not None, (name, rows[name].reason)
         assert rows[name].relative_l2 < 0.1, name  # type: ignore[operator]
+
+
+def test_whole_convolutions_of_one_scale_are_told_apart(tmp_path: Path) -> None:
+    """A file whose tensors share a scale, in NHWC: what bears a convolution's name is quantised behind its Relu."""
+    from planted.fifth_onnx import CASES
+
+    case = next(one for one in CASES if (one.name, one.mode) == ("residual_net_in_integers", "ort_opt"))
+    model, base, feeds = case.make(tmp_path)
+    report = precision_debug.compare(
+        model, run_mode="ort_opt", baseline="ort_fp32", baseline_model=base, inputs=feeds, explain="off"
+    )
+    rows = {row.name: row for row in report.rows}
+    for name in ("q0", "aq1", "q1", "aq2", "q2", "aq3"):
+        assert rows[name].comparison is not None, (name, rows[name].reason)
+        assert rows[name].relative_l2 < 0.1, name  # type: ignore[operator]
+    assert {rows[name].status for name in ("c0", "a1", "s1")} == {Status.FUSED_AWAY}

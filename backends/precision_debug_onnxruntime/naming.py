@@ -8,7 +8,7 @@ the node that computed it, whose name the fusions keep.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -149,11 +149,28 @@ def _node_members(edge: Edge, known: Known, seen: _Seen) -> list[str]:
         return _fused_members(edge, known, seen)
     if edge.index >= len(outputs) or not outputs[edge.index]:
         return []
-    members = known.members(outputs[edge.index])
-    theirs = known.scale_codes(outputs[edge.index])
-    if own and theirs and not own & theirs:
+    tensor = _first_quantised(outputs[edge.index], known) if own else outputs[edge.index]
+    members = known.members(tensor)
+    theirs = known.scale_codes(tensor)
+    if own and theirs and not own & theirs and not _shared(own):
         return []
     return members if _reads_the_same(edge.node, known.converted.producer[outputs[edge.index]], known, seen) else []
+
+
+def _first_quantised(tensor: str, known: Known) -> str:
+    """The tensor that is quantised behind one that is not: what is dropped between them, a Relu say, the quantisation
+    does."""
+    while not known.scale_codes(tensor):
+        readers = known.converted.consumers.get(tensor, ())
+        if len(readers) != 1 or readers[0].op_type not in _DROPPED or readers[0].input[0] != tensor:
+            break
+        tensor = readers[0].output[0]
+    return tensor
+
+
+def _shared(codes: Collection[str]) -> bool:
+    """Whether ONNX Runtime has put one constant in the place of several that are equal: its name tells nothing then."""
+    return any("ortshared" in code for code in codes)
 
 
 def _fused_members(edge: Edge, known: Known, seen: _Seen) -> list[str]:
@@ -291,14 +308,17 @@ def _assign_several(
 
 
 def _stands_for(name: str, form: Form, members: tuple[str, ...], known: Known) -> str:
-    for plain in (*spellings(name), known.after(name)):
+    if form.perm and known.after(name) in members:
+        return known.after(name)
+    for plain in spellings(name):
         if plain in members:
             return plain
         on_edge = known.members(plain)
         if len(on_edge) == 1:
             return on_edge[0]
     own = [one for one in members if form.scale is not None and form.scale.code in known.scale_codes(one)]
-    return own[0] if len(own) == 1 else ""
+    maker = known.converted.producer.get(own[0]) if len(own) == 1 else None
+    return own[0] if maker is not None and maker.op_type in _DROPPED else ""
 
 
 def _level(form: Form) -> tuple[int, str]:
