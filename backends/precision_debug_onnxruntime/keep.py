@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from precision_debug.errors import UsageError
 from precision_debug.onnx.graph import Scope, all_graphs, subgraphs
-from precision_debug.onnx.model import Model
+from precision_debug.onnx.model import Model, read_model
 from precision_debug.protocols import Handed
 from precision_debug.reasons import say as core
 from precision_debug.records import SessionSpec, TensorMeta
@@ -20,6 +20,7 @@ from precision_debug.safety.nearest import did_you_mean
 
 from .engine.int8_units import Int8Units
 from .engine.runtime import Runtime
+from .engine.stock_script import METHODS, PER_CHANNEL, TYPES, float16_script, int8_script
 from .reasons import say
 from .settings import setting
 
@@ -174,20 +175,10 @@ class OrtKeep:
         ]  # fmt: skip
         wanted = setting(self.spec.options, "save_model")
         if self.recipe.mode.simulation:
-            return [*handed, self._mixed(names, Path(wanted) if wanted else folder / f"{stem}.mixed.onnx")]
+            script = [self._script(names)] if self.recipe.change == "float16_sim" else []
+            return [*handed, *script, self._mixed(names, Path(wanted) if wanted else folder / f"{stem}.mixed.onnx")]
         path = Path(wanted) if wanted else folder / f"{stem}.{self.recipe.change.partition('_')[0]}.onnx"
-        if self.recipe.change.startswith("int8"):
-            how = "onnxruntime.quantization.quantize_static" if self.recipe.change == "int8" else (
-                "onnxruntime.quantization.quantize_dynamic"
-            )  # fmt: skip
-            handed.append(
-                Handed(
-                    kind="setting",
-                    title=say("handed_for", library=how),
-                    text=f"nodes_to_exclude={listed}",
-                    note=_AS_GIVEN,
-                )
-            )
+        handed.append(self._script(names))
         handed.append(
             Handed(
                 kind="model", title=say("handed_judged"),
@@ -197,6 +188,27 @@ class OrtKeep:
             )
         )  # fmt: skip
         return handed
+
+    def _script(self, names: Sequence[str]) -> Handed:
+        """The same by the stock tool, from the file as it is, to paste."""
+        model, options = str(Path(self.spec.model.model_file).absolute()), self.spec.options
+        if not self.recipe.change.startswith("int8"):
+            types: tuple[str, ...] = setting(options, "op_block_list")
+            text, library = float16_script(model, types, names), "onnxruntime.transformers.float16"
+            return Handed(kind="config", title=say("handed_for", library=library), text=text, note=_AS_GIVEN)
+        static, channels = self.recipe.change == "int8", setting(options, "per_channel")
+        if channels is None:
+            opsets = read_model(model).proto.opset_import
+            channels = static and max((one.version for one in opsets if not one.domain), default=0) >= PER_CHANNEL
+        text = int8_script(
+            model, names, setting(options, "op_types"), static=static,
+            activation=TYPES[setting(options, "activation_type")] if static else "",
+            weight=TYPES[setting(options, "weight_type")],
+            method=METHODS[setting(options, "calibration")] if static else "", per_channel=channels,
+            reduce_range=setting(options, "reduce_range"),
+        )  # fmt: skip
+        library = f"onnxruntime.quantization.quantize_{'static' if static else 'dynamic'}"
+        return Handed(kind="config", title=say("handed_for", library=library), text=text, note=_AS_GIVEN)
 
     def _mixed(self, names: Sequence[str], path: Path) -> Handed:
         """Of a simulation: a float16 model with the same nodes in float32."""

@@ -239,8 +239,8 @@ REASONS = Catalogue("onnxruntime", {
         "混合 float16 模型：显式 Cast，保留的链内部没有 Cast",
     ),
     "handed_library": Wording(
-        "the same list as above, in the library's own names",
-        "与上面相同的列表，按该库的写法",
+        "to paste: from the file as it is, with the same set; what was judged is the setting above",
+        "可直接粘贴：从原文件出发，同一集合；被判定的是上面的设置",
     ),
     "handed_for": Wording(
         "for {library}",

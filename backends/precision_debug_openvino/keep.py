@@ -84,11 +84,14 @@ class OpenVinoKeep:
         config = {} if self.recipe.precision == "" else {"INFERENCE_PRECISION_HINT": self.recipe.precision}
         scope = []
         if self.recipe.quantise:
-            left_out = json.dumps(excluded(self._model[0], names), ensure_ascii=False)
             scope = [
                 Handed(
                     kind="config", title="nncf.IgnoredScope", note=say("handed_scope"),
-                    text=f"nncf.quantize(model, calibration, ignored_scope=nncf.IgnoredScope(names={left_out}))",
+                    text=_QUANTISES.format(
+                        model=str(Path(self.spec.model.model_file).absolute()), made=str(path),
+                        preset=str(setting(self.spec.options, "preset")).upper(),
+                        names=excluded(self._model[0], names),
+                    ),
                 )
             ]  # fmt: skip
         return [
@@ -104,7 +107,7 @@ class OpenVinoKeep:
             ),
             Handed(
                 kind="wrapper", title=say("handed_api"),
-                text=f"openvino.Core().compile_model({path.name!r}, \"CPU\", {json.dumps(config)})",
+                text=f"import openvino\n\ncompiled = openvino.Core().compile_model({str(path)!r}, 'CPU', {config!r})\n",
                 note=say("handed_compiles"),
             ),
             *scope,
@@ -121,6 +124,18 @@ class OpenVinoKeep:
 
 
 _COMMON = ("inference_num_threads", "properties")
+
+_QUANTISES = """\
+import nncf
+import openvino
+
+# feeds: the inputs to calibrate on, a list of dicts of arrays by input name
+model = nncf.quantize(
+    openvino.Core().read_model({model!r}), nncf.Dataset(feeds), preset=nncf.QuantizationPreset.{preset},
+    subset_size=len(feeds), ignored_scope=nncf.IgnoredScope(names={names!r}),
+)
+openvino.save_model(model, {made!r}, compress_to_fp16=False)
+"""
 
 
 def excluded(graph: Graph, names: Collection[str]) -> list[str]:

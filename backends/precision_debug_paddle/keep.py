@@ -83,11 +83,24 @@ class PaddleKeep:
     def _snippet(self, names: Sequence[str], keys: Sequence[str]) -> str:
         chosen = repr(sorted(names))
         if self._name == "bfloat16_ops":
+            model = read_model(self.spec.model)
             rest = visible(", ".join(keys))  # on the line of its remark
-            return f"config.enable_mkldnn_bfloat16()\nconfig.set_bfloat16_op(set({chosen}))  # all but {rest}"
+            return _ONEDNN.format(program=str(model.file), params=str(model.params), chosen=chosen, rest=rest)
         if self._name == "disable_mixed_precision_ops":
             return f"config.exp_disable_mixed_precision_ops(set({chosen}))"
         return f"paddle.inference.InternalUtils.disable_tensorrt_half_ops(config, set({chosen}))"
+
+
+_ONEDNN = """\
+from paddle.inference import Config, create_predictor
+
+config = Config({program!r}, {params!r})
+known = "onednn" if hasattr(config, "enable_onednn") else "mkldnn"  # as Paddle 2 calls it
+getattr(config, f"enable_{{known}}")()
+getattr(config, f"enable_{{known}}_bfloat16")()
+config.set_bfloat16_op(set({chosen}))  # all but {rest}
+predictor = create_predictor(config)
+"""
 
 
 @dataclass(frozen=True, kw_only=True)

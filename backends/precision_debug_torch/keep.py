@@ -47,6 +47,7 @@ class TorchKeep:
 
     def hand_over(self, keys: Sequence[str], _tensors: Sequence[TensorMeta], folder: Path, /) -> Sequence[Handed]:
         from .engine.keep_float32 import outermost
+        from .engine.keep_lines import autocast_lines, low_lines, torchao_lines
 
         names: tuple[str, ...] = self.options(keys)["keep_modules"]
         paths = outermost("" if name == WHOLE else name for name in names if name != BETWEEN)
@@ -60,9 +61,15 @@ class TorchKeep:
         ]  # fmt: skip
         path = folder / f"{_source_of(self.spec.model.path)[0].stem}_kept.py"
         path.write_text(self._wrapper(paths), encoding="utf-8")
+        title = text = ""
         if self.recipe.change == "int8":
-            text = _TORCHAO.format(names=list(paths))
-            handed.append(Handed(kind="config", title=say("handed_filter"), text=text, note=say("handed_below")))
+            title, text = say("handed_filter"), torchao_lines(paths)
+        elif self.recipe.autocast:
+            title, text = say("handed_lines_autocast"), autocast_lines(paths)
+        elif self.recipe.dtype and not self.recipe.change:
+            title, text = say("handed_lines"), low_lines(paths, self.recipe.dtype)
+        if text:
+            handed.append(Handed(kind="config", title=title, text=text, note=say("handed_below")))
         mode = self.spec.mode if self.recipe.autocast else "torch_fp32"
         return [
             *handed,
@@ -90,13 +97,6 @@ def _source_of(model: str) -> tuple[Path, str]:
     file, _, factory = model.partition(".py:")
     return (Path(f"{file}.py"), factory) if factory else (Path(model), "")
 
-
-_TORCHAO = """\
-keep = {names}
-quantize_(model, config, filter_fn=lambda module, name: isinstance(module, torch.nn.Linear)
-          and not isinstance(module, torch.nn.modules.linear.NonDynamicallyQuantizableLinear)
-          and not any(name == kept or name.startswith(kept + ".") or not kept for kept in keep))
-"""
 
 _SOURCE = '''
 def source() -> tuple[Any, Any]:

@@ -202,9 +202,16 @@ REASONS = Catalogue("torch", {
         "torchao's filter",
         "torchao 的 filter",
     ),
+    "handed_lines": Wording(
+        "lines for your own program, after the model is made", "用于您自己程序的几行，放在模型构造之后"
+    ),
+    "handed_lines_autocast": Wording(
+        "torch.autocast(enabled=False) around these modules, for your own program",
+        "在这些模块外加 torch.autocast(enabled=False)，用于您自己的程序",
+    ),
     "handed_below": Wording(
-        "what the file below does",
-        "下面文件所做的事",
+        "to paste: much as the file below does it, which was run",
+        "可直接粘贴：与下面文件的做法大致相同，实际运行的是该文件",
     ),
     "handed_wrapper": Wording(
         "the model with these modules in float32, as a Python file",

@@ -62,7 +62,7 @@ class Keepable:
         return ToKeep(
             option=typed(self.target.settings, settings), settings=settings,
             replaced=tuple(name for name in settings if name in self.target.spec.options), unit=self.keep.unit,
-            keys=keys, of=len(self.units),
+            keys=keys, of=len({unit.key for unit in self.units.units}.union(keys)),
         )  # fmt: skip
 
 

@@ -26,6 +26,7 @@ from precision_debug.reasons import NOTHING, Reason
 from ..engine.full_disk import raise_if_full
 from ..engine.quiet_logging import quietly
 from ..engine.runtime import Runtime, our_errors, plain
+from ..engine.stock_script import METHODS, PER_CHANNEL, TYPES
 from ..keep import nodes_named
 from ..reasons import say
 from ..settings import setting
@@ -34,17 +35,6 @@ from .running_graph import dump, infer_types
 __all__ = ["after_quantisation", "quantise"]
 
 _HINT = "keep what it stumbles over in float: options nodes_to_exclude, op_types"
-
-_PER_CHANNEL = 13
-_METHODS = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile", "distribution": "Distribution"}
-_TYPES = {
-    "int8": "QInt8",
-    "uint8": "QUInt8",
-    "int16": "QInt16",
-    "uint16": "QUInt16",
-    "int4": "QInt4",
-    "uint4": "QUInt4",
-}
 
 
 def quantise(
@@ -174,8 +164,8 @@ class _Settings:
         more = (otherwise,) if otherwise else ()
         if change == "int8_dynamic":
             return say("quantised_dynamic", weight=self.weight, how=how), *more
-        if self.per_channel is None and self.opset < _PER_CHANNEL:
-            how = say("per_tensor_opset", needs=_PER_CHANNEL, opset=self.opset)
+        if self.per_channel is None and self.opset < PER_CHANNEL:
+            how = say("per_tensor_opset", needs=PER_CHANNEL, opset=self.opset)
         note = say(
             "quantised", activation=self.activation, weight=self.weight, how=how, method=self.method, count=count
         )
@@ -183,7 +173,7 @@ class _Settings:
 
     def channels(self, change: str) -> bool:
         if self.per_channel is None:
-            return change == "int8" and self.opset >= _PER_CHANNEL
+            return change == "int8" and self.opset >= PER_CHANNEL
         return self.per_channel
 
     def common(self, per_channel: bool, prepared: Model, source: Model) -> dict[str, Any]:
@@ -198,7 +188,7 @@ class _Settings:
             "op_types_to_quantize": list(self.op_types) or None,
             "per_channel": per_channel,
             "reduce_range": self.reduce_range,
-            "weight_type": getattr(quantization.QuantType, _TYPES[self.weight]),
+            "weight_type": getattr(quantization.QuantType, TYPES[self.weight]),
             "nodes_to_exclude": exclude,
             "use_external_data_format": True,
         }
@@ -254,8 +244,8 @@ def _static(path: Path, result: Path, settings: _Settings, common: Mapping[str, 
         str(result),
         _Reader(feeds),
         quant_format=quantization.QuantFormat.QDQ,
-        activation_type=getattr(quantization.QuantType, _TYPES[settings.activation]),
-        calibrate_method=getattr(quantization.CalibrationMethod, _METHODS[settings.method]),
+        activation_type=getattr(quantization.QuantType, TYPES[settings.activation]),
+        calibrate_method=getattr(quantization.CalibrationMethod, METHODS[settings.method]),
         **common,
     )
 

@@ -1,0 +1,90 @@
+"""A kept set as a script of the stock tools, which needs nothing of this project: it runs as it is pasted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+__all__ = ["METHODS", "PER_CHANNEL", "TYPES", "float16_script", "int8_script"]
+
+PER_CHANNEL = 13
+"""The opset from which weights have a scale for each channel, where nobody asks for another way."""
+
+METHODS = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile", "distribution": "Distribution"}
+TYPES = {
+    "int8": "QInt8",
+    "uint8": "QUInt8",
+    "int16": "QInt16",
+    "uint16": "QUInt16",
+    "int4": "QInt4",
+    "uint4": "QUInt4",
+}
+
+_FLOAT16 = """\
+import onnx
+from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST, convert_float_to_float16
+
+model = onnx.load({model!r})
+own = {{node.name for node in model.graph.node}}
+model = convert_float_to_float16(
+    model, keep_io_types=True, op_block_list=[*DEFAULT_OP_BLOCK_LIST, *{types!r}],
+    node_block_list={nodes!r},
+)
+# between two kept nodes it casts to float16 and back: the second reads what the first one gave
+casts = {{node.output[0]: node for node in model.graph.node if node.op_type == "Cast" and node.name not in own}}
+for node in model.graph.node:
+    for place, name in enumerate(node.input):
+        back = casts.get(name)
+        down = casts.get(back.input[0]) if back is not None and back.attribute[0].i == onnx.TensorProto.FLOAT else None
+        if down is not None and down.attribute[0].i == onnx.TensorProto.FLOAT16 and node.output[0] not in casts:
+            node.input[place] = down.input[0]
+onnx.save(model, {made!r})
+"""
+
+_STATIC = """\
+from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod, QuantFormat, QuantType, quantize_static
+
+
+class Feeds(CalibrationDataReader):
+    def __init__(self, feeds):
+        self.left = iter(feeds)
+
+    def get_next(self):
+        return next(self.left, None)
+
+
+# feeds: the inputs to calibrate on, a list of dicts of arrays by input name
+quantize_static(
+    {model!r}, {made!r}, Feeds(feeds), quant_format=QuantFormat.QDQ, activation_type=QuantType.{activation},
+    weight_type=QuantType.{weight}, calibrate_method=CalibrationMethod.{method}, per_channel={per_channel},
+    reduce_range={reduce_range}, op_types_to_quantize={types!r}, nodes_to_exclude={nodes!r},
+)
+"""
+
+_DYNAMIC = """\
+from onnxruntime.quantization import QuantType, quantize_dynamic
+
+quantize_dynamic(
+    {model!r}, {made!r}, weight_type=QuantType.{weight}, per_channel={per_channel}, reduce_range={reduce_range},
+    op_types_to_quantize={types!r}, nodes_to_exclude={nodes!r},
+)
+"""
+
+
+def float16_script(model: str, types: Sequence[str], nodes: Sequence[str]) -> str:
+    """types, nodes: what stays in float32."""
+    made = f"{Path(model).stem}.mixed.onnx"
+    return _FLOAT16.format(model=model, made=made, types=list(types), nodes=list(nodes))
+
+
+def int8_script(
+    model: str, nodes: Sequence[str], only: Sequence[str], *, static: bool, activation: str, weight: str, method: str,
+    per_channel: bool, reduce_range: bool,
+) -> str:  # fmt: skip
+    """nodes: what stays in float. only: operator types that are quantised, none: all. activation, weight, method: as
+    onnxruntime.quantization names them."""
+    parts = [f"{name}{part}" for name in nodes for part in ("", "_MatMul", "_Add")]  # what it makes of a Gemm first
+    return (_STATIC if static else _DYNAMIC).format(
+        model=model, made=f"{Path(model).stem}.int8.onnx", nodes=parts, types=list(only) or None, weight=weight,
+        activation=activation, method=method, per_channel=per_channel, reduce_range=reduce_range,
+    )  # fmt: skip
