@@ -59,3 +59,26 @@ def test_a_number_may_be_fed_as_one_element(product: str) -> None:
     assert row.comparison is not None
     assert (row.comparison.base.shape, row.comparison.base.max) == ((), 2.0)
     assert any("a scalar was given with the shape [1]" in str(note) for note in report.notes)
+
+
+def test_a_shared_bias_whose_copy_would_have_the_name_of_a_tensor(tmp_path: Path) -> None:
+    """The quantiser copies a bias that two convolutions read as "b2": here the second one's result has that name."""
+    weight = RANDOM.normal(size=(8, 8, 1, 1)).astype(np.float32)
+    graph = helper.make_graph(
+        [
+            helper.make_node("Conv", ["x", "w", "b"], ["one"]), helper.make_node("Conv", ["one", "w", "b"], ["b2"]),
+            helper.make_node("Relu", ["b2"], ["y"]),
+        ],
+        "shared",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 8, 4, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 8, 4, 4])],
+        [numpy_helper.from_array(weight, "w"),
+         numpy_helper.from_array(RANDOM.normal(size=8).astype(np.float32), "b"),
+         numpy_helper.from_array(np.zeros(1, np.float32), "b1")],
+    )  # fmt: skip
+    path = tmp_path / "shared.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
+    feeds = {"x": RANDOM.normal(size=(1, 8, 4, 4)).astype(np.float32)}
+    report = precision_debug.compare(str(path), run_mode="ort_int8", inputs=feeds)
+    assert report.outputs[0].relative_l2 < 0.05
+    assert any("quantised" in str(note) for note in report.target.notes)

@@ -51,7 +51,7 @@ def test_needs_constraints_from_the_mismatch_to_a_mixed_model(root: Path, tmp_pa
     assert fix.before == pytest.approx(1.0)
     assert fix.after is not None
     assert fix.after < 1e-2
-    assert [item.verified for item in fix.artefacts] == [True, True]
+    assert [item.verified for item in fix.artefacts if item.kind != "config"] == [True, True]
     mixed = onnx.load(fix.artefacts[-1].path)
     onnx.checker.check_model(mixed)
     made = {name: node for node in mixed.graph.node for name in node.output}
@@ -213,7 +213,7 @@ def test_where_the_aim_cannot_be_met_the_best_trade_is_handed_over_with_its_curv
     assert fix.best_error < 0.1 * fix.before
     models = [item for item in fix.artefacts if item.path.endswith(".onnx")]
     assert models
-    assert all(item.verified for item in fix.artefacts)
+    assert all(item.verified for item in fix.artefacts if item.kind != "config")
     assert models[0].error is not None
     assert models[0].error <= 1.5 * fix.best_error
     assert len(fix.trade) >= 3

@@ -34,6 +34,9 @@ from .running_graph import dump, infer_types
 
 __all__ = ["after_quantisation", "quantise"]
 
+_BIASED = ("Conv", "ConvTranspose", "Gemm")
+"""Operators whose third input the quantiser copies where another one reads it too."""
+
 _HINT = "keep what it stumbles over in float: options nodes_to_exclude, op_types"
 
 
@@ -103,10 +106,12 @@ def _quantised(
         whole = read_model(source.path)
         with our_errors(source.path):
             onnx.load_external_data_for_model(whole.proto, str(whole.folder))
+            _give_biases_names(whole.proto.graph)
             onnx.save_model(
                 whole.proto, str(path), save_as_external_data=True, location="before.bin", size_threshold=1024
             )
     else:
+        _give_biases_names(model.proto.graph)
         path.write_bytes(model.proto.SerializeToString())
     try:
         with quietly(folder):
@@ -125,6 +130,21 @@ def _quantised(
     made = _read(result, source, model)
     infer_types(made, runtime, folder)
     return made
+
+
+def _give_biases_names(graph: Any) -> None:
+    """A bias that several nodes read becomes one for each, where the quantiser's own copy, whose name has the next
+    number behind it ("conv1d_25" gives "conv1d_252"), would have the name of another tensor."""
+    names = {name for node in graph.node for name in (*node.input, *node.output)}
+    biases = Counter(node.input[2] for node in graph.node if node.op_type in _BIASED and len(node.input) > 2)
+    held = {item.name: item for item in graph.initializer if biases[item.name] > 1}
+    meant = {name for name in held if any(other[len(name) :].isdigit() for other in names if other.startswith(name))}
+    for node in graph.node:
+        if node.op_type in _BIASED and len(node.input) > 2 and node.input[2] in meant:
+            copy = graph.initializer.add()
+            copy.CopyFrom(held[node.input[2]])
+            copy.name = f"{node.output[0]}/bias"
+            node.input[2] = copy.name
 
 
 @contextlib.contextmanager
