@@ -1,7 +1,7 @@
 """What the house looks like in numbers: python tests/house_numbers.py [CHECKOUT …], one column a checkout.
 
-Files, lines, medians and the largest, import circles, rooms at the core's top level, and how many existing files a new
-one of each kind touches (see CONTRIBUTING, "Where does a new … go"). Only the standard library is needed, so that an
+Files, lines, medians and the largest, comments and docstrings, import circles, rooms at the core's top level, and how
+many existing files a new one of each kind touches (see CONTRIBUTING, "Where does a new … go"). Only the standard library is needed, so that an
 older checkout can be read beside this one.
 """
 
@@ -11,6 +11,7 @@ import ast
 import re
 import statistics
 import sys
+import tokenize
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -118,6 +119,28 @@ def functions(root: Path) -> list[tuple[int, str]]:
     ]
 
 
+def comments(root: Path) -> int:
+    """Comments that say something to a reader: none of a linter's, a type checker's or a formatter's."""
+    found = 0
+    for path in sources(root).values():
+        with path.open("rb") as file:
+            found += sum(
+                token.type == tokenize.COMMENT and not re.match(r"#\s*(noqa|type:|fmt:|pragma)", token.string)
+                for token in tokenize.tokenize(file.readline)
+            )
+    return found
+
+
+def docstrings(root: Path) -> int:
+    """Lines of strings that stand by themselves: docstrings, and what is said of a constant below it."""
+    return sum(
+        (node.end_lineno or node.lineno) - node.lineno + 1
+        for path in sources(root).values()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    )
+
+
 def naming(root: Path, word: str) -> int:
     """How many sources of the core and the plugins, C and CUDA among them, have a word."""
     found = re.compile(rf"{word}", re.IGNORECASE)
@@ -168,6 +191,8 @@ def numbers(root: Path) -> dict[str, str]:
         "median function": f"{statistics.median(size for size, _ in sizes):.0f}",
         "largest function": f"{longest[0]} ({longest[1]})",
         "functions over 50 lines": str(sum(size > 50 for size, _ in sizes)),
+        "comments per 1,000 lines": f"{1000 * comments(root) / sum(lines.values()):.1f}",
+        "lines of docstrings": f"{docstrings(root) / sum(lines.values()):.1%}",
         "files that name an option (top_k)": f"{naming(root, r'(?<![a-z])top_k')}",
         "settings of ours read by their name": f"{calls_of(root, 'value(CORE,')}",
         "circles of modules": f"{len(loops)}, of {sum(map(len, loops))} modules",

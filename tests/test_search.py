@@ -99,7 +99,7 @@ def test_what_a_metric_gives_is_not_called_an_error_of_ours(
     assert "Rel L2" not in told.out.partition("effort")[2].partition("verified")[0]
     assert "| Kept | What | Metric |" in page.read_text(encoding="utf-8")
     assert main([*common, "--on", f"{script}:broken", "--limit", "1%", "--output", str(tmp_path / "b.md")]) == 2
-    assert "gives no finite number, so that a share of it says nothing" in capsys.readouterr().err
+    assert "gives no finite number, so a percentage of it is meaningless" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

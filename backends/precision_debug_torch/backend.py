@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["TorchBackend", "on_device", "open_model"]
 
 _MODELS = 2
+"""Models that stay loaded for the next session: both sides of a comparison ask for theirs, mostly the same one."""
 
 
 class TorchBackend:

@@ -41,6 +41,7 @@ DESCRIPTION_ZH = """precision_debug search：应保留为高精度的最小算�
 """
 
 _CRASHES = 20
+"""New processes after a crash of the engine: each crash is one set that failed."""
 
 _SAVED = ("save_model", "save_engine", "save_ir", "save_inspector", "save_tactics")
 """Settings that name a file which a run writes; a search's backend says which of them it takes for its answer."""

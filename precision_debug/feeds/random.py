@@ -1,4 +1,7 @@
-"""Seeded random feeds, by each input's own type and shape."""
+"""Seeded random feeds, by each input's own type and shape.
+
+Seeded, so that the same command gives the same report, here and on another machine.
+"""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ __all__ = ["load_function", "load_script", "split_script"]
 
 DEFAULT_FUNCTION = "load_data"
 _MOST = 1 << 20
+"""Sample sets of a generator: one that never ends would run until somebody stopped it."""
 
 
 def split_script(source: str) -> tuple[Path, str] | None:

@@ -1,4 +1,7 @@
-"""From totals to the numbers of a Comparison."""
+"""From totals to the numbers of a Comparison.
+
+Apart from measuring: a mean or a ratio of parts does not merge, see ``totals``.
+"""
 
 from __future__ import annotations
 

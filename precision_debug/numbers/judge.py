@@ -1,4 +1,8 @@
-"""The verdict on one pair of tensors: the one place that holds the numbers of ``numbers`` against a tolerance."""
+"""The verdict on one pair of tensors: the one place that holds the numbers of ``numbers`` against a tolerance.
+
+Apart from measuring, so that numbers of many samples and machines can be merged first and judged once, and so that
+fail-fast, the rows and the report cannot decide differently.
+"""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ COLLECT = 1 << 20
 """Values that are collected and partitioned at once: 8 MiB of float64."""
 
 _DIGITS = (48, 32, 16, 0)
+"""Shifts of the 16-bit digits of a float64's bits, highest first: each pass over the values fixes one."""
 
 
 def quantiles(choose: Callable[[Sequence[int]], list[float]], count: int, at: Sequence[float]) -> list[float]:

@@ -1,4 +1,8 @@
-"""What one pass over a pair of tensors adds up, whichever code makes it; ``finish`` turns it into a Comparison."""
+"""What one pass over a pair of tensors adds up, whichever code makes it; ``finish`` turns it into a Comparison.
+
+Only what adds up is kept (counts, sums, extremes, a histogram), so that totals of threads, samples and machines merge
+into those of the whole bit for bit; ratios, means and quantiles are made of them once, at the end.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Where baseline tensors wait for their partners: in memory up to a budget, on disk beyond it."""
+"""Where baseline tensors wait for their partners: in memory up to a budget, on disk beyond it.
+
+Where both sides advance in lockstep nothing waits here. Otherwise a whole baseline may have to wait for the target
+to be built, and a large model's may not fit into memory.
+"""
 
 from __future__ import annotations
 

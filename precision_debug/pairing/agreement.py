@@ -15,6 +15,7 @@ SLACK = 1e-4
 1e-6), far below what another weight or a missing bias does."""
 
 _DISTINCT = 8
+"""Different values below which a float tensor (a mask, a flag, a padding) may equal another by chance."""
 
 
 def agree(one: Array, other: Array, slack: float = SLACK) -> bool:

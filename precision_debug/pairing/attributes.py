@@ -45,6 +45,7 @@ _SMALL = 0.05
 """A number below it that is added before a root is taken is an epsilon."""
 _MOST = 6
 _BEFORE = 32
+"""Tensors without a partner that are walked back through at most."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,6 +25,8 @@ __all__ = ["Causes"]
 Array = np.ndarray[Any, Any]
 
 _REPAIRED = 1e-3
+"""How near the output of a repaired operator must come to the model's: ten times agreement.SLACK."""
+
 _DEFAULTS: Mapping[str, Any] = {"epsilon": 1e-5, "axis": -1, "alpha": 1.0}
 _TOGETHER = 4
 """Inputs of an operator whose order is tried."""

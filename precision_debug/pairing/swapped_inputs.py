@@ -15,7 +15,10 @@ from .graph import BaseGraph, TargetGraph
 __all__ = ["SwappedInputs", "find_swapped_inputs", "swapped_inputs_note"]
 
 _MOST = 5
+"""Inputs whose orders are all tried: 120 of five, each a run of the file's graph."""
+
 _NEAR = 1e-3
+"""How near every output must come with the inputs swapped back, as in ``repairs``."""
 
 
 @dataclass(frozen=True, kw_only=True)

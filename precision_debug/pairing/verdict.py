@@ -15,6 +15,7 @@ __all__ = ["coverage", "fault_notes"]
 
 _MOST = 8
 _LIKELY = 1e-3
+"""How far an output may be off before the export is called wrong: ten times agreement.SLACK."""
 
 
 def coverage(found: Found, modes: tuple[str, str], path: str, target: int, baseline: int) -> Reason:

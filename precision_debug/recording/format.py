@@ -33,6 +33,8 @@ __all__ = [
 
 FORMAT = "precision_debug recording"
 VERSION = 1
+"""Of the folder's layout; a reader refuses one that it does not know."""
+
 MANIFEST = "manifest.json"
 TENSORS = "tensors"
 INPUTS = "inputs.npz"

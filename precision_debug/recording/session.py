@@ -1,4 +1,8 @@
-"""A recorded run as a session: it replays what was seen, with no framework behind it."""
+"""A recorded run as a session: it replays what was seen, with no framework behind it.
+
+As a session, and not as a format of its own, so that pairing, judging and reports need not know that a side was
+recorded on another machine.
+"""
 
 from __future__ import annotations
 

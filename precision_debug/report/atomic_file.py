@@ -1,4 +1,8 @@
-"""A file that appears whole or not at all."""
+"""A file that appears whole or not at all.
+
+A run may be killed while it writes, and half a report reads like a finished one with few rows; a report that was there
+before stays until the new one is complete.
+"""
 
 from __future__ import annotations
 

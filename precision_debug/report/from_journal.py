@@ -1,4 +1,8 @@
-"""From a journal to a report."""
+"""From a journal to a report.
+
+A report is only ever made from what is on disk, so that a run that crashed or was killed gives the same rows, from the
+same code, as one that ended.
+"""
 
 from __future__ import annotations
 

@@ -11,6 +11,8 @@ __all__ = ["grouped", "layer_of"]
 
 _NUMBERED = re.compile(r"^(?:[A-Za-z]+_?\d+[._])+")
 _FEW = 8
+"""Groups that a short table may have whatever the size of the groups."""
+
 _MEMBERS = 5
 """Rows of a group, on average, at least."""
 

@@ -33,6 +33,8 @@ __all__ = [
 _MARK = "precision_debug: belongs to "
 _INPUTS, _TENSORS, _LOG = (".inputs", ".npz"), (".tensors", ".npz"), ("", ".log")
 _NAME_MAX = 255
+"""Bytes of a file's name on the usual file systems."""
+
 _TRIES = 1000
 
 

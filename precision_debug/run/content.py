@@ -46,6 +46,7 @@ _REPORTS = frozenset({".xlsx", ".html", ".md", ".csv", ".npz", ".log", ".txt"})
 """Endings that no model's folder keeps weights in, and that a run may write there."""
 
 _BLOCK = 1 << 22
+"""Bytes that are hashed at a time: a model's weights may be larger than memory."""
 
 
 def contents(spec: RunSpec, *, without: Sequence[Path] = ()) -> dict[str, str]:

@@ -48,6 +48,7 @@ _QUANTISES = 8
 """Times the work of opening a mode that quantises: it runs the model to calibrate, and rewrites it."""
 
 _OTHERS = 2
+"""Other inputs that a fix is run on: more than one, so that it is not one lucky input."""
 
 
 def tried_fix(

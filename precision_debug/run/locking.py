@@ -13,6 +13,7 @@ __all__ = ["SUFFIX", "lock_of", "release", "take"]
 
 SUFFIX = ".precision_debug-lock"
 _NAME_MAX = 255
+"""Bytes of a file's name on the usual file systems."""
 
 
 def lock_of(path: Path) -> Path:

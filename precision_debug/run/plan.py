@@ -1,4 +1,8 @@
-"""What a command asks for, resolved: which backend opens which model in which mode, on either side."""
+"""What a command asks for, resolved: which backend opens which model in which mode, on either side.
+
+All of it before anything is opened: a build takes minutes, and a wrong mode, file or setting should cost a line. A
+setting that no side reads is an error for the same reason: it would change nothing, and nobody would notice.
+"""
 
 from __future__ import annotations
 

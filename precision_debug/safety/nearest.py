@@ -7,6 +7,7 @@ from collections.abc import Sequence
 __all__ = ["did_you_mean", "nearest"]
 
 _SHORTLIST = 400
+"""Names that difflib compares, see ``nearest``."""
 
 
 def nearest(name: str, names: Sequence[str], count: int = 3) -> list[str]:

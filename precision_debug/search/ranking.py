@@ -1,4 +1,8 @@
-"""In which order units are worth keeping: by what an explanation measured of each operator's error."""
+"""In which order units are worth keeping: by what an explanation measured of each operator's error.
+
+The order decides what a search costs: each set that is tried is a run of the target, for some engines a build of
+minutes, so the units that make most of the error are tried first.
+"""
 
 from __future__ import annotations
 

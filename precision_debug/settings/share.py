@@ -1,4 +1,7 @@
-"""Who gets which setting: each goes to the sides that read it, before anything is opened."""
+"""Who gets which setting: each goes to the sides that read it, before anything is opened.
+
+Baseline and target may be of two backends: a setting that only one of them knows is no mistake, one that none knows is.
+"""
 
 from __future__ import annotations
 

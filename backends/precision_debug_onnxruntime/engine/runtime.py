@@ -36,6 +36,8 @@ _REFUSED = re.compile(r"invalid model|INVALID_GRAPH|Type Error|ShapeInferenceErr
 _OF_THE_MACHINE = re.compile(r"memory|alloc|thread|library|permission|no such file|too many open", re.IGNORECASE)
 """What fails for other reasons than the model."""
 _INLINE_BYTES = "1024"
+"""Bytes, as a session entry's text: smaller weights of a dumped graph stay in it. Scales and zero points are among
+them, by which rows of a quantised graph are dequantised; large weights go to a file beside it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -106,6 +106,8 @@ def _converted(
 
 
 _HEAVY = 4096
+"""Bytes of a weight that shape inference does not need: a weight that decides a shape is a few numbers."""
+
 _one_at_a_time = threading.Lock()
 
 

@@ -28,6 +28,8 @@ from ..engine.types import Types, read_types
 __all__ = ["dump", "infer_types", "unoptimised"]
 
 _AXIS = 13
+"""The opset from which QuantizeLinear and DequantizeLinear have an attribute axis."""
+
 _LARGE = 1024
 _numbers = itertools.count()
 

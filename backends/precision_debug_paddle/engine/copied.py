@@ -30,6 +30,7 @@ Array = np.ndarray[Any, Any]
 
 _BLOCKS, _BLOCK_OPS = 1, 4
 _BUILDS = 6
+"""Programs that are built at most to confirm copies: each is a predictor of the whole model."""
 
 
 def with_copies(program: LegacyProgram, ranks: Mapping[str, int], path: Path) -> Path:

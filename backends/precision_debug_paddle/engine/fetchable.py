@@ -20,6 +20,9 @@ __all__ = ["Changed", "Found", "Groups", "Print", "Trace", "groups_by_value", "s
 
 _POINTS = 257
 _TOLERANCE = 1e-4
+"""Of the largest value. Both runs compute in FP32, by other kernels, so a tensor's quantiles are equal to rounding
+only."""
+
 _WIDE, _NARROW = "float32", "bfloat16"
 
 

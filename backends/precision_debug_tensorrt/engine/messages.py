@@ -22,6 +22,8 @@ _DISOBEYED = (
     re.compile(r"(?:[Ll]ayer )?(?P<layer>\S.*?): ?a non-conforming implementation was chosen"),
 )
 _KEPT = 400
+"""Messages of a build, the last ones: a builder may write thousands, and what it failed of is among the last."""
+
 _TIMING = re.compile(r"Timing Runner: (.+) \(\S+\)$")
 _OFTEN = 1.0  # seconds between two lines of which layer is timed
 

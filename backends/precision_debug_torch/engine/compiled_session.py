@@ -41,6 +41,8 @@ from .written_constants import WrittenConstants, put_back
 __all__ = ["CompiledSession"]
 
 _TWINS = 4
+"""Compiled twins before torch's caches are reset: beyond its own limit torch silently runs a module uncompiled."""
+
 _OPTIONS: dict[str, Any] = {"fallback_random": True}
 
 
@@ -206,7 +208,7 @@ class CompiledSession:
             del self._marked["plain"]
             self._twin = None
             self._twins += 1
-            if self._twins % _TWINS == 0:  # beyond that many, torch would silently run a module without compiling it
+            if self._twins % _TWINS == 0:
                 torch.compiler.reset()
 
     def _plan(self, inputs: Mapping[str, Any]) -> _Plan:

@@ -31,6 +31,8 @@ from .criterion import Criterion, Sample, largest
 __all__ = ["Trials", "outputs_of"]
 
 _TIMED = 7
+"""Timed runs of a set, whose median is shown: odd, so that it is one of them."""
+
 _TURNS = 5
 """Runs of each that are enough where they take turns for longer than a moment."""
 

@@ -36,6 +36,8 @@ from .pools import Pool, Processes, RayPool, Worker, WorkerLost
 __all__ = ["execute"]
 
 _TRIES = 3
+"""Workers that one part may take with it before the command fails."""
+
 _PARTS, _ALL_PARTS = 8, 4000
 """Parts that each worker gets, about, and parts at most: small ones even out, and a lost worker loses one of them; but
 each costs the driver some hundredths of a second."""

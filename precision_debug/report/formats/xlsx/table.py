@@ -20,6 +20,8 @@ ROW_LIMIT = 1_048_575
 """Rows of one sheet, below its header."""
 
 _PADDLE = 8
+"""Columns of Paddle-Inference-Demo's table, which stay first so that programs that read it go on."""
+
 _LEFT = ("text", "index", "flag")
 
 
