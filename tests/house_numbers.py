@@ -1,8 +1,8 @@
 """What the house looks like in numbers: python tests/house_numbers.py [CHECKOUT …], one column a checkout.
 
 Files, lines, medians and the largest, comments and docstrings, import circles, rooms at the core's top level, and how
-many existing files a new one of each kind touches (see CONTRIBUTING, "Where does a new … go"). Only the standard library is needed, so that an
-older checkout can be read beside this one.
+many existing files a new one of each kind touches (see CONTRIBUTING, "Where does a new … go"). Only the standard
+library is needed, so that an older checkout can be read beside this one.
 """
 
 from __future__ import annotations
