@@ -1,4 +1,8 @@
-"""Sums of float64 numbers without any rounding, so that their order and their grouping do not matter."""
+"""Sums of float64 numbers without any rounding, so that their order and their grouping do not matter.
+
+That is what lets the totals of samples and machines merge into those of one process bit for bit, however the samples
+were split.
+"""
 
 from __future__ import annotations
 

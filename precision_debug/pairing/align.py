@@ -3,9 +3,10 @@
 In this order, each baseline tensor at most once: the user's rename map; the source tensor that the backend names
 (``TensorMeta.origin``); the same name, where its producer can have made it (``producers``); the name without what a
 quantiser appends; where it dropped a clamp, what the clamp read; of two files that are one graph but for names, what
-computes it (``isomorphic``). Across frameworks equal names
-mean nothing: there the values decide, before the comparison and in equal arithmetic (``run.across_frameworks``).
-Nothing is paired by position.
+computes it (``isomorphic``). From what is certain to what is likely: engines give the name of a tensor to another one
+that took its place, so a name counts only after what says more, and each step pairs what the earlier ones left.
+Across frameworks equal names mean nothing: there the values decide, before the comparison and in equal arithmetic
+(``run.across_frameworks``). Nothing is paired by position.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Writes a run to disk while it runs."""
+"""Writes a run to disk while it runs.
+
+Tensor by tensor, since all tensors of a run together may not fit into memory.
+"""
 
 from __future__ import annotations
 

@@ -86,6 +86,7 @@ def _compare_either_way(work: Comparing) -> None:
 
 def _compare(work: Comparing, *, apart: bool = False) -> None:
     """Open and pair both sides, compare every sample, and ask of the worst one who did it."""
+    # before either side is opened: what files prove by themselves is told even where an engine cannot load them
     for reason in proven(work.baseline, work.target, asked=work.spec.second_opinion):
         work.note(reason)
     if work.alone:
