@@ -83,7 +83,10 @@ def _reads_others(subject: Subject, meta: TensorMeta, row: Row | None) -> Eviden
     if theirs is None or subject.two_frameworks or any(name not in subject.partner for name in theirs.inputs):
         return {}
     mapped = tuple(subject.partner[name] for name in theirs.inputs)
-    if mapped == tuple(meta.inputs) or any(name not in subject.row_of for name in meta.inputs):
+    gone = [name for name in meta.inputs if name not in subject.row_of]
+    # what the target's file no longer has may be folded into something else, but not where it reads some of the rest
+    fewer = bool(mapped) and {*mapped} < {*meta.inputs} and theirs.op_type == meta.op_type
+    if mapped == tuple(meta.inputs) or (gone and not fewer):
         return {}
     what = {"what": say("an_input"), "name": meta.name}
     return {**what, "base": ", ".join(meta.inputs), "target": ", ".join(mapped)}
