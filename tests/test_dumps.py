@@ -109,6 +109,17 @@ def of_trtexec(folder: Path, values: Values) -> dict[str, str]:
     return {name: name for name in values}
 
 
+def of_trtexec_log(folder: Path, values: Values) -> dict[str, str]:
+    """trtexec --dumpOutput; the published format."""
+    lines = ["&&&& RUNNING TensorRT.trtexec [TensorRT v8601] # trtexec --dumpOutput", "Output Tensors:"]
+    for name, value in values.items():
+        lines += [f"{name}: ({'x'.join(map(str, value.shape))})", " ".join(f"{one:.6g}" for one in value.reshape(-1))]
+    stamp = "[11/23/2026-10:00:00] [I] "
+    lines += ["", "&&&& PASSED TensorRT.trtexec [TensorRT v8601]"]
+    (folder / "out.log").write_text("".join(f"{stamp}{line}\n" for line in lines), encoding="utf-8")
+    return {name: name for name in values}
+
+
 def of_qnn(folder: Path, values: Values) -> dict[str, str]:
     """qnn-net-run --debug; the published layout."""
     (folder / "Result_0").mkdir()
@@ -144,7 +155,8 @@ def safe(folder: Path, values: Values) -> dict[str, str]:
 
 
 KINDS: dict[str, Callable[[Path, Values], dict[str, str]]] = {
-    one.__name__: one for one in (mangled, nameless, as_text, quantised, of_trtexec, of_qnn, of_msprobe, safe)
+    one.__name__: one
+    for one in (mangled, nameless, as_text, quantised, of_trtexec, of_trtexec_log, of_qnn, of_msprobe, safe)
 }
 
 
@@ -152,7 +164,8 @@ def dumped(folder: Path, kind: str, values: Values) -> tuple[Path, dict[str, str
     place = folder / kind
     place.mkdir()
     names = KINDS[kind](place, values)
-    return (place / "out.json" if kind == "of_trtexec" else place), names
+    alone = {"of_trtexec": "out.json", "of_trtexec_log": "out.log"}.get(kind)
+    return (place / alone if alone else place), names
 
 
 def pairs_of(folder: Path, dump: Path) -> dict[str, str]:
@@ -170,7 +183,7 @@ def pairs_of(folder: Path, dump: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     ("kind", "fault"),
-    [("nameless", False), *((kind, True) for kind in KINDS if kind not in ("of_trtexec", "safe"))],
+    [("nameless", False), *((kind, True) for kind in KINDS if kind not in ("of_trtexec", "of_trtexec_log", "safe"))],
 )
 def test_no_pair_is_wrong(tmp_path: Path, kind: str, fault: bool, capsys: pytest.CaptureFixture[str]) -> None:
     """Against the list that the writer keeps; of the engine with the wrong layer too."""
@@ -301,7 +314,7 @@ def test_two_recordings_compare(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert report.first_mismatch.name == "bn2_out"
     capsys.readouterr()
     assert main(["--run_mode", str(tmp_path / "b"), "--baseline", str(tmp_path / "a")]) == 2
-    assert "make a recording of each first" in capsys.readouterr().err
+    assert "first make a recording of each" in capsys.readouterr().err
 
 
 def test_a_partial_recording_and_an_empty_folder_are_no_dumps(tmp_path: Path) -> None:
@@ -330,7 +343,7 @@ def test_rknns_simulator_of_a_healthy_model(capsys: pytest.CaptureFixture[str], 
     assert main(command) == 0
     said = capsys.readouterr().out
     assert "as RKNN accuracy_analysis writes them" in said
-    assert "values fit int8" in said
+    assert "its values are those of int8" in said
     pairs = dict(line.split("  (")[0].split("  <-  ") for line in said.splitlines() if "<-" in line)
     same = ["image", "bn1_out", "relu1_out", "bn2_out", "relu2_out", "pool_out", "bn3_out", "relu3_out", "gap_out"]
     told = {**{name: name for name in same}, "logits": "logits_mm", "probabilities": "probabilities"}

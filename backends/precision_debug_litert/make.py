@@ -17,16 +17,16 @@ __all__ = ["Interpreted", "Maker", "Part"]
 
 @dataclass(kw_only=True)
 class Interpreted:
-    """An interpreter, and the shapes that it has memory for."""
+    """An interpreter, and the shapes of its inputs that it has memory for; None: it has none yet."""
 
     interpreter: Any
-    shapes: tuple[tuple[int, ...], ...] = ()
+    shapes: tuple[tuple[int, ...], ...] | None = ()
 
     def run(self, feeds: Mapping[int, Any]) -> None:
         """Feed these inputs, by tensor, and run. What LiteRT raises goes through."""
         shapes = tuple(np.shape(array) for array in feeds.values())
         if shapes != self.shapes:
-            self.shapes = ()
+            self.shapes = None
             for index, array in feeds.items():
                 held = self.interpreter._get_tensor_details(index, 0)["shape"]
                 if tuple(held) != np.shape(array):
@@ -73,9 +73,12 @@ class Maker:
     def part(self, graph: Graph, made: Sequence[Value]) -> Part:
         """The operator that makes these alone, with the constants that it reads and what computes those."""
         content, feeds, gives = _alone(graph, made)
-        return Part(interpreted=self._interpreted(content, keep=self.reference), feeds=feeds, gives=gives)
+        one = self._interpreted(content, keep=self.reference, allocates=False)
+        return Part(interpreted=one, feeds=feeds, gives=gives)
 
-    def _interpreted(self, content: bytes, *, keep: bool) -> Interpreted:
+    def _interpreted(self, content: bytes, *, keep: bool, allocates: bool = True) -> Interpreted:
+        """allocates: not of an operator alone: the shapes that a file holds of what lies inside may be stand-ins, which
+        only hold as long as nothing asks; the first run brings the true ones."""
         from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
         kernels = OpResolverType.BUILTIN_REF if self.reference else OpResolverType.BUILTIN
@@ -85,8 +88,9 @@ class Maker:
                 model_content=content, experimental_op_resolver_type=kernels, experimental_preserve_all_tensors=keep,
                 num_threads=self.threads or None,
             )  # fmt: skip
-            made.allocate_tensors()
-        return Interpreted(interpreter=made, shapes=())
+            if allocates:
+                made.allocate_tensors()
+        return Interpreted(interpreter=made, shapes=() if allocates else None)
 
 
 def _alone(graph: Graph, made: Sequence[Value]) -> tuple[bytes, Mapping[int, int], Mapping[int, int]]:

@@ -65,9 +65,10 @@ def is_dump(path: str) -> bool:
         if is_outputs(path) or (place / TENSORS).is_dir():  # a partial recording of ours
             return False
         return any(layout.is_it(place) for layout in LAYOUTS) or next(_files(place), None) is not None
-    return place.is_file() and place.suffix.lower() in _FILES and (
-        place.suffix.lower() != ".json" or any(layout.is_it(place) for layout in LAYOUTS)
-    )  # fmt: skip
+    suffix = place.suffix.lower()
+    return place.is_file() and (
+        (suffix in _FILES and suffix != ".json") or any(layout.is_it(place) for layout in LAYOUTS)
+    )
 
 
 def read_dump(path: str, dtype: str = "float32") -> Dump:

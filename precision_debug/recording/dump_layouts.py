@@ -62,6 +62,42 @@ def _trtexec(path: Path) -> Iterator[tuple[str, Array, tuple[int, ...] | None]]:
         yield str(one["name"]), value.reshape(shape), shape
 
 
+# trtexec --dumpOutput: its log, in which each tensor is a line "NAME: (1x10)" with its numbers on the next, behind
+# "Output Tensors:" and, with --dumpInput, "Input Tensors:" (TensorRT, samples/common/sampleInference.cpp)
+_LOGGED = re.compile(r"^(?:\[[^\]]*\] )?\[[A-Z]\] ?")
+_TENSORS = re.compile(r"^(?:Input|Output) Tensors:\s*$")
+_HEADER = re.compile(r"^(.+): \((\d+(?:x\d+)*)?\)\s*$")
+_NUMBERS = re.compile(r"^[-+0-9.einfaINFA\s]*$")
+
+
+def _is_trtexec_log(path: Path) -> bool:
+    if path.suffix.lower() not in (".txt", ".log") or not path.is_file():
+        return False
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        return any(_TENSORS.match(_LOGGED.sub("", line)) for line in lines)
+
+
+def _trtexec_log(path: Path) -> Iterator[tuple[str, Array, tuple[int, ...] | None]]:
+    name, inside = "", False
+    shape: tuple[int, ...] = ()
+    numbers: list[str] = []
+    for line in [*path.read_text(encoding="utf-8", errors="replace").splitlines(), "end"]:
+        said = _LOGGED.sub("", line)
+        header = _HEADER.match(said) if inside else None
+        if name and (header or not _NUMBERS.match(said)):
+            if len(numbers) != math.prod(shape):
+                text = "x".join(map(str, shape))
+                raise RecordingError(f"{name}: {len(numbers)} values for {text}", where=str(path))
+            yield name, np.array(numbers, np.float32).reshape(shape), shape
+            name, numbers = "", []
+        if header:
+            name, shape = header[1], tuple(int(one) for one in (header[2] or "").split("x") if one)
+        elif name:
+            numbers += said.split()
+        else:
+            inside = bool(_TENSORS.match(said)) or (inside and not said.strip())
+
+
 # qnn-net-run, snpe-net-run: OUT/Result_N/NAME.raw, float32 unless --use_native_output_files, which write
 # NAME_native.raw; in the names what is no letter or digit is an underscore (Qualcomm AI Engine Direct SDK, tools)
 def _is_qnn(path: Path) -> bool:
@@ -169,6 +205,7 @@ def _of_rank(index: Path) -> Listed:
 
 LAYOUTS = (
     Layout(name="trtexec --exportOutput", is_it=_is_trtexec, files=_alone, read=_trtexec),
+    Layout(name="trtexec --dumpOutput", is_it=_is_trtexec_log, files=_alone, read=_trtexec_log),
     Layout(name="precision_debug recorder", is_it=_is_recorder, files=_recorder),
     Layout(name="msprobe", is_it=_is_msprobe, files=_msprobe),
     Layout(name="RKNN accuracy_analysis", is_it=_is_rknn, files=_rknn),
