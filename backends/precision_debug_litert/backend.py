@@ -34,7 +34,7 @@ class LiteRtBackend:
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(keeper=self, describer=self)
+        return Capabilities(keeper=self, describer=self, bare_runner=self)
 
     def describe(self, path: str) -> Description:
         """See ``protocols.Describer``."""
@@ -59,6 +59,26 @@ class LiteRtBackend:
         from .opening import open_session
 
         return open_session(spec, chosen)
+
+    def run_bare(self, spec: SessionSpec, feeds: Feeds) -> bool:
+        """See ``protocols.BareRunner``: of files whose inputs are fed as they are."""
+        from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+        chosen = recipe(spec.mode)
+        if chosen.widened:
+            return False
+        kind = OpResolverType.BUILTIN_REF if chosen.reference else OpResolverType.AUTO
+        interpreter = Interpreter(spec.model.model_file, experimental_op_resolver_type=kind)
+        inputs = {one["name"]: one for one in interpreter.get_input_details()}
+        if set(inputs) != set(feeds) or any(one["dtype"] != feeds[name].dtype for name, one in inputs.items()):
+            return False
+        for name, one in inputs.items():
+            interpreter.resize_tensor_input(one["index"], feeds[name].shape)
+        interpreter.allocate_tensors()
+        for name, one in inputs.items():
+            interpreter.set_tensor(one["index"], feeds[name])
+        interpreter.invoke()
+        return True
 
     def keep(self, spec: SessionSpec) -> LiteRtKeep | None:
         """See ``protocols.Keeper``."""

@@ -47,7 +47,7 @@ class OnnxRuntimeBackend:
     def capabilities(self) -> Capabilities:
         return Capabilities(
             operator_runner=self, keeper=self, ladder=self, describer=self, alone_scripter=self, on_device=self,
-            on_device_alone=self,
+            on_device_alone=self, bare_runner=self,
         )  # fmt: skip
 
     def describe(self, path: str) -> Description:
@@ -61,6 +61,12 @@ class OnnxRuntimeBackend:
         from .engine.alone_script import script
 
         return script(mode, files)
+
+    def run_bare(self, spec: SessionSpec, feeds: Feeds) -> bool:
+        """See ``protocols.BareRunner``."""
+        from .engine.bare import run_bare
+
+        return run_bare(spec, feeds)
 
     def availability(self, mode: str) -> Availability:
         return availability(mode)

@@ -13,7 +13,7 @@ from precision_debug.settings import Setting
 
 from .modes import RUN_MODES, availability, recipe
 from .reasons import REASONS
-from .settings import SETTINGS
+from .settings import SETTINGS, setting
 
 if TYPE_CHECKING:
     from precision_debug.protocols import AloneFiles, Description, Feeds, Rung, Session, Survey, Switch
@@ -35,7 +35,9 @@ class OpenVinoBackend:
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(keeper=self, describer=self, alone_scripter=self, surveyor=self, ladder=self)
+        return Capabilities(
+            keeper=self, describer=self, alone_scripter=self, surveyor=self, ladder=self, bare_runner=self
+        )  # fmt: skip
 
     def describe(self, path: str) -> Description:
         """See ``protocols.Describer``."""
@@ -62,6 +64,20 @@ class OpenVinoBackend:
         from .engine import ladder
 
         return ladder.switches(dataclasses.replace(spec, mode=rung.mode))
+
+    def run_bare(self, spec: SessionSpec, feeds: Feeds) -> bool:
+        """See ``protocols.BareRunner``."""
+        import openvino
+
+        from .model import read_model
+
+        chosen = recipe(spec.mode)
+        if chosen.quantise:
+            return False
+        config = {"INFERENCE_PRECISION_HINT": chosen.precision} if chosen.precision else {}
+        device = str(setting(spec.options, "device"))
+        openvino.Core().compile_model(read_model(spec), device, config)(dict(feeds))
+        return True
 
     def alone_script(self, mode: str, files: AloneFiles) -> str:
         """See ``protocols.AloneScripter``."""

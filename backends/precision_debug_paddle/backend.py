@@ -46,6 +46,7 @@ class PaddleBackend:
             precision_reader=self,
             teller=self,
             describer=self,
+            bare_runner=self,
         )
 
     def describe(self, path: str) -> Description:
@@ -85,6 +86,21 @@ class PaddleBackend:
 
     def _require(self, mode: str, where: str) -> None:
         demand(modes.availability(mode), mode, where=where)
+
+    def run_bare(self, spec: SessionSpec, feeds: Feeds) -> bool:
+        """See BareRunner: a predictor without hooks, of the program as it is."""
+        recipe = modes.recipe(spec.mode)
+        if recipe.dygraph or recipe.tensorrt:
+            return False
+        from .engine.predictor import Runner
+        from .make import make_config
+        from .model import read_model
+        from .opening import device_of
+
+        model = read_model(spec.model)
+        config = make_config(recipe, model.file, model.params, spec.options, device=device_of(recipe)[0])
+        Runner(config, where=model.path, mode=spec.mode).run(feeds)
+        return True
 
     def watch(self, config: Any, folder: str) -> Watching | None:
         """See Watcher."""

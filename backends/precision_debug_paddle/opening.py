@@ -29,7 +29,7 @@ from .reasons import say
 from .session import HookSession
 from .settings import setting
 
-__all__ = ["IN_PLACE", "open_layer", "open_session"]
+__all__ = ["IN_PLACE", "device_of", "open_layer", "open_session"]
 
 IN_PLACE = "inplace_pass"  # the kernels compute the same bits into memory of their own
 
@@ -40,7 +40,7 @@ def open_session(spec: SessionSpec, model: Model, recipe: Recipe, feeds: Sequenc
         raise UsageError(say("bfloat16_ops_of_pir"), where="--option bfloat16_ops", hint=say("export_legacy"))
     if recipe.onednn and (kept := setting(spec.options, "keep_operators")):
         model = with_kept(model, kept, folder)
-    device, notes = _device(recipe)
+    device, notes = device_of(recipe)
     versions = capability.versions(gpu=device == "gpu", tensorrt=recipe.tensorrt)
     if recipe.tensorrt:
         from .engine.tensorrt_session import open_tensorrt
@@ -139,7 +139,8 @@ def open_layer(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds]) -> Ses
     return DygraphSession(layer, recipe, versions=versions, feeds=feeds[0] if feeds else None, device=device)
 
 
-def _device(recipe: Recipe) -> tuple[str, tuple[Reason, ...]]:
+def device_of(recipe: Recipe) -> tuple[str, tuple[Reason, ...]]:
+    """Where a mode runs, "cpu" or "gpu", and what is to be said of that."""
     if recipe.device != "best":
         return recipe.device, ()
     card = capability.gpu()

@@ -70,6 +70,7 @@ class TorchBackend:
             keeper=self,
             describer=self,
             follower=self,
+            bare_runner=self,
         )
 
     def follow(
@@ -235,6 +236,12 @@ class TorchBackend:
 
                         self._kept[key] = at_step(self._kept[key], step)
             return self._kept[key]
+
+    def run_bare(self, spec: SessionSpec, feeds: Feeds) -> bool:
+        """See ``protocols.BareRunner``."""
+        from .engine.bare import run_bare
+
+        return run_bare(self._model(spec), spec.mode, spec.options, feeds)
 
     def _closed(self) -> None:
         with self._lock:

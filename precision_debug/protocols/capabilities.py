@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AloneFiles",
     "AloneScripter",
+    "BareRunner",
     "Capabilities",
     "Describer",
     "Exporter",
@@ -67,6 +68,7 @@ class Capabilities:
     teller: ProgressReader | None = None
     alone_scripter: AloneScripter | None = None
     precision_reader: PrecisionReader | None = None
+    bare_runner: BareRunner | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +83,14 @@ class AloneFiles:
     expected: str
     output: str
     passes: tuple[str, ...] = ()
+
+
+class BareRunner(Protocol):
+    """A backend that can run a model as its engine alone does, with nothing of this tool in the way."""
+
+    def run_bare(self, spec: SessionSpec, feeds: Feeds) -> bool:
+        """Load the model and run it once; what the engine then does to the process it does. False where the mode is
+        more than the engine (a conversion, a simulation), or is not known how to run so."""
 
 
 class AloneScripter(Protocol):

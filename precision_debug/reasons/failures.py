@@ -120,6 +120,17 @@ FAILURES: Mapping[str, Wording] = {
         "请减小 batch、减少标记的张量，或设置 --memory_budget",
     ),
     "crashed": Wording("the process crashed ({signal})", "进程崩溃（{signal}）"),
+    "crashed_whose": Wording("{what}; {whose}", "{what}；{whose}"),
+    "crashed_alone_too": Wording(
+        "the engine of {mode} alone, without this tool, crashes on the same model and inputs ({signal}): the fault is"
+        " the engine's",
+        "{mode} 的引擎单独运行（不经本工具）时，同一模型与输入同样崩溃（{signal}）：是引擎的问题",
+    ),
+    "runs_alone": Wording(
+        "alone, without this tool, the engine of {modes} runs the same model and inputs: what this tool shows tensors"
+        " by takes part in it",
+        "{modes} 的引擎单独运行（不经本工具）时，同一模型与输入可以运行：崩溃与本工具取得张量的方式有关",
+    ),
     "ended_with": Wording("the process ended with status {status}", "进程以状态 {status} 结束"),
     "last_words": Wording("{what} (last output: {words})", "{what}（最后的输出：{words}）"),
     "verbose_shows": Wording("--verbose shows everything it printed", "--verbose 显示它打印的全部内容"),

@@ -13,6 +13,7 @@ from ..events import Failure
 from ..reasons import NOTHING, Reason, say
 from ..report.failure import sentence_of
 from ..report.model import Report
+from .bare import whose_crash
 from .companion_files import keep_log
 from .deliver import deliver, has_rows, rescue
 from .error_transport import error_of as error_in
@@ -85,6 +86,8 @@ def error_of(folder: Path, status: int, interrupted: bool) -> PrecisionDebugErro
         name = signal.Signals(-status).name
         if -status == signal.SIGKILL:
             return crash(say("killed", signal=name), say("smaller"))
-        return crash(say("crashed", signal=name), say("verbose_shows"))
+        crashed = say("crashed", signal=name)
+        whose = whose_crash(folder)
+        return crash(say("crashed_whose", what=crashed, whose=whose) if whose else crashed, say("verbose_shows"))
     return crash(say("ended_with", status=status), say("verbose_shows"))
 

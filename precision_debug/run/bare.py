@@ -1,0 +1,120 @@
+"""Whose crash it was: after one, the engine runs the same model on the same inputs once more, alone, in a child.
+
+Alone means without anything of this tool in its way: each backend says how (protocols.BareRunner).
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NoReturn
+
+from ..codec import decode
+from ..errors import PrecisionDebugError
+from ..events import SideDone, Stage, Tensors
+from ..reasons import NOTHING, Reason, say
+from ..records import RunSpec
+from ..safety import import_path
+from . import child as children
+from .folder import JOB, JOURNAL
+from .interrupts import stopped
+from .journal import read_events
+
+__all__ = ["start", "whose_crash"]
+
+_PATIENCE = 120.0
+"""Seconds that the engine may take alone; after that nothing is said."""
+
+_RAN, _UNABLE = 0, 10
+"""Exit statuses of the child."""
+
+
+def whose_crash(folder: Path) -> Reason:
+    """Who brought about that the run of a folder was ended by a signal, in a sentence; "" where that is not known.
+
+    It takes as long as the engine alone, once or twice.
+    """
+    found: dict[str, int] = {}
+    for side in _at_work(folder):
+        alone = _alone(folder, side)
+        if alone is None:
+            return NOTHING
+        found[side] = alone
+        if alone < 0:
+            break
+    shared = next((side for side, alone in found.items() if alone < 0), "")
+    if shared:
+        how = signal.Signals(-found[shared]).name
+        return say("crashed_alone_too", mode=_modes(folder)[shared], signal=how)
+    if found and all(alone == _RAN for alone in found.values()):
+        return say("runs_alone", modes=" and ".join(dict.fromkeys(_modes(folder)[side] for side in found)))
+    return NOTHING
+
+
+def _at_work(folder: Path) -> list[str]:
+    """The sides that were being opened, or run, and had not ended that."""
+    going: dict[str, str] = {}
+    for event in read_events(folder / JOURNAL, Stage, Tensors, SideDone):
+        match event:
+            case Stage(text=text) if text.code in ("stage_opening", "stage_running"):
+                side = text.args.get("side")
+                if isinstance(side, Reason):
+                    going[side.code] = text.code
+            case Tensors(side=side) if going.get(side) == "stage_opening":
+                del going[side]
+            case SideDone(side=side):
+                going.pop(side, None)
+    return sorted(going, reverse=True)  # the target first: it is the one that is more often to blame
+
+
+def _modes(folder: Path) -> dict[str, str]:
+    """What each side ran, by the stages."""
+    found = {"baseline": "", "target": ""}
+    for event in read_events(folder / JOURNAL, Stage):
+        side = event.text.args.get("side") if isinstance(event, Stage) else None
+        if isinstance(side, Reason) and isinstance(event, Stage):
+            found[side.code] = str(event.text.args.get("mode", "")) or found[side.code]
+    return found
+
+
+def _alone(folder: Path, side: str) -> int | None:
+    """The exit status of the engine alone; None where it could not be tried, or took too long."""
+    with tempfile.TemporaryFile(dir=folder) as said:
+        child = children.start("from precision_debug.run.bare import start; start()", str(folder), side, said=said)
+        until = time.monotonic() + _PATIENCE
+        try:
+            while child.poll() is None and time.monotonic() < until and not stopped():
+                time.sleep(0.05)
+            ended = child.poll()
+        finally:
+            children.end(child)
+    return ended if ended is not None and (ended < 0 or ended == _RAN) else None
+
+
+def start() -> NoReturn:
+    """What the child runs: one side of a folder's job, by its engine alone."""
+    import_path.clean()
+    try:
+        sys.exit(_run(Path(sys.argv[1]), sys.argv[2]))
+    except PrecisionDebugError:
+        sys.exit(_UNABLE)
+
+
+def _run(folder: Path, side: str) -> int:
+    from .inputs import feeds_of
+    from .plan import make_plan
+
+    spec = decode(RunSpec, json.loads((folder / JOB).read_text(encoding="utf-8"))["spec"])
+    with tempfile.TemporaryDirectory(dir=folder) as work:
+        plan = make_plan(spec, work_dir=work)
+        opening = plan.baseline if side == "baseline" else plan.target
+        runner = None if opening is None else opening.capabilities.bare_runner
+        if opening is None or runner is None:
+            return _UNABLE
+        given = feeds_of(spec, plan, ())
+        feeds = (given if side == "baseline" else given.for_target()).feeds[0]
+        return _RAN if runner.run_bare(opening.spec, feeds) else _UNABLE
