@@ -18,7 +18,6 @@ from precision_debug.explain.bounds import BEYOND, LEAST, MOST, is_suspicious, w
 from precision_debug.explain.culprits import (
     candidates_of,
     first_failing,
-    hidden_overflow,
     non_finite_alone,
     rank,
     suspects_before,
@@ -27,6 +26,7 @@ from precision_debug.explain.culprits import (
 from precision_debug.explain.effects import Sink
 from precision_debug.explain.introduced import Alone
 from precision_debug.explain.subject import Subject
+from precision_debug.explain.unrepeated import hidden_overflow
 from precision_debug.records import Comparison, Effect, Introduced, Row, Status, TensorMeta, TensorStats
 
 UNIT = 2.0**-11  # of float16

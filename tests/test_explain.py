@@ -18,9 +18,9 @@ from planted.run import judged, quick_ones, report_of
 import precision_debug
 from precision_debug import registry
 from precision_debug.explain import Subject
-from precision_debug.explain.culprits import hidden_overflow
 from precision_debug.explain.effects import sinks_of
 from precision_debug.explain.units import unit_of
+from precision_debug.explain.unrepeated import hidden_overflow
 from precision_debug.explain.workbench import HostWorkbench
 from precision_debug.reasons.causes import CAUSES
 from precision_debug.records import Culprit, Row, Status, TensorMeta, TensorStats

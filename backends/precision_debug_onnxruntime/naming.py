@@ -7,6 +7,7 @@ the node that computed it, whose name the fusions keep.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -294,6 +295,7 @@ def _assign_several(
     done: list[tuple[str, Holding]] = []
     for source, found in groups.items():
         done += _assign_one((source,), found, known, outputs)
+    done = [(name, _dequantised_as(name, held, left, known)) for name, held in done]
     yield from done
     for name, form, edge in unknown:
         alike = (other for other, held in done if held.origin and _level(held.form) == _level(form))
@@ -305,6 +307,16 @@ def _assign_several(
         if source:
             left.remove(source)
         yield name, Holding(origin=source, form=form, root=edge.root)
+
+
+def _dequantised_as(name: str, held: Holding, left: list[str], known: Known) -> Holding:
+    """Integers that are all that is left of what they are dequantised to stand for that: the float model that the file
+    was made of knows them under that name alone."""
+    if held.origin != name or held.form.scale is None:
+        return held
+    same = {known.edge_of[one].root for one in (name,) if one in known.edge_of}
+    gone = [one for one in left if known.edge_of[one].root in same and known.quantised(one)] if same else []
+    return dataclasses.replace(held, origin=gone[-1]) if gone else held
 
 
 def _stands_for(name: str, form: Form, members: tuple[str, ...], known: Known) -> str:

@@ -18,6 +18,7 @@ from ..numbers.born import finite_l2
 from ..numbers.precisions import PRECISIONS
 from ..reasons.causes import CAUSES
 from ..records import Introduced
+from .bounds import BEYOND
 from .files import files_differ, other_weight
 from .grid import grid_cause, stored_cause
 from .introduced import Alone
@@ -258,6 +259,8 @@ def _in_integers(one: _Operator) -> Told | None:
         return code, evidence
     if "steps" in evidence or not np.ptp(one.wrong):  # the nearest of all: nothing but the grid is to blame
         return code, {**evidence, "units": one.found.units}
+    if one.subject.quantised_file and (one.found.units or 0.0) > BEYOND:  # no rounding of these inputs is so large
+        return "other_arithmetic", {"rel_l2": one.found.rel_l2}
     return _too_coarse(one.subject, one.name, one.found)
 
 

@@ -18,13 +18,10 @@ from .introduced import MASK, Alone
 from .kept import kept_through
 from .operator_facts import is_quantised, narrow_type
 from .subject import Subject
-from .units import largest_of
 
 __all__ = [
-    "born_in_this_run",
     "candidates_of",
     "first_failing",
-    "hidden_overflow",
     "is_far_off",
     "largest_growth",
     "non_finite_alone",
@@ -64,6 +61,10 @@ the same cases, with two faults in a row among them."""
 
 _NEARLY = 0.25
 """Part of the largest growth from which on an operator amplifies as much as the one that has it. Set on these, too."""
+
+_RATHER = 4.0
+"""Times that the share of an outlier channel is any other's from which on it is blamed for an error that is large:
+what other channels lose of it is little beside the outlier itself."""
 
 _FELT = 0.3
 """Share of a small squared error at an output from which on the author of a large one before it is blamed for both."""
@@ -209,7 +210,8 @@ def _ranked(
         poisons = born and effect.non_finite > 0 and (sink.is_output or not any(one.is_output for one in sinks))
         far_off = is_far_off(subject, sink)
         usual = HALF if far_off or far or _outweighs(subject, sink, name, effects) else ALONE
-        enough = MATTERS if far and sink.is_output and far_off else PART if name in together else usual
+        some = name in together or (far and _leads(sink, name, effects))
+        enough = MATTERS if far and sink.is_output and far_off else PART if some else usual
         if sink.name not in looked or not (poisons or share >= enough):
             continue
         if subject.same_steps and not far and not poisons:
@@ -243,9 +245,21 @@ def _ranked(
 
 def _outweighs(subject: Subject, sink: Sink, name: str, effects: Mapping[str, Sequence[Effect]]) -> bool:
     """Whether one operator's share at a sink, where more than a few roundings are lost, is far above any other's."""
-    shares = {one: e.share for one, carried in effects.items() for e in carried if e.at == sink.name}
-    most = max((share for one, share in shares.items() if one != name), default=0.0)
-    return sink.rel_l2 > LOOK * subject.typical_unit and shares.get(name, 0.0) >= OUTWEIGHS * most
+    return sink.rel_l2 > LOOK * subject.typical_unit and _leads(sink, name, effects)
+
+
+def _leads(sink: Sink, name: str, effects: Mapping[str, Sequence[Effect]]) -> bool:
+    """Whether one operator's share at a sink is far above any other's."""
+    return _share_at(sink, (name,), effects) >= OUTWEIGHS * _most_besides(sink, (name,), effects)
+
+
+def _share_at(sink: Sink, names: Collection[str], effects: Mapping[str, Sequence[Effect]]) -> float:
+    return sum(e.share for name in names for e in effects[name] if e.at == sink.name)
+
+
+def _most_besides(sink: Sink, names: Collection[str], effects: Mapping[str, Sequence[Effect]]) -> float:
+    """The largest share at a sink of an operator that is none of these."""
+    return max((_share_at(sink, (one,), effects) for one in effects if one not in names), default=0.0)
 
 
 def _kept_together(
@@ -348,8 +362,9 @@ def _of_one_outlier(
     subject: Subject, alone: Alone, effects: Mapping[str, Sequence[Effect]], sinks: Mapping[str, Sink]
 ) -> Mapping[str, Sequence[str]]:
     """Quantised tensors whose range one and the same channel takes, as it goes through a residual stream, and that make
-    a culprit's share together. Each with those that are too little for that by themselves."""
-    groups: dict[tuple[int, int], list[tuple[str, float, float]]] = {}
+    a culprit's share together, or of a large error far more than any other. Each with those that are too little for
+    that by themselves."""
+    groups: dict[tuple[int, int], list[tuple[str, float, Sink]]] = {}
     for name, carried in effects.items():
         effect = _largest(carried, sinks)
         exact, wrong = alone.exact_of(name), alone.wrong_of(name)
@@ -357,79 +372,19 @@ def _of_one_outlier(
             continue
         found = outlier_of(exact) if is_quantised(narrow_type(subject, name)) else None
         if found is not None:
-            bar = HALF if is_far_off(subject, sinks[effect.at]) else ALONE
-            groups.setdefault((found["channel"], exact.ndim - found["axis"]), []).append((name, effect.share, bar))
+            place = found["channel"], exact.ndim - found["axis"]
+            groups.setdefault(place, []).append((name, effect.share, sinks[effect.at]))
+
+    def enough(group: Sequence[tuple[str, float, Sink]]) -> bool:
+        names, whole = [name for name, _, _ in group], sum(share for _, share, _ in group)
+        far_off = all(is_far_off(subject, sink) for _, _, sink in group)
+        besides = max(_most_besides(sink, names, effects) for _, _, sink in group)
+        return whole >= (HALF if far_off else ALONE) or (far_off and whole >= _RATHER * besides)
+
     return {
         name: [other for other, part, _ in group if part < PART]
-        for group in groups.values()
-        if len(group) > 1 and sum(share for _, share, _ in group) >= max(bar for _, _, bar in group)
-        for name, share, _ in group if share >= PART
+        for group in groups.values() if enough(group) for name, share, _ in group if share >= PART
     }  # fmt: skip
-
-
-def hidden_overflow(subject: Subject, sinks: Sequence[Sink]) -> Culprit | None:
-    """Where an output is not finite, the first operator before it whose results the target's type cannot hold.
-
-    An engine that was built again to show its tensors may compute such an operator in float32, and show it finite: then
-    nothing but the baseline's own range tells. Only for types that overflow where float32 does not.
-    """
-    limit = largest_of(subject.narrow_type)
-    broken = [sink for sink in sinks if sink.is_output and sink.non_finite]
-    if not broken or limit > MASK:
-        return None
-    before = {sink.name: {sink.name} | subject.ancestors(sink.name) for sink in broken}
-    for name in sorted(subject.row_of, key=lambda item: subject.order.get(item, 0)):
-        row = subject.row_of[name]
-        numbers = row.comparison
-        if numbers is None or subject.only_moves(name):
-            continue
-        largest = max(abs(numbers.base.min or 0.0), abs(numbers.base.max or 0.0))
-        at = next((sink for sink, above in before.items() if name in above), "")
-        if limit < largest < MASK and at:
-            return Culprit(
-                name=name,
-                node=subject.meta_of[name].node if name in subject.meta_of else "",
-                op_types=tuple(meta.op_type for meta in subject.region_of.get(name, ())) or (row.op_type,),
-                cause="overflow",
-                evidence={"largest": largest, "limit": limit, "count": numbers.fp16_overflow},
-                confidence="ranked",
-                at=at,
-                fails_first=at,
-                keep=(name,),
-            )
-    return None
-
-
-def born_in_this_run(subject: Subject) -> tuple[Culprit, ...]:
-    """The first operator that gave NaN or Inf from finite inputs where the baseline gave none, for want of a culprit.
-
-    Run alone, or again, it may give something else: a kernel that reads memory which nobody wrote.
-    """
-    for name in sorted(subject.row_of, key=lambda item: subject.order.get(item, 0)):
-        row = subject.row_of[name]
-        if not non_finite_alone(row):
-            continue
-        numbers = row.comparison
-        fed = [subject.row_of[source] for source in subject.sources(name) if source in subject.row_of]
-        if numbers is None or any(non_finite_alone(one) for one in fed):
-            return ()
-        nan, inf = (max(0, ours - theirs) for ours, theirs in (
-            (numbers.target.nan, numbers.base.nan), (numbers.target.inf, numbers.base.inf),
-        ))  # fmt: skip
-        return (
-            Culprit(
-                name=name,
-                node=subject.meta_of[name].node if name in subject.meta_of else "",
-                op_types=tuple(meta.op_type for meta in subject.region_of.get(name, ())) or (row.op_type,),
-                cause="born",
-                evidence={"what": "NaN" if nan else "Inf", "count": nan + inf},
-                confidence="compared",
-                at=name,
-                fails_first=name,
-                keep=(name,),
-            ),
-        )
-    return ()
 
 
 def _largest(carried: Sequence[Effect], sinks: Mapping[str, Sink]) -> Effect | None:

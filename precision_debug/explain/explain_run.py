@@ -19,10 +19,8 @@ from .bounds import LOOK_LEAST, allowed_error, worth
 from .conclusion import concluded
 from .confirm import confirmed
 from .culprits import (
-    born_in_this_run,
     candidates_of,
     first_failing,
-    hidden_overflow,
     is_far_off,
     non_finite_alone,
     rank,
@@ -38,6 +36,7 @@ from .inputs import inputs_differ
 from .introduced import Alone, nothing_alone, run_alone
 from .shapes import shapes_differ
 from .subject import Subject, replaces
+from .unrepeated import born_in_this_run, hidden_overflow
 from .unsteady import unsteady, unsteady_culprits
 from .work import Ended, Work
 

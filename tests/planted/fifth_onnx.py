@@ -137,14 +137,19 @@ def quantised(name: str, build: Any, who: str = "", why: str = "", *, modes: str
 
 quantised("residual_net_in_integers", residual_whole)
 quantised("perceptron_in_integers", perceptron_whole)
-quantised("weights_clipped_in_a_block", residual_whole, "a2 ar2", "weight_clipped", a2__w={"clip": 0.25})
-quantised("weights_clipped_for_each_channel", perceptron_whole, "m3 h3 r3", "weight_clipped", m3__w={"clip": 0.3})
+quantised("weights_clipped_in_a_block", residual_whole, "a2 ar2 aq2", "weight_clipped", a2__w={"clip": 0.25})
+quantised("weights_clipped_for_each_channel", perceptron_whole, "m3 h3 r3 q3", "weight_clipped", m3__w={"clip": 0.3})
 quantised("weights_read_with_another_zero", residual_whole, "b1", "zero_point", b1__w={"off": 30})
-quantised("weights_of_the_next_channel", residual_whole, "a3 ar3", "files_differ", a3__w={"rolled": True})
-quantised("tensor_read_with_another_zero", residual_whole, "aq2", "zero_point", aq2={"off": 25})
-quantised("tensor_of_a_small_range", perceptron_whole, "q2", "saturation", q2={"times": 0.1})
+quantised("weights_of_the_next_channel", residual_whole, "a3 ar3 aq3", "files_differ", a3__w={"rolled": True})
+quantised("tensor_read_with_another_zero", residual_whole, "aq2 ar2", "zero_point", aq2={"off": 25})
+# fused, the convolution that reads it does it: its own zero point of its input is no constant that is looked at
+CASES[-1] = replace(CASES[-1], who=("b2",), why=("other_arithmetic",))
+quantised("tensor_of_a_small_range", perceptron_whole, "q2 r2 h2", "saturation", q2={"times": 0.1})
 quantised("tensor_of_a_wide_range", residual_whole, "q2", "coarse", q2={"times": 24.0})
-quantised("bias_at_its_end", residual_whole, "a1 ar1", "bias_clipped", a1__b={"times": 1e9})
+for place in (-2, -1):  # under 3 units at the output: it is named, and the run passes
+    CASES[place] = replace(CASES[place], status=0)
+CASES[-1] = replace(CASES[-1], who=(), why=())  # fused, less than the prediction reaches the output
+quantised("bias_at_its_end", residual_whole, "a1 ar1 aq1", "bias_clipped", a1__b={"times": 1e9})
 quantised("bias_three_times_too_large", residual_whole, "b2", "files_differ", b2__b={"times": 12.0})
 
 
@@ -229,7 +234,8 @@ def channel_of_the_residual_stream(g: Graph) -> Sequence[str]:
     return [g.dense(g.norm(g.mlp(x, 32, "m"), 32, "n"), 32, 8, "y")]
 
 
-CASES[-1] = replace(CASES[-1], extra=("x", "m", "m_up"), fix=False)
+# under 3 units, which an outlier makes large itself: it is named, and the run passes
+CASES[-1] = replace(CASES[-1], extra=("x", "m", "m_up"), fix=False, status=0)
 
 
 @unseen("int8", "ort_int8", "grown", "outlier_channel coarse")
