@@ -210,7 +210,7 @@ def test_notes_tell_of_weights_that_do_not_fit_also_in_constant_nodes_and_bodies
     text = "\n".join(opened(model, mode, tmp_path, {"x": np.float32([0, 1]), "go": np.array(True)}).notes)
     assert "1 weights exceed float16's maximum of 65504" in text or "1 weights exceed" in text
     assert "k (1)" in text
-    assert "2 weights below" in text
+    assert "2 weights are below" in text
     assert "inner (2)" in text
-    assert "1 weights in" in text
+    assert "1 weights lie in" in text
     assert "w (1)" in text

@@ -386,7 +386,7 @@ def test_files_of_several_engines_come_in_the_order_of_their_builds(tmp_path: Pa
 @pytest.mark.parametrize(
     ("file", "precision", "mode", "words"),
     [
-        (FUSED, "float16", "trt_fp16", "unmarked engine's layers ran in: 20 FP16, 2 FP32; of 1 more"),
+        (FUSED, "float16", "trt_fp16", "unmarked engine's layers ran in: 20 FP16, 2 FP32; for 1 more"),
         (FUSED, "bfloat16", "trt_bf16", "NO LAYER OF THE UNMARKED ENGINE RAN IN BF16, which trt_bf16 asks for"),
         (SMALL, "float16", "trt_fp16", "kernels faster (5 FP32). The differences are not caused by FP16"),
         (INT8, "int8", "trt_int8", "NO LAYER OF THE UNMARKED ENGINE RAN IN INT8, which trt_int8 asks for"),
@@ -403,7 +403,7 @@ def test_nothing_is_claimed_of_an_engine_that_is_one_opaque_region() -> None:
     said = inspector_files.precision_note([region], "float16", "trt_fp16", marked=False)
     assert "does not report the precision of any layer" in said
     said = inspector_files.precision_note([region, copy], "float16", "trt_fp16", marked=False)
-    assert "is known to have run in FP16: 1 FP32; of 1 more" in said
+    assert "is known to have run in FP16: 1 FP32; for 1 more" in said
 
 
 def test_trt_fp32_is_fp32(tmp_path: Path, engines: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:

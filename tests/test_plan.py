@@ -60,7 +60,7 @@ def test_each_side_works_in_a_folder_of_its_own(fake: str, tmp_path: Path) -> No
     ("change", "kind", "said"),
     [
         ({"mode": "fake_absent"}, BackendUnavailable, "run mode fake_absent cannot run here: needs a unicorn"),
-        ({"options": {"paus": 1}}, UsageError, r"neither the baseline fake_fp32 nor .* takes it.*pause"),
+        ({"options": {"paus": 1}}, UsageError, r"neither the baseline fake_fp32 nor .* takes this setting.*pause"),
         ({"options": {"pause": "many"}}, UsageError, "'many' is not a whole number"),
         ({"options": {"baseline.keep": "x"}}, UsageError, "it is for the target only"),
         ({"seed": -1}, UsageError, "expects a whole number, 0 or greater"),

@@ -169,7 +169,7 @@ def test_what_is_said_where_nothing_is_faster_or_nothing_holds(made: Sweep) -> N
 
     none = "No mode that holds is measurably faster than `base` (8 ms); the fastest of them, `slow`, takes 12 ms."
     assert first(slow, wrong) == none
-    assert first(wrong) == "No mode holds: take none of them as it is."
+    assert first(wrong) == "No mode passes: use none of them unchanged."
     assert first(dataclasses.replace(slow, speeds=())) == "These hold: `slow`."
 
 

@@ -109,7 +109,7 @@ def test_two_runs_that_take_other_branches_are_told() -> None:
     with torch.no_grad():
         module.exact = float(module.first(X).double().sum())
     report = compare_module(module, X, run_mode="torch_bf16", device="cpu")
-    (said,) = [str(note) for note in report.notes if "took other ways" in str(note)]
+    (said,) = [str(note) for note in report.notes if "took different paths" in str(note)]
     assert "torch.tanh(self.second(y)); only the target" in said
     assert "torch.relu(self.first(y))" in said
 
@@ -118,4 +118,4 @@ def test_two_runs_that_take_other_branches_are_told() -> None:
 @pytest.mark.parametrize("factory", ["detr", "efficientnet", "einsum_attention", "lstm", "speech", "torch_transformer"])
 def test_a_model_without_branches_takes_none(factory: str, mode: str) -> None:
     report = compare_module(*torch_architectures.FACTORIES[factory](), run_mode=mode, device="cpu")
-    assert not [note for note in report.notes if "took other ways" in str(note)]
+    assert not [note for note in report.notes if "took different paths" in str(note)]

@@ -138,7 +138,7 @@ def test_what_cannot_be_followed_or_read_is_said(tmp_path: Path) -> None:
         read_log(tmp_path)
     (tmp_path / "m.py").write_text(FACTORY)
     (tmp_path / "wrong.pt").write_bytes(b"no")
-    with pytest.raises(InputError, match="is no step that was kept"):
+    with pytest.raises(InputError, match="is not a recorded step"):
         precision_debug.compare(
             f"{tmp_path / 'm.py'}:make", run_mode="torch_fp32", device="cpu", from_step=str(tmp_path / "wrong.pt")
         )  # fmt: skip

@@ -239,7 +239,7 @@ REASONS = Catalogue("onnxruntime", {
         "混合 float16 模型：显式 Cast，保留的链内部没有 Cast",
     ),
     "handed_library": Wording(
-        "to paste: from the file as it is, with the same set; what was judged is the setting above",
+        "to paste: from the original file, with the same set; the setting above is what was run",
         "可直接粘贴：从原文件出发，同一集合；被判定的是上面的设置",
     ),
     "handed_for": Wording(

@@ -39,7 +39,7 @@ SETTINGS = (
     ),
     Setting(
         name="keep_operators", kind="names", default=(), modes=("onednn_bf16",),
-        help="values of a PIR program (.json) whose operators stay in float32: the program is written anew for that",
+        help="values of a PIR program (.json) whose operators stay in float32: the program is rewritten for that",
         zh="PIR 程序（.json）中保留为 float32 的算子的输出名：为此改写程序",
     ),
     Setting(

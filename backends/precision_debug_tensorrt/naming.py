@@ -92,7 +92,7 @@ def columns(layer: EngineLayer | None) -> dict[str, str]:
         "Fused Layer": layer.name,
         "Fused Nodes": ", ".join(operators(layer)) + (", …" if layer.nodes_cut else ""),
         "Real Precision": precision or "not reported",
-        "Precision Read From": source or "neither a tactic nor a type is told",
+        "Precision Read From": source or "neither a tactic nor a type is reported",
         "Tactic": layer.tactic_name,
         "Origin": layer.origin,
     }

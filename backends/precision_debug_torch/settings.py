@@ -43,8 +43,8 @@ SETTINGS = (
     Setting(
         name="compile_backend", kind="choice", default="inductor", choices=("inductor", "aot_eager", "eager"),
         modes=("torch_compile",),
-        help="what torch.compile hands its graph to; aot_eager: the decomposed operators, one by one; eager: the"
-        " captured ones",
+        help="the backend that torch.compile passes its graph to; aot_eager: the decomposed operators, one by one;"
+             " eager: the captured ones",
         zh="torch.compile 将计算图交给谁；aot_eager：逐个运行分解后的算子；eager：逐个运行捕获的算子",
     ),
     Setting(

@@ -42,7 +42,7 @@ def lines_of(path: str, description: Description, parts: Collection[str] = ()) -
                 yield f"{before}    {name} = {value if len(value) <= _LONG else value[:_LONG] + '…'}"
     if "weights" in parts:
         if weights is None:
-            yield "weights: this format does not tell them"
+            yield "weights: not available in this format"
         for one in weights or ():
             span = "" if one.low is None or one.high is None else f"  {one.low:.6g} to {one.high:.6g}"
             broken = f", {one.non_finite} not finite" if one.non_finite else ""

@@ -103,7 +103,7 @@ _FLAGS = (
     flag("--runs", "at most so many sets (default 200)", "最多运行的集合数（默认 200）", metavar="N", type=int,
          default=200),
     flag("--seconds", "no new set after so long", "超过此秒数后不再运行新集合", metavar="S", type=float, default=0.0),
-    flag("--artefacts", "folder of what is handed over (default: beside the report)", "交付文件的目录（默认在报告旁）",
+    flag("--artefacts", "folder for the results (default: beside the report)", "交付文件的目录（默认在报告旁）",
          metavar="DIR"),
 )  # fmt: skip
 

@@ -126,7 +126,7 @@ def _deliver(found: Sweep, command: str, outputs: Sequence[Path], language: str)
 _HEADING = Help("which modes, and how are they timed?", "哪些模式，如何计时？")
 _FLAGS = (
     flag("--run_modes",
-         "the modes; MODE+KEY=VALUE gives one a setting of its own, and may be named beside the mode without it",
+         "the modes; MODE+KEY=VALUE gives one its own setting, and may stand beside the plain mode",
          "各模式；MODE+KEY=VALUE 为其单独给出设置，可与不带设置的同一模式并列", metavar="A,B,…"),
     flag("--models", "further files of the same model: a mode runs the first one that it reads",
          "同一模型的其他文件：每种模式运行其能读取的第一个", metavar="FILE", nargs="+", default=[]),

@@ -28,7 +28,7 @@ def training(
     Raises UsageError where the objects are of no framework that can, and OutputError.
     """
     if isinstance(every, bool) or not isinstance(every, int) or every < 1:
-        what = f"every={every!r} is no number of steps"
+        what = f"every={every!r} is not a number of steps"
         raise UsageError(what, where="training()", hint="give a whole number from 1 up")
     folder = Path(record)
     try:

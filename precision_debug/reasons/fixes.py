@@ -41,7 +41,7 @@ FIXES: Mapping[str, Wording] = {
     ),
     "fix_failed": Wording("the engine failed with something kept: {detail}", "保留部分算子后引擎运行失败：{detail}"),
     "fix_random": Wording(
-        "{name} gives something else in each run, so that no run tells what a kept operator brings",
+        "{name} gives a different result in each run, so no run can tell the effect of keeping an operator",
         "{name} 每次运行的结果都不同，因此无法通过运行判断保留算子的作用",
     ),
     "recorded_tensors": Wording("its tensors were recorded: nothing of it runs here", "其张量来自录制，此处不运行"),

@@ -11,7 +11,7 @@ __all__ = ["NOTES", "STAGES"]
 _RANGE = "Use --val_range NAME:LOW,HIGH, or real --inputs."
 _ALL = "Remove the marks to compare every tensor."
 _EXPORT = "Export the model again, or compare with the checkpoint that it was exported from."
-_ORDER = "Look at the row that the sentence names first; see also the culprits."
+_ORDER = "See the row that the sentence names first, and the culprits."
 
 NOTES: Mapping[str, Wording] = {
     # another tool's tensors
@@ -95,7 +95,7 @@ NOTES: Mapping[str, Wording] = {
     ),
     "other_name": Wording(
         "{name} has this name because the usual one is taken by another file.",
-        "{name} 使用此名，是因为惯用的名字已属于别的文件。", "Write the report into a folder of its own.",
+        "{name} 使用此名，是因为惯用的名字已属于别的文件。", "Write the report to a separate folder.",
     ),
     "fail_fast": Wording(
         "Stopped at {name}, the first tensor that failed (--fail_fast): later tensors were not compared.",

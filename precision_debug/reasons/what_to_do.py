@@ -162,5 +162,5 @@ WHAT_TO_DO: Mapping[str, str] = {
         "给出 --run_mode torch_compile 以评估编译后的模型。",
     "Check the condition before these lines: it reads a value that rounding changes.":
         "查看这些行之前的条件：它读取了会因舍入而改变的值。",
-    "Write the report into a folder of its own.": "把报告写到单独的文件夹。",
+    "Write the report to a separate folder.": "把报告写到单独的文件夹。",
 }  # fmt: skip

@@ -77,10 +77,10 @@ def read_tensors(path: Path, dtype: str = "float32") -> Iterator[tuple[str, Arra
 def _raw(path: Path, dtype: str) -> Array:
     kind = as_dtype(dtype)
     if kind is None:
-        raise RecordingError(f"{dtype} is no type of numbers", where=str(path), hint="float32, float16, uint8, …")
+        raise RecordingError(f"{dtype} is not a numeric type", where=str(path), hint="float32, float16, uint8, …")
     size = path.stat().st_size
     if not size or size % kind.itemsize:
-        raise RecordingError(f"{size} bytes are no whole number of {dtype}", where=str(path), hint="name its type")
+        raise RecordingError(f"{size} bytes are not a multiple of {dtype}", where=str(path), hint="name its type")
     return np.fromfile(path, kind)
 
 

@@ -106,7 +106,7 @@ _SAMPLES = {
         ),
         (
             WORST_ITERATION, "最差迭代", 20,
-            ("The iteration in which this tensor is worst, with its relative L2 error there; it has a row of its own.",
+            ("The iteration in which this tensor is worst, with its relative L2 error there; it has its own row.",
              "该张量误差最大的一次迭代及其相对 L2 误差；该次迭代另有一行。"),
         ),
         (WORST_AT, "最大绝对误差样本", 10, ("The sample that has Max Atol.", "最大绝对误差所在的样本。")),

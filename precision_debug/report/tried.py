@@ -112,7 +112,7 @@ def _nothing(kept: ToKeep, tried: Tried) -> Text:
             en += f", although {low.en} still run in {tried.whole_still.precision}"
             zh += f"，且{low.zh}仍以 {tried.whole_still.precision} 运行"
     if tried.each:
-        en += "; none of them can be left in the low precision by itself either, so that nothing but all of them helps"
+        en += "; none of them can be left in low precision on its own, so only keeping all of them helps"
         zh += "；其中任何一个单独留在低精度时也都不行，因此只有全部保留才有效"
     return Text(f"{en}.", f"{zh}。")
 

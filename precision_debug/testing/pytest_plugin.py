@@ -25,7 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("precision_debug")
     group.addoption(
         "--precision_golden", choices=["check", "write"], default="check",
-        help="write: store golden reports anew; check (the default): fail where a tensor got worse than in them",
+        help="write: save new golden reports; check (the default): fail if a tensor got worse than in them",
     )  # fmt: skip
     group.addoption(
         "--precision_thresholds",

@@ -325,7 +325,7 @@ def _read(path: Path, source: Model, before: Model) -> Model:
         kinds = ", ".join(f"{kind} {number}" for kind, number in had.most_common(3))
         raise ModelError(
             f"it is quantised already ({kinds}), and the quantiser changes nothing in it", where=source.path,
-            hint="compare ort_opt, which runs it as it is",
+            hint="compare ort_opt, which runs it unchanged",
         )  # fmt: skip
     for graph in all_graphs(proto.graph):
         name_nodes(graph)

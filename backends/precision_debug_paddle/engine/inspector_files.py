@@ -131,7 +131,7 @@ def columns(layers: Sequence[EngineLayer], shipped: Sequence[EngineLayer] = ()) 
         extra = {
             "Fused Layer": _SUFFIX.sub("", layer.name),
             "Real Precision": precision or "not reported",
-            "Precision Read From": read_from or "neither a tactic nor a type is told",
+            "Precision Read From": read_from or "neither a tactic nor a type is reported",
             "Tactic": source.tactic_name,
         }
         if plain in there:

@@ -35,7 +35,7 @@ def watching_of(config: Any, folder: Path) -> Watching | None:
     inference = inference_module()
     if not isinstance(config, inference.Config):
         raise UsageError(
-            f"a {type(config).__name__} does not tell how it was configured", where="watch",
+            f"a {type(config).__name__} does not say how it was configured", where="watch",
             hint="give the Config that it was made of: watch(config)",
         )  # fmt: skip
     model = _model_of(config)

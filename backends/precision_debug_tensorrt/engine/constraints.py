@@ -194,7 +194,7 @@ def _outcome(asked: Asked, index: LayerIndex) -> Outcome:
         # one kernel for several operators, of which only the types at its edges are told
         edges = {tensor.dtype for tensor in (*layer.inputs, *layer.outputs) if tensor.dtype in _FLOATS}
         obeyed = True if edges == {asked.precision} else False if edges and asked.precision not in edges else None
-        types = " and ".join(sorted(edges)) or "types that the engine does not tell"
+        types = " and ".join(sorted(edges)) or "types that the engine does not report"
         what = f"one kernel for {len(fused)} operators reads and writes {types}; what lies between is not reported"
         return dataclasses.replace(result, obeyed=obeyed, got=what)
     if asked.precision:
@@ -205,7 +205,7 @@ def _outcome(asked: Asked, index: LayerIndex) -> Outcome:
         obeyed = same if result.obeyed is None else result.obeyed and same
         got = "; ".join(part for part in (result.got, f"output {output}") if part)
         result = dataclasses.replace(result, obeyed=obeyed, got=got)
-    return result if result.got else dataclasses.replace(result, got="the engine does not tell")
+    return result if result.got else dataclasses.replace(result, got="the engine does not report it")
 
 
 def _pattern(key: str) -> re.Pattern[str] | None:

@@ -218,7 +218,7 @@ def _allocator(api: Api, device: Device) -> Any:
 
         def result(self, name: str) -> tuple[int, tuple[int, ...]]:
             if name not in self.shapes:
-                raise BackendError(f"TensorRT told no shape of output '{name}'", where="TensorRT")
+                raise BackendError(f"TensorRT reported no shape for output '{name}'", where="TensorRT")
             return self.buffers[name].pointer, self.shapes[name]
 
     return Allocator()

@@ -22,7 +22,7 @@ from precision_debug.errors import ModelError
 
 __all__ = ["check_program", "check_script", "data_only"]
 
-_CODE = "it would run code of its own when it is read"
+_CODE = "it would run its own code when read"
 _HINT = "build the model with a factory FILE.py:FUNCTION where you trust it"
 
 _OPERATOR = re.compile(

@@ -87,7 +87,7 @@ def _refuse_what_fetches(folder: Path, config: Any) -> None:
             continue
         for key, value in part.items():
             if key == "quantization_config" and value:
-                raise ModelError("is quantised, so that it has no float32 of its own", where=str(folder), hint=_FACTORY)
+                raise ModelError("is quantised, so it has no float32 version", where=str(folder), hint=_FACTORY)
             if "implementation" in key and "/" in str(value):
                 what = f"asks for a kernel from elsewhere ({key}), which is code"
                 raise ModelError(what, where=str(folder / "config.json"), hint=f"take the line out, or {_FACTORY}")

@@ -59,7 +59,7 @@ def _member(member: str) -> bytes:
                 return archive.read(member)
     except (OSError, zipfile.BadZipFile, KeyError) as error:
         raise BackendError(f"cannot be read ({error})", where=ARCHIVE.name, hint="reinstall precision_debug") from error
-    hint = "python -m precision_debug.numbers.cuda.ptx compiles them anew"
+    hint = "python -m precision_debug.numbers.cuda.ptx compiles them again"
     raise BackendError("the kernels were compiled of other sources", where=ARCHIVE.name, hint=hint)
 
 

@@ -23,7 +23,7 @@ from ..journal import Journal, read_events
 
 __all__ = ["BEGIN_ANEW", "Evaluations", "crashed", "key_of"]
 
-BEGIN_ANEW = "remove it to begin anew"
+BEGIN_ANEW = "remove it to start over"
 
 
 class Evaluations:

@@ -75,7 +75,7 @@ def _choice(sweep: Sweep, held: Sequence[Mode]) -> Text:
     first, base = sweep.first, f"`{sweep.baseline}`"
     timed = sorted((mode.speed.median, mode.name, mode) for mode in held if mode.speed is not None)
     if not held:
-        return Text("No mode holds: take none of them as it is.", "没有模式成立：都不能直接使用。")
+        return Text("No mode passes: use none of them unchanged.", "没有模式成立：都不能直接使用。")
     if not timed or first is None or first.speed is None:
         names = [f"`{mode.name}`" for mode in held]
         return Text(f"These hold: {', '.join(names)}.", f"成立的模式：{'、'.join(names)}。")

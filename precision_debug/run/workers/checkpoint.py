@@ -114,7 +114,7 @@ class Checkpoint:
         return UsageError("it belongs to another command", where=str(self._path), hint="name another --checkpoint")
 
     def _damaged(self, number: int) -> OutputError:
-        return self._error(f"line {number} is damaged", "remove the file to begin anew")
+        return self._error(f"line {number} is damaged", "remove the file to start over")
 
     def _error(self, what: str, hint: str = "name another --checkpoint") -> OutputError:
         return OutputError(what, where=str(self._path), hint=hint)

@@ -190,7 +190,7 @@ def _reach(address: str) -> None:
     try:
         socket.create_connection((place[1].strip("[]"), int(place[2])), _PATIENCE).close()
     except (OSError, OverflowError, UnicodeError) as error:
-        what = f"nobody answers there: {getattr(error, 'strerror', '') or error}"
+        what = f"no response from: {getattr(error, 'strerror', '') or error}"
         raise UsageError(what, where=f"--address {address}", hint="start a cluster, or leave it out") from error
 
 

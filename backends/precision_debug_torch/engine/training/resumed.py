@@ -44,10 +44,10 @@ def _read(path: str) -> dict[str, Any]:
         kept = torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, OSError) as error:
         what = str(error).partition("\n")[0][:200]
-        raise InputError(f"is no step that was kept ({what})", where=path, hint="record the run again") from error
+        raise InputError(f"is not a recorded step ({what})", where=path, hint="record the run again") from error
     wanted = {"step", "model", "optimiser", "args", "kwargs"}
     if not isinstance(kept, dict) or not wanted <= kept.keys():
-        raise InputError("is no step that was kept", where=path, hint="training(record=…, steps=[…]) writes one")
+        raise InputError("is not a recorded step", where=path, hint="training(record=…, steps=[…]) writes one")
     return kept
 
 

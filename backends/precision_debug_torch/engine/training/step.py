@@ -52,7 +52,7 @@ class TrainingStep(nn.Module):
     def forward(self, *args: Any, **kwargs: Any) -> StepOutputs:
         named = [(name, one) for name, one in self.inner.named_parameters() if one.requires_grad]
         if not named:
-            raise BackendError("no parameter requires a gradient: there is no step to look at", where=self.path)
+            raise BackendError("no parameter requires a gradient, so there is no step to compare", where=self.path)
         for _, parameter in named:
             parameter.grad = None
         device = named[0][1].device.type
