@@ -290,7 +290,7 @@ def test_options_exist(document: Path) -> None:
         "--from_inspector", "--names_only", "--settings_page", "--reasons_page", "--columns_page", "--open",
         "--extensions",  # of Model Explorer
         "--pin", "--page",  # of scripts under tests/
-            "--dtype", "--exportOutput",  # of other tools that write dumps
+            "--dtype", "--exportOutput", "--dumpOutput",  # of other tools that write dumps
         "--show", "--diff", "--limit", "--on", "--held_out", "--runs", "--seconds", "--check",  # of search
         "--run_modes", "--models", "--batch_sizes", "--speed_seconds",  # of sweep
         "--precision_golden", "--precision_reports", "--precision_thresholds",  # of the pytest plugin
