@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from precision_debug.errors import PrecisionDebugError
 from precision_debug.protocols import Handed
 from precision_debug.reasons import say as core
 from precision_debug.records import SessionSpec, TensorMeta
@@ -80,12 +81,20 @@ class PaddleKeep:
             ),
         ]  # fmt: skip
 
+    def _files(self) -> tuple[str, str]:
+        """The program and its parameters; of one that is gone, as they were named."""
+        try:
+            model = read_model(self.spec.model)
+        except PrecisionDebugError:
+            return self.spec.model.model_file, self.spec.model.params_file
+        return str(model.file), str(model.params)
+
     def _snippet(self, names: Sequence[str], keys: Sequence[str]) -> str:
         chosen = repr(sorted(names))
         if self._name == "bfloat16_ops":
-            model = read_model(self.spec.model)
+            program, params = self._files()
             rest = visible(", ".join(keys))  # on the line of its remark
-            return _ONEDNN.format(program=str(model.file), params=str(model.params), chosen=chosen, rest=rest)
+            return _ONEDNN.format(program=program, params=params, chosen=chosen, rest=rest)
         if self._name == "disable_mixed_precision_ops":
             return f"config.exp_disable_mixed_precision_ops(set({chosen}))"
         return f"paddle.inference.InternalUtils.disable_tensorrt_half_ops(config, set({chosen}))"
