@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from precision_debug.numbers.precisions import BEHIND_FLOAT32
 from precision_debug.onnx.graph import values
 from precision_debug.onnx.model import Model, threads_may_read
 from precision_debug.protocols import Feeds, Session
@@ -134,7 +135,9 @@ def _as_rounded(entry: Entry, recipe: Recipe, blocked: Blocked) -> Entry:
     ):
         return entry
     to = recipe.change.removesuffix("_sim")
-    return dataclasses.replace(entry, meta=dataclasses.replace(entry.meta, view=f"rounded to {to}"), rounds_to=to)
+    kept = entry.meta.op_type in blocked.ops or entry.meta.node in blocked.nodes
+    view = f"rounded to {to}" + (BEHIND_FLOAT32 if kept or blocked.covers_scope(entry.value.scope) else "")
+    return dataclasses.replace(entry, meta=dataclasses.replace(entry.meta, view=view), rounds_to=to)
 
 
 def _sizes(source: Model, runtime: Runtime, folder: Path) -> dict[str, tuple[int | str, ...] | None]:

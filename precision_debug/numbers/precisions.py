@@ -10,7 +10,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["MIXED", "MODEL", "PRECISIONS", "QUANTISED", "Precision", "is_narrow", "promised"]
+__all__ = ["BEHIND_FLOAT32", "MIXED", "MODEL", "PRECISIONS", "QUANTISED", "Precision", "is_narrow", "promised"]
+
+BEHIND_FLOAT32 = " behind float32"
+"""How the view of a tensor ends that is held in a narrow type, and whose operator computed in float32."""
 
 QUANTISED = re.compile(r"quanti[sz]|^qlinear|^q(gemm|attention|moe)$|integer|nbits|int_mm", re.IGNORECASE)
 """Types of operators that make or read quantised tensors, in any of the frameworks."""

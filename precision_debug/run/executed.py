@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..explain.operators import MOVE, plain_type
 from ..explain.units import INTEGERS
 from ..inspector import real_precision
-from ..numbers.precisions import MIXED, QUANTISED, Precision, promised
+from ..numbers.precisions import BEHIND_FLOAT32, MIXED, QUANTISED, Precision, promised
 from ..protocols import Executed, Session
 from ..records import TensorMeta
 from .plan import Opening
@@ -43,6 +43,8 @@ def _computes(meta: TensorMeta) -> bool:
 
 
 def _is_low(meta: TensorMeta, narrow: Precision) -> bool:
+    if meta.view.endswith(BEHIND_FLOAT32):
+        return False
     held = meta.view.removeprefix("rounded to ").split()[0] if meta.view.startswith("rounded to ") else meta.dtype
     if held.startswith(narrow.shown_by):
         return True
