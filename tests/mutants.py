@@ -18,6 +18,7 @@ from pathlib import Path
 JUDGE, BORN = "precision_debug/numbers/judge.py", "precision_debug/numbers/born.py"
 ALIGN = "precision_debug/pairing/align.py"
 PIPELINE, CULPRITS = "precision_debug/run/pipeline.py", "precision_debug/explain/culprits.py"
+UNREPEATED = "precision_debug/explain/unrepeated.py"
 OPEN_PAIR, ONE_SAMPLE = "precision_debug/run/open_pair.py", "precision_debug/run/one_sample.py"
 COMPARING = "precision_debug/run/comparing.py"
 
@@ -25,7 +26,7 @@ TESTS = {
     JUDGE: "tests/test_judge.py", BORN: "tests/test_judge.py", ALIGN: "tests/test_align.py",
     PIPELINE: "tests/test_pipeline.py", OPEN_PAIR: "tests/test_pipeline.py", ONE_SAMPLE: "tests/test_pipeline.py",
     COMPARING: "tests/test_pipeline.py",
-    CULPRITS: "tests/test_culprits.py",
+    CULPRITS: "tests/test_culprits.py", UNREPEATED: "tests/test_culprits.py",
 }  # fmt: skip
 
 MUTANTS: tuple[tuple[str, str, str], ...] = (
@@ -74,7 +75,7 @@ MUTANTS: tuple[tuple[str, str, str], ...] = (
         "        name = stem(target_name)",
     ),
     (ALIGN, "name=pair.base.name + target_name[len(name) :]", "name=pair.base.name"),
-    (ALIGN, "before if at and iteration.isdigit() else name", "before if at else name"),
+    (ALIGN, "before if at and _TURN.fullmatch(iteration) else name", "before if at else name"),
     (
         ALIGN, "if meta.origin:\n                self.by_source.setdefault",
         "if not meta.origin:\n                self.by_source.setdefault",
@@ -100,13 +101,13 @@ MUTANTS: tuple[tuple[str, str, str], ...] = (
     (ALIGN, "ranked.sort(key=lambda item: item[:2])", "ranked.sort(key=lambda item: item[1:2])"),
     (OPEN_PAIR, "names = frozenset(paired if names is None else names & paired)", "names = frozenset(paired)"),
     (OPEN_PAIR, "if not pair.target.unseen}", "}"),
-    (PIPELINE, "journal.write(events.Again())", "pass"),
+    (PIPELINE, "work.journal.write(events.Again())", "pass"),
     (ONE_SAMPLE, "raise Enough(row)", "pass"),
     (COMPARING, 'self.spec.explain != "off" and not self.alone', 'self.spec.explain != "off"'),
     (PIPELINE, "both.base.announce(both.seen[0])", "pass"),
     (OPEN_PAIR, "if together and reason:", "if reason:"),
     (OPEN_PAIR, "if new != old and new in theirs and old in ours", "if new != old"),
-    (OPEN_PAIR, "if given.names.get(new) != old", ""),
+    (OPEN_PAIR, "if feed_set.names.get(new) != old", ""),
     (OPEN_PAIR, "return {**both, **own}", "return {**own, **both}"),
     (OPEN_PAIR, "if spec.lockstep and not able:", "if False:"),
     (OPEN_PAIR, "return able if spec.lockstep is None else spec.lockstep", "return able"),
@@ -153,13 +154,13 @@ MUTANTS: tuple[tuple[str, str, str], ...] = (
         "if False:\n            continue",
     ),
     (CULPRITS, "round(share, 1)", "round(share, 3)"),
-    (CULPRITS, "min(1.0, sum(effect.share for _, effect in group))", "sum(effect.share for _, effect in group)"),
+    (CULPRITS, "{kept: min(1.0, share)}", "{kept: share}"),
     (CULPRITS, "e.share > 0.1 * most[1]", "e.share >= most[1]"),
     (CULPRITS, "growth > 4.0 and", "growth > 8.0 and"),
     (CULPRITS, "own.rel_l2 > 0.3 * error", "own.rel_l2 > 0.5 * error"),
     (CULPRITS, "for other, part in group if part < PART", "for other, part in group"),
-    (CULPRITS, "if limit < largest < MASK and at:", "if limit < largest and at:"),
-    (CULPRITS, "if not broken or limit > MASK:", "if not broken:"),
+    (UNREPEATED, "if limit < largest < MASK and at:", "if limit < largest and at:"),
+    (UNREPEATED, "if not broken or limit > MASK:", "if not broken:"),
     (CULPRITS, "if len(products) < 2:", "if len(products) < 3:"),
     (CULPRITS, "if found or first not in subject.row_of", "if found or True or first not in subject.row_of"),
 )  # fmt: skip

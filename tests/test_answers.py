@@ -98,7 +98,7 @@ def test_it_decides_in_place_of_the_tolerance(model: Path, tmp_path: Path) -> No
     good = run(model, atol=1e-12, rtol=0.0, compare=f"{tmp_path / 'own.py'}:close")
     assert good.verdict is Verdict.PASS
     assert set(good.checks.values()) == {1.0}
-    assert "good enough" in lead(good)[0].en
+    assert "accepts the outputs" in lead(good)[0].en
     bad = run(model, compare=f"{tmp_path / 'own.py'}:never")
     assert (bad.verdict, bad.exit_status, dict(bad.checks)) == (Verdict.FAIL, 1, {"": 0.0})
     assert "not good enough" in lead(bad)[0].en

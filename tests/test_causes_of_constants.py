@@ -104,7 +104,7 @@ def test_two_runs_of_a_file_that_is_wrong_begin_with_that(tmp_path: Path) -> Non
         g.save(tmp_path / "m.onnx", net(g, bias=1e12)), run_mode="ort_opt", inputs=g.feeds
     )  # fmt: skip
     first, second = (one.en for one in lead(report)[:2])
-    assert "int32 bias `c2.b.q` that ends at 2^31-1" in first
+    assert "int32 bias `c2.b.q` that reaches 2^31-1" in first
     assert second.startswith("All ")
 
 

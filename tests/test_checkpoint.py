@@ -62,28 +62,28 @@ def test_a_file_that_was_replaced_in_place_makes_it_stale(spec: RunSpec, tmp_pat
     kept.add(part((0, 2)))
     assert Checkpoint(str(tmp_path / "kept"), spec).shards == [part((0, 2))]
     flipped(tmp_path / file)
-    with pytest.raises(UsageError, match=f"other contents of: {said}"):
+    with pytest.raises(UsageError, match=f"changed since it was created: {said}"):
         Checkpoint(str(tmp_path / "kept"), spec)
 
 
 def test_a_sample_more_makes_it_stale(spec: RunSpec, tmp_path: Path) -> None:
     Checkpoint(str(tmp_path / "kept"), spec)
     (tmp_path / "samples/2.npz").touch()
-    with pytest.raises(UsageError, match="other contents of: inputs"):
+    with pytest.raises(UsageError, match="changed since it was created: inputs"):
         Checkpoint(str(tmp_path / "kept"), spec)
 
 
 def test_another_version_makes_it_stale(spec: RunSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Checkpoint(str(tmp_path / "kept"), spec)
     monkeypatch.setattr(content, "_versions", lambda: {"onnxruntime": "1.0"})
-    with pytest.raises(UsageError, match="other contents of: versions"):
+    with pytest.raises(UsageError, match="changed since it was created: versions"):
         Checkpoint(str(tmp_path / "kept"), spec)
 
 
 def test_what_programs_gave_makes_it_stale(spec: RunSpec, tmp_path: Path) -> None:
     Checkpoint(str(tmp_path / "kept"), spec, more={"what the script gives": "1"})
     for more in ({"what the script gives": "2"}, {}):
-        with pytest.raises(UsageError, match="other contents of: what the script gives"):
+        with pytest.raises(UsageError, match="changed since it was created: what the script gives"):
             Checkpoint(str(tmp_path / "kept"), spec, more=more)
 
 

@@ -79,13 +79,13 @@ def test_shapes_sources_and_sizes() -> None:
     [
         ({"layer_precisions": "Add"}, "write LAYER:float16"),
         ({"layer_precisions": "Add:float17"}, "'float17' of layer 'Add' is not a precision"),
-        ({"precision_constraints": "perhaps"}, "none of none, prefer, obey"),
+        ({"precision_constraints": "perhaps"}, "is not one of none, prefer, obey"),
         ({"workspace": "lots"}, "'lots' is not a size"),
         ({"workspace": "-1"}, "is not a size above 0"),
         ({"min_shapes": {"x": [1]}}, "input 'x' has no --max_shapes"),
         ({"min_shapes": {"x": [4]}, "max_shapes": {"x": [2]}}, "do not rise"),
         ({"min_shapes": {"x": [1, 1]}, "max_shapes": {"x": [2]}}, "do not rise"),
-        ({"typing": "loosely"}, "none of weak, strong"),
+        ({"typing": "loosely"}, "is not one of weak, strong"),
         ({"optimization_level": 9}, "9 is not from 0 to 5"),
     ],
 )

@@ -387,7 +387,7 @@ def test_where_every_operator_is_needed_each_was_left_low(tmp_path: Path) -> Non
     tried = report.to_keep.tried
     assert tried is not None
     assert (tried.state, tried.each) == ("none", True)
-    assert any("nothing but all of them helps" in text.en for text in lead(report))
+    assert any("only keeping all of them helps" in text.en for text in lead(report))
 
 
 def test_a_mask_far_from_the_culprit_is_found_by_leaving_the_rest_low(tmp_path: Path) -> None:

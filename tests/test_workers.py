@@ -118,7 +118,7 @@ def test_a_checkpoint_is_gone_on_from(spec: RunSpec, tmp_path: Path) -> None:
 
 def test_what_is_wrong_is_said_in_one_line(spec: RunSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.savez(tmp_path / "images.npz", image=np.zeros((3, 2, 8, 8), np.float32))
-    with pytest.raises(InputError, match="the model wants"):
+    with pytest.raises(InputError, match="the model expects"):
         told(
             tmp_path / "b", lambda journal, folder: parallel_run.execute(spec, Workers(jobs=1), journal, folder=folder)
         )
