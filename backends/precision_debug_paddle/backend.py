@@ -20,6 +20,7 @@ from .settings import SETTINGS
 if TYPE_CHECKING:
     from precision_debug.protocols import Description, Feeds, Layer, Rung, Session, Switch, Watching
 
+    from .engine.dynamic_model import Layer as DynamicLayer
     from .keep import PaddleKeep, PirKeep
 
 __all__ = ["PaddleBackend"]
@@ -59,12 +60,11 @@ class PaddleBackend:
         return modes.availability(mode)
 
     def inputs(self, spec: SessionSpec) -> Sequence[InputMeta]:
-        from .engine.dynamic_model import is_factory, read_layer
+        from .engine.dynamic_model import is_factory
         from .model import read_model
 
         if is_factory(spec.model.model_file):
-            self._require(modes.DYGRAPH, spec.model.model_file)
-            return read_layer(spec.model.model_file, seed=int(passed(spec.options, "seed"))).inputs
+            return self._layer(spec).inputs
         return read_model(spec.model).program.inputs
 
     def open(self, spec: SessionSpec, feeds: Sequence[Feeds]) -> Session:
@@ -108,9 +108,17 @@ class PaddleBackend:
 
         return watching_of(config, Path(folder))
 
-    def examples(self, spec: SessionSpec) -> Feeds:  # noqa: ARG002
-        """A Paddle model brings no example inputs."""
-        return {}
+    def examples(self, spec: SessionSpec) -> Feeds:
+        """Of a layer, what its factory returned with it; a program brings none."""
+        from .engine.dynamic_model import is_factory
+
+        return self._layer(spec).arguments if is_factory(spec.model.model_file) else {}
+
+    def _layer(self, spec: SessionSpec) -> DynamicLayer:
+        from .engine.dynamic_model import read_layer
+
+        self._require(modes.DYGRAPH, spec.model.model_file)
+        return read_layer(spec.model.model_file, seed=int(passed(spec.options, "seed")))
 
     def modules_in(self, path: str) -> dict[str, str]:
         """Names of a paddle2onnx file's tensors to the operators that they come from."""
@@ -119,10 +127,13 @@ class PaddleBackend:
         return modules_in(path) if Path(path).suffix.lower() == ".onnx" else {}
 
     def weights(self, spec: SessionSpec) -> dict[str, Any]:
-        """The parameters by name, without Paddle; {} where the file does not fit the program."""
+        """The parameters by name; a program's without Paddle, {} where the file does not fit the program."""
+        from .engine.dynamic_model import arrays_of, is_factory
         from .engine.onnx_export import weights_of
         from .model import read_model
 
+        if is_factory(spec.model.model_file):
+            return arrays_of(self._layer(spec).module)
         model = read_model(spec.model)
         try:
             return weights_of(model)
@@ -139,10 +150,13 @@ class PaddleBackend:
 
     def layers(self, spec: SessionSpec) -> dict[str, Layer]:
         """See ``protocols.LayerKeeper``."""
-        from .engine.onnx_export import layers_of
+        from .engine.dynamic_model import is_factory, layers_of
+        from .engine.onnx_export import layers_of as layers_of_program
         from .model import read_model
 
-        return layers_of(read_model(spec.model))
+        if is_factory(spec.model.model_file):
+            return layers_of(self._layer(spec).module)
+        return layers_of_program(read_model(spec.model))
 
     def layers_named(self, names: Iterable[str]) -> dict[str, Layer]:
         """``layers`` of a recording's weights."""

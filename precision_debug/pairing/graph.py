@@ -13,7 +13,7 @@ from ..records import TensorMeta
 from .agreement import agree
 from .fingerprint import Fingerprint, take
 
-__all__ = ["BaseGraph", "TargetGraph", "Values"]
+__all__ = ["BaseGraph", "TargetGraph", "Values", "nearest"]
 
 Array = np.ndarray[Any, Any]
 Values = Mapping[str, Array]
@@ -53,7 +53,7 @@ class BaseGraph:
 
     def sources(self, name: str, known: Collection[str]) -> frozenset[str]:
         """The nearest tensors of ``known`` from which another is computed."""
-        return _nearest(lambda one: self.inputs_of.get(one, ()), name, known)
+        return nearest(lambda one: self.inputs_of.get(one, ()), name, known)
 
     def computed_from(self, late: str, early: str) -> bool:
         """Whether one tensor is computed from another, at whatever distance."""
@@ -103,7 +103,7 @@ class TargetGraph:
 
     def sources(self, name: str, known: Collection[str]) -> frozenset[str]:
         """The nearest tensors of ``known`` from which another is computed."""
-        return _nearest(self._inputs, name, known)
+        return nearest(self._inputs, name, known)
 
     def _inputs(self, name: str) -> Sequence[str]:
         one = self.producer.get(name)
@@ -167,7 +167,8 @@ class TargetGraph:
                 add(tensor)
 
 
-def _nearest(inputs: Callable[[str], Sequence[str]], name: str, known: Collection[str]) -> frozenset[str]:
+def nearest(inputs: Callable[[str], Sequence[str]], name: str, known: Collection[str]) -> frozenset[str]:
+    """The nearest tensors of ``known`` from which another is computed."""
     found: set[str] = set()
     seen, waiting = {name}, [name]
     while waiting and len(seen) < _FAR:

@@ -60,18 +60,19 @@ def sentence_of(culprit: Culprit, precision: str, to_keep: ToKeep | None = None)
     if precision == MODEL or (certain and not is_narrow(precision)):
         return Text(f"{what} `{culprit.name}` lost the precision:"
                     f" {why.en}.", f"精度损失于 {what} `{culprit.name}`：{why.zh}。")
+    wide = "FP64" if precision == "float64" else "FP32"
     if not is_narrow(precision) and known is not None and known.by_a_pass:
         return Text(
-            f"{what} `{culprit.name}` causes the error: {why.en}. Both sides compute in FP32, and rounding does not do"
-            " that: one of them is wrong here, or they do not compute the same thing.",
-            f"{what} `{culprit.name}`：{why.zh}。两侧都以 FP32 计算，舍入不会造成这样的误差：其中一侧算错，或两侧算的"
+            f"{what} `{culprit.name}` causes the error: {why.en}. Both sides compute in {wide}, and rounding does not"
+            " do that: one of them is wrong here, or they do not compute the same thing.",
+            f"{what} `{culprit.name}`：{why.zh}。两侧都以 {wide} 计算，舍入不会造成这样的误差：其中一侧算错，或两侧算的"
             "不是同一件事。",
         )
     if not is_narrow(precision):
         return Text(
-            f"{what} `{culprit.name}` lost the precision: {why.en}. The target computes in FP32 too: compare what both"
-            " sides compute here.",
-            f"精度损失于 {what} `{culprit.name}`：{why.zh}。目标同样以 FP32 计算：请对照两侧在此处的运算。",
+            f"{what} `{culprit.name}` lost the precision: {why.en}. The target computes in {wide} too: compare what"
+            " both sides compute here.",
+            f"精度损失于 {what} `{culprit.name}`：{why.zh}。目标同样以 {wide} 计算：请对照两侧在此处的运算。",
         )
     if not untold(to_keep):
         return Text(f"{what} `{culprit.name}` lost the precision:"

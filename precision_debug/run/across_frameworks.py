@@ -23,6 +23,7 @@ from ..pairing.graph import BaseGraph, TargetGraph
 from ..pairing.names import Names
 from ..pairing.outputs import pair_outputs
 from ..pairing.repairs import Causes
+from ..pairing.same_layer import pair_layers
 from ..pairing.swapped_inputs import find_swapped_inputs, swapped_inputs_note
 from ..pairing.verdict import coverage, fault_notes
 from ..pairing.walk import Found, walk
@@ -121,7 +122,8 @@ def match_values(
         theirs = _run(_opened(backend, second.spec, reference, fed), fed, kept())
         runner = backend.capabilities.operator_runner
         operators = runner.operators(second.spec) if runner is not None else None
-        found, said, differ = _paired(exporter, keeper, ours, theirs, operators, path, layers, weights)
+        other = backend.capabilities.layer_keeper
+        found, said, differ = _paired(exporter, keeper, other, ours, theirs, operators, path, layers, weights)
         notes = [
             *_weights(weights, _constants(operators, backend, second.spec), layers, path, right=not said),
             coverage(found, (known, reference), path, len(theirs.values), len(ours.values)), *said, *differ,
@@ -130,16 +132,19 @@ def match_values(
 
 
 def _paired(
-    exporter: Exporter, keeper: LayerKeeper | None, ours: _Run, theirs: _Run, operators: Operators | None, path: str,
-    layers: Mapping[str, Layer], weights: Mapping[str, Any],
+    exporter: Exporter, keeper: LayerKeeper | None, other: LayerKeeper | None, ours: _Run, theirs: _Run,
+    operators: Operators | None, path: str, layers: Mapping[str, Layer], weights: Mapping[str, Any],
 ) -> tuple[Found, Sequence[Reason], Sequence[Reason]]:  # fmt: skip
-    """The pairs, what is wrong, and which attributes differ."""
+    """The pairs, what is wrong, and which attributes differ. keeper, other: of the baseline's and target's layers."""
     modules = exporter.modules_in(path)
     ends = pair_outputs(ours.metas, theirs.metas, ours.values, theirs.values)
     if operators is None:
         pairs, refused = _by_value(ours.prints(), theirs.prints(), modules)
         taken = {base for base, _ in ends.values()}
         pairs = {**{name: pair for name, pair in pairs.items() if name not in ends and pair[0] not in taken}, **ends}
+        if keeper is not None and other is not None:
+            known = {name: pair[0] for name, pair in pairs.items()}
+            pairs |= pair_layers(ours.metas, theirs.metas, known, keeper.layer_of, other.layer_of)
         return Found(pairs=pairs, refused={name: why for name, why in refused.items() if name not in pairs}), (), ()
     base, target = BaseGraph(ours.metas, ours.values), TargetGraph(operators, theirs.metas, theirs.values)
     exchanged = find_swapped_inputs(base, target, ends)

@@ -10,15 +10,18 @@ from typing import Any
 
 import numpy as np
 
+from precision_debug import protocols
 from precision_debug.errors import ModelError, PrecisionDebugError
 from precision_debug.feeds.signature import inputs_of
 from precision_debug.records import InputMeta
 from precision_debug.safety.user_module import user_module
 
 from .framework import paddle_module
+from .predictor import decoded
 
-__all__ = ["Layer", "is_factory", "read_layer"]
+__all__ = ["Layer", "arrays_of", "is_factory", "layers_of", "read_layer"]
 
+_ROLES = {"_mean": "mean", "_variance": "variance"}
 _HINT = "a factory returns a paddle.nn.Layer or (layer, example_inputs)"
 
 
@@ -96,3 +99,27 @@ def _described(module: Any, example: Any, text: str) -> Layer:
         raise ModelError(f"the example inputs do not fit forward: {error}", where=text, hint=_HINT) from error
     arguments = {name: np.asarray(value) for name, value in bound.arguments.items() if value is not None}
     return Layer(module=module, path=text, arguments=arguments, names=required)
+
+
+def arrays_of(module: Any) -> dict[str, np.ndarray[Any, Any]]:
+    """Parameters and buffers of an nn.Layer, by their names in its state dict."""
+    return {name: decoded(np.asarray(tensor.numpy()), str(tensor.dtype)) for name, tensor in _state(module)}
+
+
+def layers_of(module: Any) -> dict[str, protocols.Layer]:
+    """By the sublayer's path: its parameters by what they are for, and its epsilon."""
+    grouped: dict[str, dict[str, str]] = {}
+    for full, _ in _state(module):
+        path, _, name = full.rpartition(".")
+        grouped.setdefault(path, {})[_ROLES.get(name, name)] = full
+    parts = dict(module.named_sublayers(include_self=True))
+    found = {}
+    for path, parameters in grouped.items():
+        epsilon = getattr(parts.get(path), "_epsilon", None)
+        attributes = {"epsilon": float(epsilon)} if isinstance(epsilon, float) else {}
+        found[path] = protocols.Layer(parameters=parameters, attributes=attributes)
+    return found
+
+
+def _state(module: Any) -> list[tuple[str, Any]]:
+    return [(name, tensor) for name, tensor in module.state_dict().items() if tensor.size]

@@ -98,7 +98,9 @@ def layers_named(names: Iterable[str]) -> dict[str, Layer]:
 
 
 def layer_of(meta: TensorMeta) -> str:
-    """The operator, as its name counts it: "conv2d_0" of "conv2d_0@Net/Conv2D"."""
+    """The operator, as its name counts it: "conv2d_0" of "conv2d_0@Net/Conv2D"; the sublayer in dynamic graph."""
+    if meta.node and meta.name.startswith(f"{meta.node}/"):
+        return meta.node
     return meta.name.partition("@")[0].partition(".")[0]
 
 

@@ -1,0 +1,113 @@
+"""Two models with the same layers, as a port has them: pairs what values cannot, where the port is wrong.
+
+From the first wrong operator on no value is equal, but the layers keep the names under which their weights were carried
+over. A tensor's partner is what the layer of the same name hands on, or the only one of its family and shape in that
+layer, or the only one that an operator of the same family computes from the partners of its inputs. Values come first;
+what is not alone on both sides stays unpaired.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from ..records import TensorMeta
+from .families import family
+from .graph import nearest
+
+__all__ = ["pair_layers"]
+
+_HANDS_ON = "graph neighbours: what the layer of the same name hands on"
+_ONLY_ONE = "graph neighbours: the only one of its family and shape in the layer of the same name"
+_COMPUTED = "graph neighbours: the same family of operator, inputs and shape"
+_MOVES = frozenset({"view", "turn"})
+"""Families that only move numbers: frameworks insert them at will, and being alone in a layer says nothing of them."""
+
+
+def pair_layers(
+    baseline: Sequence[TensorMeta], target: Sequence[TensorMeta], known: Mapping[str, str],
+    base_layer: Callable[[TensorMeta], str], target_layer: Callable[[TensorMeta], str],
+) -> dict[str, tuple[str, str]]:  # fmt: skip
+    """Target name to (baseline name, how) of what is not known yet.
+
+    baseline, target: in execution order, with those that were not seen. known: target name to baseline name, of pairs
+    that values decided. base_layer, target_layer: the layer that a tensor was made in, "" not known.
+    """
+    ours, theirs = _Side(baseline, base_layer), _Side(target, target_layer)
+    partner, found = dict(known), dict[str, tuple[str, str]]()
+
+    def pair(pairs: Iterable[tuple[str, str]], how: str) -> bool:
+        count = len(found)
+        taken = set(partner.values())
+        for name, base in pairs:
+            if name not in partner and base not in taken and ours.shape(base) == theirs.shape(name):
+                partner[name], found[name] = base, (base, how)
+                taken.add(base)
+        return len(found) > count
+
+    handed = ours.handed_on(), theirs.handed_on()
+    pair([(name, handed[0][layer]) for layer, name in handed[1].items() if layer in handed[0]], _HANDS_ON)
+    alone = ours.alone(), theirs.alone()
+    pair([(name, alone[0][key]) for key, name in alone[1].items() if key in alone[0]], _ONLY_ONE)
+    while True:
+        bases = {base: name for name, base in partner.items()}
+        made = ours.computed(bases, bases), theirs.computed(partner, {name: name for name in partner})
+        if not pair([(name, made[0][key]) for key, name in made[1].items() if key in made[0]], _COMPUTED):
+            return found
+
+
+class _Side:
+    """seen: tensors with values, by name, in execution order."""
+
+    def __init__(self, metas: Sequence[TensorMeta], layer_of: Callable[[TensorMeta], str]) -> None:
+        self.inputs = {meta.name: meta.inputs for meta in metas}
+        self.seen = {meta.name: meta for meta in metas if not meta.unseen}
+        self.layer = {meta.name: layer_of(meta) for meta in metas}
+
+    def shape(self, name: str) -> tuple[int | str, ...] | None:
+        return self.seen[name].shape
+
+    def handed_on(self) -> dict[str, str]:
+        """Layer to the only tensor made in it or below it that nothing in there reads. A layer that is called twice has
+        two, and is not in it."""
+        made: dict[str, dict[str, None]] = collections.defaultdict(dict)
+        for name in self.seen:
+            for layer in _around(self.layer[name]):
+                made[layer][name] = None
+        read: dict[str, set[str]] = collections.defaultdict(set)
+        for name, inputs in self.inputs.items():
+            for layer in _around(self.layer[name]):
+                read[layer].update(inputs)
+        found = {layer: [name for name in names if name not in read[layer]] for layer, names in made.items()}
+        return {layer: ends[0] for layer, ends in found.items() if len(ends) == 1}
+
+    def alone(self) -> dict[object, str]:
+        """The only tensor of a family and shape in a layer, by these."""
+        return _alone(
+            ((self.layer[name], kind, meta.shape), name) for name, meta in self.seen.items()
+            if (kind := family(meta.op_type)) not in _MOVES and not meta.is_output
+        )  # fmt: skip
+
+    def computed(self, paired: Collection[str], shared: Mapping[str, str]) -> dict[object, str]:
+        """What is the only one of a family and shape that is computed from the same nearest pairs, by these.
+
+        shared: a pair's name on the target's side.
+        """
+        return _alone(
+            ((frozenset(shared[one] for one in sources), family(meta.op_type), meta.shape), name)
+            for name, meta in self.seen.items()
+            if name not in paired and (sources := nearest(lambda one: self.inputs.get(one, ()), name, paired))
+        )
+
+
+def _alone(named: Iterable[tuple[object, str]]) -> dict[object, str]:
+    found: dict[object, list[str]] = collections.defaultdict(list)
+    for key, name in named:
+        found[key].append(name)
+    return {key: names[0] for key, names in found.items() if len(names) == 1}
+
+
+def _around(layer: str) -> list[str]:
+    """ "a.b" of "a.b.c", and all the others; none of "", which is the model."""
+    parts = layer.split(".") if layer else []
+    return [".".join(parts[: count + 1]) for count in range(len(parts))]

@@ -1,0 +1,103 @@
+"""One network in PyTorch and in Paddle, paired by value, and from a port's mistake on by layers: it is found."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from precision_debug import Report
+from precision_debug.pairing.same_layer import pair_layers
+from precision_debug.reasons import say
+from precision_debug.records import TensorMeta
+
+both = pytest.mark.skipif(
+    importlib.util.find_spec("torch") is None or importlib.util.find_spec("paddle") is None,
+    reason="needs torch and paddlepaddle",
+)
+
+
+def made(name: str, op_type: str, *inputs: str, shape: tuple[int, ...] = (2, 4), seen: bool = True) -> TensorMeta:
+    more = {} if seen else {"unseen": say("method")}
+    return TensorMeta(name=name, op_type=op_type, shape=shape, inputs=inputs, **more)  # type: ignore[arg-type]
+
+
+def environment(root: Path) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), str(root / "backends")])}
+
+
+def layer(meta: TensorMeta) -> str:
+    return meta.name.rpartition("/")[0]
+
+
+def paired(baseline: list[TensorMeta], target: list[TensorMeta], **known: str) -> dict[str, str]:
+    return {name: base for name, (base, _) in pair_layers(baseline, target, known, layer, layer).items()}
+
+
+def test_a_layer_hands_on_one_tensor_whatever_it_is_made_of() -> None:
+    ours = [made("fc/t", "aten.t"), made("fc/addmm", "aten.addmm", "fc/t"), made("fc/view", "aten.view", "fc/addmm"),
+            made("relu", "aten.relu", "fc/view")]  # fmt: skip
+    theirs = [made("fc/linear", "linear"), made("relu", "relu", "fc/linear")]
+    assert paired(ours, theirs) == {"fc/linear": "fc/view", "relu": "relu"}
+
+
+def test_what_is_not_alone_stays_unpaired() -> None:
+    twice = [made("fc/linear", "linear"), made("fc/linear#2", "linear")]
+    assert paired(twice, twice) == {}, "the same layer, called twice: nothing says which call is which"
+    rivals = [made("x", "input"), made("a", "relu", "x"), made("b", "relu", "x")]
+    assert paired(rivals, rivals, x="x") == {}
+    assert paired([made("fc/a", "linear")], [made("fc/b", "linear", shape=(2, 5))]) == {}
+    assert paired([made("one/a", "linear")], [made("two/a", "linear", shape=(2, 4))]) == {}
+
+
+def test_values_come_first() -> None:
+    ours = [made("fc/linear", "linear"), made("other", "linear")]
+    assert paired(ours, [made("fc/linear", "linear")], **{"fc/linear": "other"}) == {}
+    assert paired(ours, [made("there", "linear"), made("fc/linear", "linear")], there="fc/linear") == {}
+
+
+def test_moves_in_a_layer_say_nothing_by_being_alone() -> None:
+    ours = [made("b/view", "aten.view", "x"), made("b/gelu", "aten.gelu", "y", seen=True), made("b/z", "aten.add")]
+    theirs = [made("b/reshape", "reshape", "z"), made("b/gelu", "gelu", "w"), made("b/y", "tanh")]
+    assert paired(ours, theirs) == {"b/gelu": "b/gelu"}
+
+
+@both
+def test_the_example_finds_each_mistake(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "output").mkdir()
+    done = subprocess.run(
+        [sys.executable, str(root / "examples" / "port" / "align.py")], cwd=tmp_path, capture_output=True, text=True,
+        timeout=600, check=False, env=environment(root),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    readme = (root / "examples" / "port" / "README.md").read_text(encoding="utf-8")
+    assert done.stdout.strip() == readme.split("```text\n")[1].split("\n```")[0]
+
+
+@both
+@pytest.mark.parametrize("turned", [False, True], ids=["paddle_is_the_target", "paddle_is_the_baseline"])
+def test_either_side_may_be_paddle(turned: bool, root: Path, tmp_path: Path) -> None:
+    port = root / "examples" / "port"
+    sides = [(f"{port}/network_torch.py:build", "torch_fp32"), (f"{port}/network_paddle.py:padding", "dygraph_fp32")]
+    (base, base_mode), (target, mode) = reversed(sides) if turned else sides
+    done = subprocess.run(
+        [sys.executable, "-m", "precision_debug", "--baseline_model", base, "--baseline", base_mode, "--model_file",
+         target, "--run_mode", mode, "--output", "o.json"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
+        env=environment(root),
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    assert "the model's own example inputs" in done.stdout, done.stdout
+    report = Report.load(tmp_path / "o.json")
+    first = report.first_mismatch
+    assert first is not None
+    assert first.name.startswith("conv2/")
+    assert "the layer of the same name" in first.paired_by
+    culprits = report.explanation.culprits if report.explanation is not None else ()
+    assert [culprit.name for culprit in culprits] == [first.name]
+    names = [row.name for row in report.compared]
+    assert len(names) - names.index(first.name) > 15, "what follows the mistake has its partners too"
