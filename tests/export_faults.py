@@ -179,7 +179,7 @@ def input_order(model: Any, own: Own) -> Planted | None:
     for node in model.graph.node:
         for place, read in enumerate(node.input):
             node.input[place] = exchanged.get(read, read)
-    return Planted(model=model, weights=(), cause="exchanged")
+    return Planted(model=model, weights=(), cause="swapped back")
 
 
 FAULTS: dict[str, Callable[[Any, Own], Planted | None]] = {

@@ -42,7 +42,7 @@ def select(tmp_path: Path) -> str:
 @pytest.mark.parametrize("mode", ["ov_opt", "ov_fp32", "ov_opt_fp32"])
 def test_whole_numbers_are_shown_from_beside(select: str, mode: str) -> None:
     report = precision_debug.compare(select, run_mode=mode, baseline="ov_fp32", inputs=FEEDS, explain="full")
-    assert any("shown from beside" in str(note) for note in report.baseline.notes)
+    assert any("by a side path" in str(note) for note in report.baseline.notes)
     assert not [row.name for row in report.rows if row.status is Status.FAIL]
     seen = {row.name: row.comparison for row in report.rows if row.comparison is not None}
     assert {"flags", "twice", "chosen", "numbers", "grown", "y"} <= set(seen) or mode != "ov_fp32"

@@ -101,7 +101,7 @@ def check(factory: str, mode: str) -> None:
     unseen = ("baseline: ", "target: ")
     ours = [
         row for row in rows
-        if row.status.value != "unmatched" and not row.reason.startswith(unseen) and "by other op" not in row.reason
+        if row.status.value != "unmatched" and not row.reason.startswith(unseen) and "with other op" not in row.reason
     ]  # fmt: skip
     pairs = sum(row.comparison is not None for row in ours)
     print(f"{factory:22s} {mode:20s} {pairs:4d} of {len(ours):4d} compared, {checked:4d} checked, {len(wrong)} wrong")

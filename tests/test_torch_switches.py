@@ -89,7 +89,7 @@ def test_runs_that_share_a_variable_of_the_process_are_told() -> None:
             return x.relu() if turns[0] < 3 else x.tanh()
 
     report = compare_module(Shared(), torch.randn(3, 3), run_mode="torch_fp32", device="cpu")
-    assert any("did something else" in note for note in report.notes)
+    assert any("did something different" in note for note in report.notes)
     assert {row.name: row.status for row in report.rows} == {"x": "pass", "tanh": "pass", "output": "pass"}
 
 

@@ -271,7 +271,7 @@ def wrong():
         (loss_of, None, {"step": "optimiser"}, "no optimiser was given"),
         (lambda _: torch.ones(()), None, {"step": "backward"}, "depends on no parameter"),
         (loss_of, None, {"step": "backward", "level": "module"}, "seen by its operators"),
-        (loss_of, None, {"step": "sideways"}, "none of forward, backward, optimiser"),
+        (loss_of, None, {"step": "sideways"}, "is not one of forward, backward, optimiser"),
     ],
 )
 def test_what_is_no_step_is_said_in_a_line(loss: Any, optimiser: Any, settings: Any, said: str) -> None:

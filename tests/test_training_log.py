@@ -129,7 +129,7 @@ def test_what_cannot_be_followed_or_read_is_said(tmp_path: Path) -> None:
     optimiser = torch.optim.SGD(net.parameters(), lr=0.1)
     with pytest.raises(UsageError, match="no backend follows"):
         precision_debug.training(object(), object(), record=tmp_path)
-    with pytest.raises(UsageError, match="no number of steps"):
+    with pytest.raises(UsageError, match="is not a number of steps"):
         precision_debug.training(net, optimiser, record=tmp_path, every=0)
     with pytest.raises(InputError, match="holds no statistics"):
         read_log(tmp_path / "nothing")

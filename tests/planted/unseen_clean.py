@@ -148,7 +148,7 @@ def one_of_a_batch(g: Graph) -> Sequence[str]:
     return [g.op("Softmax", [g.dense(g.op("Tanh", [g.dense(x, 16, 16, "a")], "t"), 16, 2, "b")], "y", axis=-1)]
 
 
-@unseen("empty", FLOATS, status=1, says="no element")
+@unseen("empty", FLOATS, status=1, says="0 elements")
 def nothing_in_it(g: Graph) -> Sequence[str]:
     """No box was found: tensors of no element, and one output that has some."""
     boxes = g.input("boxes", np.zeros((0, 4), np.float32))
