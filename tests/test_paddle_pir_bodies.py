@@ -110,10 +110,11 @@ def decoded(layer: Any) -> dict[str, np.ndarray]:
     return found
 
 
-def compared(path: str, mode: str, tolerance: float = 1e-4) -> Report:
+def compared(path: str, mode: str, tolerance: float = 1e-4, **options: str) -> Report:
     return precision_debug.compare(
-        path, run_mode=mode, baseline="cpu_fp32", inputs={"x": X}, explain="off", atol=tolerance, rtol=tolerance
-    )
+        path, run_mode=mode, baseline="cpu_fp32", inputs={"x": X}, explain="off", atol=tolerance, rtol=tolerance,
+        **options,
+    )  # fmt: skip
 
 
 def bare(name: str) -> str:
@@ -188,6 +189,15 @@ def test_an_iteration_that_is_wrong_is_found(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(pir_bodies.PirBodies, "run", run)
     report = compared(saved(Decoder(), tmp_path), "cpu_opt")
     assert [row.name for row in report.rows if row.status is Status.FAIL] == ["tanh_1@2"]
+
+
+def test_more_values_than_are_allowed_are_not_called_a_misfit(tmp_path: Path) -> None:
+    path = saved(Decoder(), tmp_path)
+    report = compared(path, "cpu_opt", fetch_bytes="1000")
+    inside = [row for row in report.rows if row.reason is not None and "control-flow" in str(row.reason)]
+    assert inside
+    assert all("takes over 1000 bytes, which --option fetch_bytes" in str(row.reason) for row in inside)
+    assert not [row for row in compared(path, "cpu_opt").rows if "fetch_bytes" in str(row.reason)]
 
 
 def test_what_does_not_fit_the_program_is_said(tmp_path: Path) -> None:

@@ -39,6 +39,12 @@ REASONS = Catalogue("paddle", {
         "it lies inside a control-flow block, and what Paddle's hook shows there does not match the program",
         "位于控制流块内，而 Paddle 的 hook 在其中显示的内容与程序不符", _INSIDE,
     ),
+    "body_too_large": Wording(
+        "it lies inside a control-flow block, and what is computed there in all iterations takes over {limit} bytes,"
+        " which --option fetch_bytes allows",
+        "位于控制流块内，而其中各次迭代的计算结果合计超过 --option fetch_bytes 所允许的 {limit} 字节",
+        "Raise --option fetch_bytes.",
+    ),
     "body_other_kernels": Wording(
         "it lies inside a control-flow block, where this mode runs different operators from FP32",
         "位于控制流块内，此模式在其中运行的算子与 FP32 不同", _INSIDE,

@@ -57,6 +57,10 @@ class _Run:
         return found
 
 
+class _TooMuch(BackendError):
+    """The values of all iterations have more bytes than were allowed."""
+
+
 class PirBodies:
     """start: makes a runner of the program as it is, for "" (the mode), "float32" (its graph in FP32) or "unfused".
 
@@ -97,8 +101,10 @@ class PirBodies:
             if self._changed:
                 self._name(feeds, run)
             items = list(self._items(run))
-        except PrecisionDebugError:
-            self.unseen, self.metas = say("body_unknown"), {}
+        except PrecisionDebugError as error:
+            large = isinstance(error, _TooMuch)
+            self.unseen = say("body_too_large", limit=self._limit) if large else say("body_unknown")
+            self.metas = {}
             self.close()
             return
         for item in items:
@@ -143,7 +149,10 @@ class PirBodies:
             nonlocal held
             held += array.nbytes
             if held > self._limit:
-                raise BackendError("the values inside its loops do not fit into memory at once")
+                raise _TooMuch(
+                    f"the values inside its loops and branches take over {self._limit} bytes (fetch_bytes)",
+                    hint="raise --option fetch_bytes=4G",
+                )
             calls.append(copied(op_type, variable, array))
 
         outputs = runner.run(feeds, look)
