@@ -119,7 +119,10 @@ def _put_between(subject: Subject, name: str, row: Row | None) -> Evidence:
 
 
 def _other_constant(mine: Operator, theirs: Operator) -> Evidence:
-    """A constant that the other framework's operator has, too, with other values; {} where each has its equal."""
+    """A constant that the other framework's operator has, too, with other values; {} where each has its equal, or where
+    one of them has a batch norm's folded into its own, which are then no constants of the other."""
+    if _is_batch_norm(mine) != _is_batch_norm(theirs):
+        return {}
     own = {key: np.asarray(value) for key, value in mine.parameters.items()}
     others = [array for array in map(np.asarray, theirs.parameters.values()) if array.dtype.kind == "f"]
     own = {key: array for key, array in own.items() if array.dtype.kind == "f" and array.size > 1}
@@ -130,6 +133,10 @@ def _other_constant(mine: Operator, theirs: Operator) -> Evidence:
         if one is not None:
             return _where_apart(key, array, one)
     return {}
+
+
+def _is_batch_norm(operator: Operator) -> bool:
+    return "batchnorm" in operator.op_type.lower().replace("_", "")
 
 
 def _acts(op_type: str) -> bool:
