@@ -86,6 +86,7 @@ CHECKS = {
     "torch_two_cards": Check(words=("torch_two_cards.py",), needs="two cards", seconds=400),
     "torch_cuda": Check(words=("torch_cuda.py",), needs="torch"),
     "torch_llama": Check(words=("torch_llama.py",), needs="torch"),
+    "torch_training": Check(words=("torch_training.py",), needs="torch", seconds=400),
     "torch_llama_small": Check(words=("torch_llama.py", "--layers", "2", "--tokens", "256"), needs="torch"),
 }
 """In the order in which they start. Scripts that are not named run last, with torch: see ``checks``."""
