@@ -111,3 +111,18 @@ def test_paddle_runs_alone(mode: str, tmp_path: Path) -> None:
     (meta,) = backend.inputs(spec)
     feeds = {meta.name: np.zeros([2 if isinstance(n, str) else n for n in meta.shape], meta.dtype)}
     assert backend.capabilities.bare_runner.run_bare(spec, feeds)
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "able"),
+    [("digits_float32", "tflite_opt", True), ("digits_int8", "tflite_opt", True), ("digits_int8", "tflite_ref", True),
+     ("digits_int8", "tflite_fp32", False)],
+)  # fmt: skip
+def test_litert_runs_alone(name: str, mode: str, able: bool) -> None:
+    """A quantised file is fed integers, and the crash of a real one in tflite_opt was nobody's before."""
+    pytest.importorskip("ai_edge_litert", reason="needs ai-edge-litert")
+    backend = next(one for one in registry.backends() if one.name == "litert")
+    file = Path(__file__).parent / "data" / "litert" / f"{name}.tflite"
+    spec = SessionSpec(model=ModelFiles(model_file=str(file)), mode=mode)
+    feeds = {"image": np.random.default_rng(0).uniform(0, 1, (2, 8, 8, 1)).astype(np.float32)}
+    assert backend.capabilities.bare_runner.run_bare(spec, feeds) is able

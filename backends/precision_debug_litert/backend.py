@@ -61,24 +61,11 @@ class LiteRtBackend:
         return open_session(spec, chosen)
 
     def run_bare(self, spec: SessionSpec, feeds: Feeds) -> bool:
-        """See ``protocols.BareRunner``: of files whose inputs are fed as they are."""
-        from ai_edge_litert.interpreter import Interpreter, OpResolverType
+        """See ``protocols.BareRunner``."""
+        self._available(spec.mode)
+        from .engine.bare import run_bare
 
-        chosen = recipe(spec.mode)
-        if chosen.widened:
-            return False
-        kind = OpResolverType.BUILTIN_REF if chosen.reference else OpResolverType.AUTO
-        interpreter = Interpreter(spec.model.model_file, experimental_op_resolver_type=kind)
-        inputs = {one["name"]: one for one in interpreter.get_input_details()}
-        if set(inputs) != set(feeds) or any(one["dtype"] != feeds[name].dtype for name, one in inputs.items()):
-            return False
-        for name, one in inputs.items():
-            interpreter.resize_tensor_input(one["index"], feeds[name].shape)
-        interpreter.allocate_tensors()
-        for name, one in inputs.items():
-            interpreter.set_tensor(one["index"], feeds[name])
-        interpreter.invoke()
-        return True
+        return run_bare(spec.model.model_file, recipe(spec.mode), feeds)
 
     def keep(self, spec: SessionSpec) -> LiteRtKeep | None:
         """See ``protocols.Keeper``."""
