@@ -284,3 +284,44 @@ def test_whole_convolutions_of_one_scale_are_told_apart(tmp_path: Path) -> None:
         assert rows[name].comparison is not None, (name, rows[name].reason)
         assert rows[name].relative_l2 < 0.1, name  # type: ignore[operator]
     assert {rows[name].status for name in ("c0", "a1", "s1")} == {Status.FUSED_AWAY}
+
+
+def one_axis(length: int, dtype: type) -> tuple[onnx.ModelProto, dict[str, Any]]:
+    """Convolutions along one axis as tf2onnx writes them: a second axis comes before each, and goes behind it."""
+    channels, nodes, weights = 12, [], {"one": np.int64([1]), "two": np.int64([2])}
+    nodes += [
+        helper.make_node("Cast", ["x"], ["narrow"], name="narrow", to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype))),
+        helper.make_node("Unsqueeze", ["narrow", "one"], ["u0"], name="u0"),
+        helper.make_node("Transpose", ["u0"], ["t0"], name="t0", perm=[0, 3, 1, 2]),
+    ]
+    value = "t0"
+    for i in range(3):
+        weights[f"w{i}"], weights[f"b{i}"] = small(channels, channels, 1, 3), small(1, channels, 1)
+        if i:
+            nodes.append(helper.make_node("Unsqueeze", [value, "two"], [f"u{i}"], name=f"u{i}"))
+            value = f"u{i}"
+        nodes += [
+            helper.make_node("Conv", [value, f"w{i}"], [f"c{i}"], name=f"c{i}", pads=[0, 1, 0, 1]),
+            helper.make_node("Squeeze", [f"c{i}", "two"], [f"q{i}:0"], name=f"q{i}"),
+            helper.make_node("Add", [f"q{i}:0", f"b{i}"], [f"a{i}:0"], name=f"a{i}"),
+            helper.make_node("Relu", [f"a{i}:0"], [f"r{i}:0"], name=f"r{i}"),
+        ]
+        value = f"r{i}:0"
+    nodes += [
+        helper.make_node("ReduceMean", [value], ["m:0"], name="m", axes=[2], keepdims=0),
+        helper.make_node("Cast", ["m:0"], ["y"], name="wide", to=TensorProto.FLOAT),
+    ]
+    weights = {name: array.astype(dtype) if array.dtype == np.float32 else array for name, array in weights.items()}
+    inputs, outputs = [onnx_models.value("x", [2, length, channels])], [onnx_models.value("y")]
+    return onnx_models.model(nodes, inputs, outputs, weights, opset=17), {"x": small(2, length, channels)}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("length", [20, 12])
+def test_a_layout_goes_through_what_drops_and_inserts_axes(length: int, dtype: type, tmp_path: Path) -> None:
+    """Convolutions of whole numbers run in NHWC, and the transpositions are moved past Squeeze and Unsqueeze."""
+    rows = rows_of(*one_axis(length, dtype), tmp_path, "ort_int8")
+    for name in ("u1", "c1", "q1:0", "r1:0", "u2", "r2:0", "y"):  # ONNX Runtime computes float16 in float32
+        row = rows.get(f"InsertedPrecisionFreeCast_{name}") or rows[name]
+        assert row.status is Status.PASS, (name, row.reason)
+    assert not [name for name, row in rows.items() if row.status is Status.FAIL or "layout" in (row.reason or "")]

@@ -100,7 +100,7 @@ def _members(edge: Edge, known: Known, seen: _Seen) -> list[str]:
     """The source tensors that an edge of the running graph stands for, each once."""
     found: dict[str, None] = {}
     for name in edge.forms:
-        for plain in spellings(name):
+        for plain in [name] if known.after(name) else spellings(name):
             members = known.members(plain) or ([known.named_after(plain)] if name in known.turned else [])
             members = members or _called_after(plain, edge.forms[name], edge, known, seen)
             if members:

@@ -32,6 +32,10 @@ _ANY_LAYOUT = words("""
     PRelu Pow Erf Floor Ceil Round Reciprocal Sign Not Where ThresholdedRelu Celu Mish And Or Greater Less Equal
     Concat QLinearConcat Slice Split Resize Pad Softmax QLinearSoftmax Identity Cast QuantizeLinear DequantizeLinear
 """)
+_OVER_AXES = words("""
+    Squeeze Unsqueeze ReduceMean ReduceSum ReduceMax ReduceMin ReduceProd ReduceL1 ReduceL2 ReduceLogSum
+    ReduceLogSumExp ReduceSumSquare
+""")
 _FARTHEST = 4
 _CHANNELS_LAST = frozenset({"NhwcConv", "NhwcFusedConv", "NhwcMaxPool"})
 
@@ -230,8 +234,42 @@ class _Finder:
         perms = {item.perm for item in read if item.perm != ()}
         if not perms:
             return form
-        keep = node.op_type in _ANY_LAYOUT and len(perms) == 1
-        return dataclasses.replace(form, perm=next(iter(perms)) if keep else None)
+        if len(perms) > 1 or None in perms:
+            return dataclasses.replace(form, perm=None)
+        perm = next(iter(perms))
+        if node.op_type not in _ANY_LAYOUT:
+            perm = self._over_axes(node, perm) if perm else None
+        return dataclasses.replace(form, perm=perm)
+
+    def _over_axes(self, node: Any, perm: tuple[int, ...]) -> tuple[int, ...] | None:
+        """The layout behind an operator that drops axes of a transposed value, or inserts some; None where its axes
+        are not known. Inserted axes lie where the tensor has them: ONNX Runtime moves transpositions past them so."""
+        axes = self._axes(node)
+        if axes is None:
+            return None
+        if node.op_type == "Unsqueeze":
+            rank = len(perm) + len(axes)
+            new = {axis % rank for axis in axes}
+            places = [place for place in range(rank) if place not in new]
+            rest = iter(perm)
+            return tuple(place if place in new else places[next(rest)] for place in range(rank))
+        if node.op_type != "Squeeze" and attribute(node, "keepdims", 1):
+            return perm
+        gone = {axis % len(perm) for axis in axes}
+        left = [axis for place, axis in enumerate(perm) if place not in gone]
+        return _after((), [sorted(left).index(axis) for axis in left])
+
+    def _axes(self, node: Any) -> tuple[int, ...] | None:
+        """The axes that an operator drops, inserts or reduces; None where it has none, or they are computed."""
+        if node.op_type not in _OVER_AXES:
+            return None
+        given = attribute(node, "axes")
+        if given is None and len(node.input) > 1 and node.input[1]:
+            from onnx import numpy_helper
+
+            constant = next((item for item in self.scope.graph.initializer if item.name == node.input[1]), None)
+            given = None if constant is None else numpy_helper.to_array(constant).reshape(-1)
+        return None if given is None else tuple(int(axis) for axis in given)
 
 
 def _after(first: tuple[int, ...] | None, then: Any) -> tuple[int, ...] | None:

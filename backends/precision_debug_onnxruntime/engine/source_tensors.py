@@ -96,9 +96,16 @@ class Known:
         return cls(source=first, converted=second, edge_of=edge_of)
 
     def members(self, name: str) -> list[str]:
-        """The source tensors on the converted graph's edge of a value, in the order of the edge."""
+        """The source tensors on the converted graph's edge of a value, in the order of the edge.
+
+        A quantiser that lets ONNX Runtime prepare a model of float16 goes on with its casts to float32, which are all
+        that is left of the tensors then.
+        """
         edge = self.edge_of.get(name)
-        return [] if edge is None else [item for item in edge.forms if item in self.source.tensors]
+        if edge is None:
+            return []
+        found = (next((plain for plain in spellings(item) if plain in self.source.tensors), "") for item in edge.forms)
+        return list(dict.fromkeys(filter(None, found)))
 
     def quantised(self, name: str) -> bool:
         """Whether a value of the converted graph holds quantised numbers, or such that were."""
@@ -111,8 +118,8 @@ class Known:
 
     def layout(self, name: str) -> tuple[int, ...] | None:
         """How a value of the running graph is transposed against its source tensor, where its name tells it."""
-        if name in self.turned:
-            return self.turned[name]
+        if name in self.turned or self.after(name):
+            return self.turned.get(name)
         for plain in spellings(name):
             if plain in self.source.tensors and plain in self.converted.tensors:  # see ``missing``
                 return ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from precision_debug.onnx.graph import attribute, scopes
@@ -12,6 +12,9 @@ from .types import Types
 
 __all__ = ["turned"]
 
+_MOST_AXES = 5
+"""Axes up to which transpositions are combined: there are 120 of five."""
+
 _Shape = tuple[int | str, ...]
 
 
@@ -20,33 +23,43 @@ def turned(
 ) -> dict[str, tuple[int, ...]]:
     """Of each value that is called after a node: how it is transposed against the tensor that the node gives.
 
-    Those that more than one transposition of the model would explain, or none, are left out. sizes: shapes of the
+    Those that more than one transposition would explain, or none of the model's, are left out. sizes: shapes of the
     source's tensors, asked for only where there is such a value.
     """
     found: dict[str, tuple[int, ...]] = {}
-    turns: set[tuple[int, ...]] | None = None
+    own = _turns(known.source.producer.values())
+    if not own:
+        return found
+    together = _combined(own | _turns(node for scope in scopes(running) for node in scope.graph.node))
     for scope in scopes(running):
         for node in scope.graph.node:
             for name in node.output:
                 tensor = known.named_after(name) if name else ""
                 if not tensor:
                     continue
-                turns = _turns(known) if turns is None else turns
                 mine, theirs = types.of(scope.key, name).shape, sizes().get(tensor)
-                perms = [perm for perm in turns if _fits(mine, theirs, perm)]
-                if len(perms) == 1:
+                perms = [perm for perm in together if _fits(mine, theirs, perm)]
+                if len(perms) == 1 and perms[0] in own:
                     found[name] = perms[0] if perms[0] != tuple(range(len(perms[0]))) else ()
     return found
 
 
-def _turns(known: Known) -> set[tuple[int, ...]]:
-    """The transpositions of the model and their inverses, and for each rank none."""
+def _turns(nodes: Iterable[Any]) -> set[tuple[int, ...]]:
+    """The transpositions of a graph and their inverses, and for each rank none."""
     found: set[tuple[int, ...]] = set()
-    for node in {id(node): node for node in known.source.producer.values()}.values():
-        if node.op_type == "Transpose" and (perm := attribute(node, "perm")):
-            found.add(tuple(perm))
-            found.add(tuple(list(perm).index(axis) for axis in range(len(perm))))
-            found.add(tuple(range(len(perm))))
+    for perm in {tuple(attribute(node, "perm") or ()) for node in nodes if node.op_type == "Transpose"} - {()}:
+        found |= {perm, tuple(perm.index(axis) for axis in range(len(perm))), tuple(range(len(perm)))}
+    return found
+
+
+def _combined(turns: set[tuple[int, ...]]) -> set[tuple[int, ...]]:
+    """What these transpositions make one after the other, which moving them past a Squeeze or an Unsqueeze brings."""
+    found = set(turns)
+    new = {perm for perm in found if len(perm) <= _MOST_AXES}
+    while new:
+        pairs = ((one, two) for one in new for two in found if len(one) == len(two))
+        new = {tuple(one[axis] for axis in two) for one, two in pairs} - found
+        found |= new
     return found
 
 
