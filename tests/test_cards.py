@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from precision_debug.numbers import native
-from precision_debug.numbers.native import available_cores
+from precision_debug.numbers import cores
+from precision_debug.numbers.cores import available_cores
 from precision_debug.run.workers import cards
 from precision_debug.run.workers.pools import Processes
 
@@ -74,7 +74,7 @@ class Share:
         pass
 
     def ask(self, part: Any) -> list[Any]:
-        from precision_debug.numbers.native import available_cores, share_of_cores
+        from precision_debug.numbers.cores import available_cores, share_of_cores
 
         return [available_cores(), share_of_cores(), os.environ.get("OMP_NUM_THREADS")]
 
@@ -102,8 +102,8 @@ def test_the_sides_of_a_worker_are_opened_on_its_share(monkeypatch: pytest.Monke
 
     pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
     (tmp_path / "m.onnx").touch()
-    monkeypatch.setattr(native, "_share", {})
+    monkeypatch.setattr(cores, "_share", {})
     spec = RunSpec(model=ModelFiles(model_file=str(tmp_path / "m.onnx")), run_mode="ort_opt")
     assert make_plan(spec, work_dir=str(tmp_path)).target.spec.cores == 0
-    native.take_share(1)
+    cores.take_share(1)
     assert make_plan(spec, work_dir=str(tmp_path)).target.spec.cores == 1

@@ -114,6 +114,25 @@ def test_start_up_loads_no_framework(code: str) -> None:
     assert not loaded & (FRAMEWORKS | {"numpy", "rich", "xlsxwriter"})
 
 
+def test_a_command_starts_its_worker_before_it_needs_numpy(root: Path, tmp_path: Path) -> None:
+    """What the worker does meanwhile is waited for anyway; what comes before it is not."""
+    words = ["--model_file", str(root / "examples/digits/digits.onnx"), "--run_mode", "ort_opt"]
+    words += ["--output", str(tmp_path / "o.xlsx")]
+    code = f"""
+import sys
+from precision_debug.run import supervisor
+def _start(*given):
+    print('LOADED', sorted(m for m in sys.modules if '.' not in m))
+    raise SystemExit
+supervisor._start = _start
+from precision_debug.cli import main
+main({words})
+"""
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    loaded = set(ast.literal_eval(printed.rpartition("LOADED ")[2]))
+    assert not loaded & (FRAMEWORKS | {"numpy", "rich", "xlsxwriter"})
+
+
 def test_files_hold_one_noun(root: Path) -> None:
     long = {
         str(path.relative_to(root)): count

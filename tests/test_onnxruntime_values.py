@@ -206,11 +206,11 @@ def test_side_by_side_each_run_has_half_of_the_cores(
     import onnxruntime as ort
 
     import precision_debug
-    from precision_debug.numbers import native
+    from precision_debug.numbers import cores
 
     path = tmp_path / "m.onnx"
     onnx.save(onnx_models.convnet(), path)
-    monkeypatch.setattr(native, "available_cores", lambda: 6)
+    monkeypatch.setattr(cores, "available_cores", lambda: 6)
     threads = []
     run = ort.InferenceSession.run
     monkeypatch.setattr(

@@ -220,8 +220,8 @@ def test_both_sides_of_a_run_read_the_file_once(tmp_path: Path, monkeypatch: pyt
     path = tmp_path / "m.onnx"
     path.write_bytes(model(1000).SerializeToString())
     reads = []
-    read = weights._read
-    monkeypatch.setattr(weights, "_read", lambda *given: reads.append(given) or read(*given))
+    read = weights.read_light
+    monkeypatch.setattr(weights, "read_light", lambda *given: reads.append(given) or read(*given))
     first, second = read_source(str(path), "this run"), read_source(str(path), "this run")
     assert second.proto == first.proto
     assert second.proto is not first.proto

@@ -12,9 +12,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from precision_debug.cli import main
+from precision_debug.onnx.constants import Constants
 from precision_debug.onnx.model import read_model
 from precision_debug.onnx.provable import provable
 from precision_debug.onnx.provable_apart import provable_apart
+from precision_debug.onnx.without_weights import read_light
 
 DIGITS = Path(__file__).parent.parent / "examples" / "digits" / "digits.onnx"
 RANDOM = np.random.default_rng(0)
@@ -186,3 +188,18 @@ def test_a_pad_that_was_taken_into_the_operator_behind_it(tmp_path: Path) -> Non
     assert found("Conv", 2) == []
     assert found("Conv", 1) == ["proven_attribute"]
     assert found("MaxPool", 2) == ["proven_pad_in_pool"]
+
+
+@pytest.mark.parametrize(
+    ("value", "code"), [(np.nan, "proven_nan"), (1e6, "proven_overflow"), (-1e6, "proven_overflow")]
+)
+def test_a_large_weight_is_looked_at_where_it_lies_in_its_file(value: float, code: str, tmp_path: Path) -> None:
+    weight = np.ones((64, 64), np.float32)
+    weight[5, 7] = value
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
+    path = _saved(tmp_path, nodes, {"w": weight})
+    light = read_light(path)
+    assert light.proto.graph.initializer[0].external_data
+    for model in (light, read_model(path)):
+        assert [reason.code for reason in provable(model, to="float16")] == [code]
+    assert not Constants(light)["w"].flags.owndata

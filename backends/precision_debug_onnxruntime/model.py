@@ -7,15 +7,11 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from precision_debug.onnx.graph import external_data, external_tensors
-from precision_debug.onnx.model import Model, named, opened, parsed, read_model
-from precision_debug.onnx.without_weights import cut
+from precision_debug.onnx.model import Model, parsed
+from precision_debug.onnx.without_weights import read_light
 from precision_debug.records import SessionSpec
 
 __all__ = ["of_run", "read_source"]
-
-_SMALL = 1024
-
 
 @dataclass(frozen=True, kw_only=True)
 class _Kept:
@@ -36,17 +32,16 @@ def of_run(spec: SessionSpec) -> str:
 
 
 def read_source(path: str, run: str = "") -> Model:
-    """The model of a file; its large weights are external data, namely parts of that very file.
+    """``read_light``, once for all that ask.
 
-    ONNX Runtime maps them from there, as it does any external data: whatever their offset is, nothing is copied.
-    run: a name that all share who read the file only once; "" shares nothing. A model that has external weights already
-    keeps its other ones in the graph. Raises ModelError.
+    ONNX Runtime maps the weights from where they lie, as it does any external data: whatever their offset is, nothing
+    is copied. run: a name that all share who read the file only once; "" shares nothing. Raises ModelError.
     """
     with _lock:
         key = _key(path, run)
         kept = next((item for item in _kept if item.key == key), None)
         if kept is None:
-            model = _read(path)
+            model = read_light(path)
             if run:
                 _kept[:] = [_Kept(key=key, graph=model.proto.SerializeToString(), folder=model.folder)]
             return model
@@ -60,16 +55,3 @@ def _key(path: str, run: str) -> tuple[str, int, int, str]:
     except OSError:
         return path, 0, 0, run
     return str(file), state.st_mtime_ns, state.st_size, run
-
-
-def _read(path: str) -> Model:
-    data = opened(Path(path))
-    file = Path(os.path.realpath(path))  # not a link: external data behind one is refused
-    try:
-        light = cut(data, larger=_SMALL, location=file.name)
-    except ValueError:
-        return read_model(path)
-    proto = parsed(light, path)
-    if {external_data(tensor).location for tensor in external_tensors(proto.graph)} != {file.name}:
-        return read_model(path)
-    return Model(proto=named(proto, path), folder=file.parent, path=path)

@@ -21,11 +21,12 @@ from ..reasons import say
 from ..safety.compiled import load as load_library
 from . import numpy_pass
 from .blocks import FlatReader
+from .cores import available_cores
 from .kinds import Array
 from .metrics import FURTHER, HELD
 from .totals import BUCKETS, Pairs, Side, Task, Totals
 
-__all__ = ["Kernel", "available_cores", "cores_of_each", "kernel_status", "load", "share_of_cores", "take_share"]
+__all__ = ["Kernel", "kernel_status", "load"]
 
 VARIABLE = "PRECISION_DEBUG_KERNEL"
 LIBRARY = Path(__file__).with_name("_kernel.so")
@@ -247,30 +248,6 @@ def _table(dtype: np.dtype[Any]) -> Array | None:
     every = np.arange(256, dtype=np.uint8)
     with np.errstate(all="ignore"):
         return (every != 0).astype(np.float32) if dtype == np.bool_ else every.view(dtype).astype(np.float32)
-
-
-def available_cores() -> int:
-    """Cores that this process may use; as many threads share a large tensor."""
-    every = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(every, _share.get("cores", every))
-
-
-_share: dict[str, int] = {}
-
-
-def take_share(cores: int) -> None:
-    """This process is one of several beside each other, and may use so many cores."""
-    _share["cores"] = max(1, cores)
-
-
-def share_of_cores() -> int:
-    """The cores that this process was given for its share; 0: all."""
-    return _share.get("cores", 0)
-
-
-def cores_of_each() -> int:
-    """Cores for each of two runs side by side, and for what compares while they run: half of them, at least one."""
-    return max(1, available_cores() // 2)
 
 
 def kernel_status() -> str:

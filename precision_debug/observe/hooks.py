@@ -18,9 +18,9 @@ import numpy as np
 
 from ..numbers import judge
 from ..numbers.born import infinite
+from ..numbers.cores import cores_of_each
 from ..numbers.host import HostComparer
 from ..numbers.merged import plain
-from ..numbers.native import cores_of_each
 from ..pairing.align import Alignment, Pair, stem
 from ..protocols import BaselineStore, Comparer
 from ..reasons import Reason, as_reason, say

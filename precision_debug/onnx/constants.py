@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from .graph import attribute
-from .model import Model
+from ..errors import PrecisionDebugError
+from .graph import attribute, external_data
+from .model import Model, opened
+from .types import dtype_name
 
 __all__ = ["Constants"]
 
@@ -17,6 +20,11 @@ Array = np.ndarray[Any, Any]
 _READ = 64 << 20
 """Bytes of one constant up to which it is read."""
 
+_MAPPED = frozenset(
+    ["float16", "float32", "float64", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))]
+)
+"""Types that lie in a file as numpy has them."""
+
 
 class Constants(Mapping[str, Array]):
     """Initializers and outputs of Constant nodes of a model's main graph, by name; those of other types than numbers,
@@ -24,7 +32,8 @@ class Constants(Mapping[str, Array]):
 
     def __init__(self, model: Model) -> None:
         graph = model.proto.graph
-        self._folder = str(model.folder)
+        self._folder = model.folder
+        self._files: dict[str, memoryview] = {}
         self._tensors = {tensor.name: tensor for tensor in graph.initializer}
         for node in graph.node:
             value = attribute(node, "value") if node.op_type == "Constant" else None
@@ -56,10 +65,28 @@ class Constants(Mapping[str, Array]):
 
         if 8 * int(np.prod(tensor.dims, dtype=np.int64)) > 8 * _READ:
             return None
+        mapped = self._mapped(tensor) if tensor.external_data else None
+        if mapped is not None:
+            return mapped
         try:
-            found: Array = np.asarray(numpy_helper.to_array(tensor, self._folder))
+            found: Array = np.asarray(numpy_helper.to_array(tensor, str(self._folder)))
         except (TypeError, ValueError, KeyError, OSError):
             return None
         if found.dtype.kind in "OUS":
             return None
         return found
+
+    def _mapped(self, tensor: Any) -> Array | None:
+        """A weight where it lies in its file, of which nothing is copied; None where it is to be read otherwise."""
+        name, count = dtype_name(tensor.data_type), math.prod(tensor.dims)
+        try:
+            place = external_data(tensor)
+            if name not in _MAPPED or not count or place.length != count * np.dtype(name).itemsize:
+                return None
+            if place.location not in self._files:
+                self._files[place.location] = opened(self._folder / place.location)
+            data = self._files[place.location][place.offset : place.offset + place.length]
+            found: Array = np.frombuffer(data, name).reshape(tensor.dims)
+            return found
+        except (PrecisionDebugError, ValueError):
+            return None

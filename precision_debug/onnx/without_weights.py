@@ -5,11 +5,36 @@ Large tensors are skipped by their length, never decoded.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
+from .graph import external_data, external_tensors
+from .model import Model, named, opened, parsed, read_model
 from .wire import BYTES, message, number, places, text
 
-__all__ = ["cut"]
+__all__ = ["cut", "read_light"]
+
+_SMALL = 1024
+"""Bytes of a weight up to which it stays in the graph."""
+
+
+def read_light(path: str) -> Model:
+    """The model of a file; its large weights are external data, namely parts of that very file.
+
+    A model that has external weights already keeps its other ones in the graph. Raises ModelError.
+    """
+    data = opened(Path(path))
+    file = Path(os.path.realpath(path))  # not a link: external data behind one is refused
+    try:
+        light = cut(data, larger=_SMALL, location=file.name)
+    except ValueError:
+        return read_model(path)
+    proto = parsed(light, path)
+    if {external_data(tensor).location for tensor in external_tensors(proto.graph)} != {file.name}:
+        return read_model(path)
+    return Model(proto=named(proto, path), folder=file.parent, path=path)
+
 
 _GRAPH, _INITIALIZER, _RAW_DATA, _EXTERNAL_DATA, _DATA_LOCATION = 7, 5, 9, 13, 14
 

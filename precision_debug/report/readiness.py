@@ -13,14 +13,16 @@ from .formats import format_of
 __all__ = ["make_ready"]
 
 
-def make_ready(paths: Iterable[Path]) -> None:
-    """Import in a thread what ``write`` will need for these paths; what goes wrong shows when it is needed."""
+def make_ready(paths: Iterable[Path], *more: str) -> None:
+    """Import in a thread what ``write`` will need for these paths, and further modules; what goes wrong shows when it
+    is needed."""
 
     def load() -> None:
         for name in sorted({path.suffix.lower()[1:] for path in paths}):
             with contextlib.suppress(Exception):
                 format_of(name)
-        with contextlib.suppress(Exception):
-            importlib.import_module(f"{__package__}.from_journal")
+        for module in (f"{__package__}.from_journal", *more):
+            with contextlib.suppress(Exception):
+                importlib.import_module(module)
 
     threading.Thread(target=load, name="make_ready").start()

@@ -12,12 +12,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import recording, registry
 from ..errors import ModelError, UsageError
-from ..numbers.native import share_of_cores
-from ..pairing.arrangement import Arrangement
+from ..numbers.cores import share_of_cores
 from ..protocols import Backend, Capabilities, Comparer, Feeds, Session, demand
 from ..reasons import say
 from ..records import InputMeta, ModelFiles, RunMode, RunSpec, SessionSpec
@@ -25,7 +24,9 @@ from ..safety.path_encoding import is_utf8
 from ..safety.special_file import refuse_special
 from ..settings import SIDES, Setting, Taker, read_by, share
 from ..settings.options import differing
-from .arranged_session import ArrangedSession
+
+if TYPE_CHECKING:
+    from ..pairing.arrangement import Arrangement
 
 __all__ = ["NONE", "Opening", "Plan", "converted", "crosses", "make_plan", "maker_of", "stage_of"]
 
@@ -86,7 +87,11 @@ class Opening:
     def open(self, feeds: Sequence[Feeds]) -> Session:
         """Load the model, or open the recording."""
         session = self._opened(feeds)
-        return ArrangedSession(session, self.arranged) if self.arranged else session
+        if not self.arranged:
+            return session
+        from .arranged_session import ArrangedSession  # needs numpy, which a command does without
+
+        return ArrangedSession(session, self.arranged)
 
     def _opened(self, feeds: Sequence[Feeds]) -> Session:
         if self.recording and not self.brings_inputs:
@@ -222,7 +227,7 @@ def _takers(sides: Sequence[Opening]) -> list[Taker]:
 
 def _found(model: ModelFiles, mode: str) -> Opening:
     session = SessionSpec(model=model, mode=mode, cores=share_of_cores())
-    if recording.is_dump(mode):
+    if os.path.exists(mode) and recording.is_dump(mode):  # reads tensors: a mode's name needs none of it
         return Opening(spec=session, recording=mode, dump=True)
     if recording.is_outputs(mode):
         return Opening(spec=session, recording=mode)

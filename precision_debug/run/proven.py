@@ -21,17 +21,17 @@ def proven(baseline: Opening, target: Opening, *, asked: bool) -> list[Reason]:
     first, second = baseline.spec.model, target.spec.model
     if backend is None or not second.model_file.lower().endswith(_ENDING):
         return []
-    from ..onnx.model import read_model
     from ..onnx.provable import provable
     from ..onnx.provable_apart import provable_apart
+    from ..onnx.without_weights import read_light
 
     found: list[Reason] = []
     with contextlib.suppress(PrecisionDebugError):
-        theirs = read_model(second.model_file)
+        theirs = read_light(second.model_file)
         if baseline.backend is backend and not asked and (kernels := same_kernels(theirs)):
             found.append(say("same_kernels", types=kernels))
         to = target.precision if is_narrow(target.precision) else ""
         found += provable(theirs, to=to, int32=backend.name == "tensorrt")
         if baseline.backend is not None and first != second and first.model_file.lower().endswith(_ENDING):
-            found += provable_apart(read_model(first.model_file), theirs)
+            found += provable_apart(read_light(first.model_file), theirs)
     return found

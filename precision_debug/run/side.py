@@ -12,7 +12,7 @@ from typing import Any
 from ..errors import BackendError, PrecisionDebugError
 from ..events import SideDone, SideOpened, Stage, Tensors
 from ..feeds import FeedSet, as_option
-from ..numbers.native import cores_of_each
+from ..numbers.cores import cores_of_each
 from ..observe.loops import merged_list
 from ..protocols import Feeds, Hook, Session, progress_to
 from ..reasons import Reason, say

@@ -138,7 +138,7 @@ def _wait(
 ) -> int:  # fmt: skip
     """Tell what the worker tells until it has ended; returns its exit status."""
     try:
-        make_ready(outputs)
+        make_ready(outputs, f"{__package__}.outcome")
         from .engine_output import EngineOutput
 
         hearing = EngineOutput(folder / LOG)

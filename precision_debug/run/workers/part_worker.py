@@ -15,7 +15,7 @@ import sys
 import threading
 from typing import Any, NoReturn
 
-from ...numbers.native import take_share
+from ...numbers.cores import take_share
 from ...safety import import_path
 
 __all__ = ["start"]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from ...errors import UsageError
-from ...numbers.native import available_cores, take_share
+from ...numbers.cores import available_cores, take_share
 from ...safety import import_path
 from ..child import ended_by
 from ..locked_folder import scratch

@@ -6,6 +6,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import xlsxwriter  # at the top: formats are imported while the run is on
+from xlsxwriter.exceptions import FileCreateError
+
 from ...layout import columns_for_people
 from ...model import Report
 from ...precision import unit_of
@@ -26,9 +29,6 @@ def write(report: Report, path: Path) -> None:
 
     The table is the first sheet, for programs; the workbook opens on the summary, whose first line is the sentence.
     """
-    import xlsxwriter
-    from xlsxwriter.exceptions import FileCreateError
-
     with tempfile.TemporaryDirectory(prefix=".precision_debug-", dir=path.parent) as scratch:
         options = {
             "constant_memory": True, "tmpdir": scratch, "use_zip64": len(report.rows) > ROW_LIMIT // 2,
