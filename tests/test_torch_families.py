@@ -14,9 +14,12 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import torch_models
 from precision_debug_torch import session
+from precision_debug_torch.backend import open_model
 from precision_debug_torch.engine import function_calls
 from precision_debug_torch.live import compare_module
+from precision_debug_torch.model import example_feeds, from_module
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 import precision_debug
 from precision_debug.records import Row, Status
@@ -74,6 +77,58 @@ def test_torchs_own_fast_path_does_not_notice() -> None:
     layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
     report = compare_module(layer.eval(), torch.randn(1, 3, 8), run_mode="torch_fp32", device="cpu")
     assert any(row.op_type == "aten._transformer_encoder_layer_fwd" for row in report.rows)
+
+
+class Scaled(torch.Tensor):
+    """A library's own weights: torch's layers must not take their single operator for them."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is nn.functional.linear:
+            x, weight, *bias = args
+            with torch._C.DisableTorchFunctionSubclass():
+                return func(x, 2 * weight, *bias)
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+class Listening(TorchFunctionMode):
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+class Watched(nn.Module):
+    """The same layer with a mode of its owner's active, and without."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+
+    def forward(self, x: Any) -> Any:
+        with Listening():
+            first = self.layer(x)
+        return first, self.layer(x)
+
+
+def of_a_library() -> Any:
+    layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+    layer.linear1.weight = nn.Parameter(layer.linear1.weight.detach().as_subclass(Scaled))
+    return layer
+
+
+@pytest.mark.parametrize("build", [Watched, of_a_library])
+def test_torchs_own_fast_path_is_taken_where_a_plain_run_takes_it(build: Any) -> None:
+    torch.manual_seed(0)
+    module, x = build().eval(), torch.randn(2, 5, 16)
+    with torch.no_grad():
+        plain = module(x)
+    wanted = [tensor.numpy() for tensor in (plain if isinstance(plain, tuple) else (plain,))]
+    model = from_module(module, x)
+    session = open_model(model, "torch_fp32", {"device": "cpu"})
+    found = session.run(example_feeds(model), lambda kind, name, tensor: None)
+    assert [found[name].tobytes() for name in found] == [array.tobytes() for array in wanted]
+    whole = [meta for meta in session.tensors if meta.op_type == "aten._transformer_encoder_layer_fwd"]
+    assert len(whole) == (build is Watched)
+    session.close()
 
 
 def test_no_hook_is_called_inside_a_recurrent_call_of_cudnn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ are named after the call, and so shift no other name.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -75,9 +75,26 @@ def _by_cudnn(args: Any) -> bool:
 
 @contextlib.contextmanager
 def unseen_by_families(module: Any) -> Iterator[None]:
-    """While one of torch's own transformer layers runs: without the mode."""
-    if isinstance(module, _ASK):
-        with torch._C.DisableTorchFunction():
-            yield
-    else:
+    """While one of torch's own transformer layers runs: without the mode. A model's own modes and its weights' own
+    functions stay, since torch asks for those, too."""
+    stack = _active_modes() if isinstance(module, _ASK) else []
+    if not any(isinstance(mode, Families) for mode in stack):
         yield
+        return
+    _activate(mode for mode in stack if not isinstance(mode, Families))
+    try:
+        yield
+    finally:
+        _activate(stack)
+
+
+def _active_modes() -> list[Any]:
+    return [torch._C._get_function_stack_at(place) for place in range(torch._C._len_torch_function_stack())]
+
+
+def _activate(modes: Iterable[Any]) -> None:
+    """These modes and no others, the innermost last."""
+    for _ in range(torch._C._len_torch_function_stack()):
+        torch._C._pop_torch_function_stack()
+    for mode in modes:
+        torch._C._push_on_torch_function_stack(mode)
