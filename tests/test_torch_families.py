@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from pathlib import Path
 from typing import Any
@@ -164,3 +165,26 @@ def test_reasons_do_not_depend_on_who_comes_first(factory: str, mode: str) -> No
     """Side by side and one after the other."""
     together, apart = compared(factory, mode), compared(factory, mode, lockstep=False)
     assert {name: row.reason for name, row in together.items()} == {name: row.reason for name, row in apart.items()}
+
+
+class Padded(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), 1)
+        self.out = nn.Linear(16, 4)
+
+    def forward(self, x: Any, padding: Any) -> Any:
+        with contextlib.nullcontext() if x.dtype is torch.float32 else Listening():
+            return self.out(self.encoder(x, src_key_padding_mask=padding))
+
+
+@pytest.mark.filterwarnings("ignore:.*[Nn]ested tensor")
+def test_padding_that_one_run_alone_leaves_out_is_told() -> None:
+    torch.manual_seed(0)
+    padding = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
+    inputs = torch.randn(2, 5, 16), padding
+    report = compare_module(Padded().eval(), inputs, run_mode="torch_bf16", device="cpu")
+    assert any("only the baseline leaves out what src_key_padding_mask masks" in str(note) for note in report.notes)
+    plain = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), 1).eval()
+    both = compare_module(plain, (inputs[0], None, padding), run_mode="torch_bf16", device="cpu")
+    assert not any("leaves out" in str(note) for note in both.notes)

@@ -111,8 +111,8 @@ class Attends(torch.nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.first, self.last = torch.nn.Linear(16, 16), torch.nn.Linear(16, 4)
-        self.attention = torch.nn.MultiheadAttention(16, 2, batch_first=True)
+        self.first, self.last = torch.nn.Linear(32, 32), torch.nn.Linear(32, 4)
+        self.attention = torch.nn.MultiheadAttention(32, 2, batch_first=True)
 
     def forward(self, x: Any) -> Any:
         x = self.first(x)
@@ -123,7 +123,7 @@ def test_what_torchaos_own_filter_leaves_out_stays_as_it_is() -> None:
     """The error is that of a model that ``quantize_`` itself has changed."""
     torchao = pytest.importorskip("torchao.quantization", reason="torchao is not installed")
     torch.manual_seed(0)
-    module, x = Attends().eval(), torch.randn(2, 5, 16)
+    module, x = Attends().eval(), torch.randn(2, 5, 32)
     report = compare_module(module, x, run_mode="torch_int8", device="cpu")
     assert "2 of 3 linear layers run in int8" in " ".join(map(str, report.target.notes))
     own = copy.deepcopy(module)

@@ -104,6 +104,12 @@ REASONS = Catalogue("torch", {
         "两次运行在模型的 Python 代码中走了不同的路径：仅基线运行了 {base}；仅目标运行了 {target}",
         "Check the condition before these lines: it reads a value that rounding changes.",
     ),
+    "padding_left_out": Wording(
+        "only the {side} leaves out what src_key_padding_mask masks (torch's fast path of nn.TransformerEncoder) and"
+        " holds 0 there; the other run computes those positions",
+        "仅{side}跳过了 src_key_padding_mask 遮盖的位置（torch 的 nn.TransformerEncoder 快速路径），这些位置为 0；另一次运行会计算它们",
+        "Judge what is not masked, or build the encoder with enable_nested_tensor=False.",
+    ),
     "nothing_alone": Wording("nothing", "无"),
     "evaluation": Wording(
         "the module was put into evaluation mode; the option training=1 leaves it as the factory made it",

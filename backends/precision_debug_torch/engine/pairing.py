@@ -49,7 +49,16 @@ def pair(baseline: Sequence[TensorMeta], target: Sequence[TensorMeta]) -> Matche
     base.look_through(other.sites, layers)
     other.look_through(base.sites, layers)
     found = _Pairing(base, other).matches()
-    return found if layers else replace(found, notes=_other_ways(baseline, target, alone))
+    ways = () if layers else _other_ways(baseline, target, alone)
+    return replace(found, notes=(*ways, *_padding(baseline, target)))
+
+
+def _padding(*sides: Sequence[TensorMeta]) -> tuple[Reason, ...]:
+    """Where one run alone packs what is not padding: the other's numbers at the padding are nobody's error."""
+    packs = [any(meta.op_type == "aten._nested_tensor_from_mask" for meta in metas) for metas in sides]
+    if packs[0] == packs[1]:
+        return ()
+    return (own("padding_left_out", side=say("baseline") if packs[0] else say("target")),)
 
 
 def _other_ways(

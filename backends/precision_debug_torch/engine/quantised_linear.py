@@ -55,7 +55,10 @@ def quantise(
     changed = frozenset(name for name in linear if type(module.get_submodule(name).weight) is not torch.nn.Parameter)
     if not changed and not kept:
         what = f"none of its {len(linear)} linear layers could be made {type_of(change)}"
-        hint = f"int4 needs inputs of a multiple of {_GROUP}" if change == "int4_weights" else ""
+        hint = {
+            "int4_weights": f"int4 needs inputs of a multiple of {_GROUP}",
+            "int8": "torchao leaves layers of 16 inputs and fewer as they are",
+        }.get(change, "")
         raise ModelError(what, where=path, hint=hint)
     others = sum(1 for child in module.modules() if isinstance(child, torch.nn.modules.conv._ConvNd))
     count, kind = len(changed), type_of(change)
