@@ -107,7 +107,8 @@ REASONS = Catalogue("torch", {
     "padding_left_out": Wording(
         "only the {side} leaves out what src_key_padding_mask masks (torch's fast path of nn.TransformerEncoder) and"
         " holds 0 there; the other run computes those positions",
-        "仅{side}跳过了 src_key_padding_mask 遮盖的位置（torch 的 nn.TransformerEncoder 快速路径），这些位置为 0；另一次运行会计算它们",
+        "仅{side}跳过了 src_key_padding_mask 遮盖的位置（torch 的 nn.TransformerEncoder 快速路径），这些位置为 0；"
+        "另一次运行会计算它们",
         "Judge what is not masked, or build the encoder with enable_nested_tensor=False.",
     ),
     "nothing_alone": Wording("nothing", "无"),

@@ -4,8 +4,8 @@
         [--explain off] [--output table.md]
 
 The architectures are those of tests/torch_architectures.py, and tiny models of the transformers library from their
-configurations, all with random weights. ``pt2:MODE`` compares what torch.export.save writes of a model. Each is compared
-as the command does it, without a tolerance: a healthy model is "as expected". Of each pair of model and mode:
+configurations, all with random weights. ``pt2:MODE`` compares what torch.export.save writes of a model. Each is
+compared as the command does it, without a tolerance: a healthy model is "as expected". Of each pair of model and mode:
 
 - error: Rel L2 of the worst output;
 - compared: rows with a comparison, of all rows that have a partner or could have one;
@@ -62,7 +62,7 @@ SIZES: dict[str, Any] = {
 }  # fmt: skip
 OWN: dict[str, dict[str, Any]] = {
     "Falcon": {"head_dim": None}, "SqueezeBert": {"embedding_size": 32}, "Yolos": {"image_size": [32, 32]},
-    "Segformer": {"patch_sizes": [7, 3, 3, 3], "patch_size": None, "num_attention_heads": [1, 2, 4, 8], "hidden_size": None},
+    "Segformer": {"patch_sizes": [7, 3, 3, 3], "patch_size": None, "num_attention_heads": [1, 2, 4, 8]},
     "ConvNext": {"depths": [1, 1, 1, 1], "hidden_sizes": [8, 16, 16, 16], "patch_size": None}, "GPTJ": {"n_embd": 32},
     "CodeGen": {"n_embd": 32}, "XLNet": {"d_inner": 64, "n_head": 4, "n_layer": 2},
 }  # fmt: skip
@@ -257,7 +257,8 @@ def line(name: str, mode: str, build: Build, folder: str, explain: str) -> tuple
     bits, seen = "", ""
     if run is not None:
         watched, unwatched = same_bits(model, mode_of, run)
-        own = mode_of == "torch_fp64" or any(note.code.endswith(("drawn", "casts_kept")) for note in report.target.notes)
+        notes = [note.code for note in report.target.notes]
+        own = mode_of == "torch_fp64" or any(code.endswith(("drawn", "casts_kept")) for code in notes)
         bits = "yes" if watched and unwatched else "no (draws or casts of its own)" if own else "NO"
         if unwatched and not watched and mode_of == "torch_compile":
             bits = "yes (unwatched)"
