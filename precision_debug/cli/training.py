@@ -1,7 +1,8 @@
 """precision_debug training: what precision_debug.training() logged: the first step out of its band, and curves.
 
-FOLDER is the one that training(record=…) was args. Exit status 0: no gradient leaves the band of the steps before it;
-1: one does.
+FOLDER is the one that training(record=…) was given. Of a run of several ranks (DDP, FSDP2) each rank's gradients are
+looked at before and after the reduction, too. Exit status 0: no gradient leaves the band of the steps before it, and
+no rank is off; 1: one does.
 """
 
 from __future__ import annotations
@@ -10,8 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import UsageError
+from ..recording.rank_faults import first_rank_fault
+from ..recording.rank_log import joined, read_ranks
 from ..recording.training_log import first_departure, read_log
 from ..report.atomic_file import replacing
+from ..report.rank_text import missing_text, next_text, rank_table, rank_text
 from ..report.training_page import departure_text, training_page
 from ..safety.visible import visible
 from .language import Help, add_language, language_of
@@ -24,7 +28,8 @@ SUMMARY_ZH = "训练过程的记录：首先超出范围的一步，以及曲线
 
 DESCRIPTION_ZH = """precision_debug training：precision_debug.training() 所保存的训练记录中，首先超出范围的一步。
 
-FOLDER 是 training(record=…) 所给的目录。退出码 0：没有梯度超出此前各步的范围；1：有。
+FOLDER 是 training(record=…) 所给的目录。多个 rank（DDP、FSDP2）的训练还会检查各 rank 归约前后的梯度。
+退出码 0：没有梯度超出此前各步的范围，各 rank 均正常；1：有。
 """
 
 
@@ -34,15 +39,24 @@ def run(arguments: Sequence[str]) -> int:
     language = language_of(args.lang)
     if args.output and Path(args.output).suffix.lower() != ".html":
         raise UsageError("expects an .html file", where=f"--output {args.output}", hint="end the name in .html")
-    steps = read_log(args.folder)
-    found = first_departure(steps)
-    print(visible(departure_text(steps, found).of(language)))
+    ranks = read_ranks(args.folder)
+    steps = joined(ranks) if ranks else read_log(args.folder)
+    found, off = first_departure(steps), first_rank_fault(ranks)
+    said = [departure_text(steps, found)]
+    if ranks:
+        about = [missing_text(ranks) or rank_text(ranks, off), next_text(off, args.folder) if off is not None else None]
+        said = [*(text for text in about if text is not None), *said]
+    for text in said:
+        print(visible(text.of(language)))
     if args.output:
         path = Path(args.output)
         with replacing(path, what="the page") as file:
-            file.write_text(training_page(steps, found, language=language), encoding="utf-8")
+            shown = [step for step in ranks if off is None or step.step == off.step][-1:]
+            table = "".join(rank_table(step, language) for step in shown)
+            page = training_page(steps, found, said=said, below=table, language=language)
+            file.write_text(page, encoding="utf-8")
         print(visible(f"  {path}"))
-    return 1 if found is not None else 0
+    return 1 if found is not None or off is not None else 0
 
 
 def _parser() -> Parser:

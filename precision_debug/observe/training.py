@@ -25,6 +25,9 @@ def training(
     ``every``th optimiser step, from 0. steps: of these steps all that starts one is kept too (parameters, buffers, the
     optimiser's state, the batch, random states), as ``step_<number>.pt``, so that ``--option from_step=FILE`` runs
     it again.
+    Where torch.distributed runs, call it on every rank with the same folder (DDP, FSDP2, or a reduction of your own): a
+    rank writes ``statistics_rank<rank>.jsonl``, with each gradient before and after the reduction, and
+    ``step_<number>_rank<rank>.pt``.
     Raises UsageError where the objects are of no framework that can, and OutputError.
     """
     if isinstance(every, bool) or not isinstance(every, int) or every < 1:

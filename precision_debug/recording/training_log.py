@@ -15,7 +15,10 @@ import numpy as np
 
 from ..errors import InputError
 
-__all__ = ["LOG", "Departure", "ParameterNumbers", "StepNumbers", "first_departure", "read_log", "written"]
+__all__ = [
+    "LOG", "Departure", "ParameterNumbers", "StepNumbers", "first_departure", "parameters_in", "parameters_of",
+    "read_log", "written",
+]  # fmt: skip
 
 LOG = "statistics.jsonl"
 
@@ -67,11 +70,15 @@ class Departure:
 
 def written(numbers: StepNumbers) -> str:
     """One line of the file."""
-    rows = {
+    return json.dumps({"step": numbers.step, "scale": numbers.scale, "parameters": parameters_of(numbers)}) + "\n"
+
+
+def parameters_of(numbers: StepNumbers) -> dict[str, list[float | int | None]]:
+    """A line's "parameters"."""
+    return {
         name: [one.norm, one.zeros, one.below, one.broken, one.size, one.moved]
         for name, one in numbers.parameters.items()
     }
-    return json.dumps({"step": numbers.step, "scale": numbers.scale, "parameters": rows}) + "\n"
 
 
 def read_log(folder: str | Path) -> tuple[StepNumbers, ...]:
@@ -92,13 +99,25 @@ def _read(lines: Iterator[str]) -> Iterator[StepNumbers]:
         if not line.endswith("\n"):
             return  # the run ended while it wrote
         entry = json.loads(line)
-        parameters = {}
-        for name, (norm, zeros, below, broken, size, moved) in entry["parameters"].items():
-            parameters[str(name)] = ParameterNumbers(
-                norm=float(norm), zeros=float(zeros), below=float(below), broken=int(broken), size=float(size),
-                moved=None if moved is None else float(moved),
-            )  # fmt: skip
+        parameters = parameters_in(entry["parameters"])
         yield StepNumbers(step=int(entry["step"]), scale=float(entry["scale"]), parameters=parameters)
+
+
+def parameters_in(rows: Mapping[str, Sequence[float | None]]) -> dict[str, ParameterNumbers]:
+    """What ``parameters_of`` wrote. Raises ValueError and TypeError where it is something else."""
+    found = {}
+    for name, (norm, zeros, below, broken, size, moved) in rows.items():
+        found[str(name)] = ParameterNumbers(
+            norm=_number(norm), zeros=_number(zeros), below=_number(below), broken=int(_number(broken)),
+            size=_number(size), moved=None if moved is None else float(moved),
+        )  # fmt: skip
+    return found
+
+
+def _number(value: float | None) -> float:
+    if value is None:
+        raise ValueError("a number is missing")
+    return float(value)
 
 
 def first_departure(steps: Sequence[StepNumbers]) -> Departure | None:

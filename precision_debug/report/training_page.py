@@ -56,8 +56,12 @@ def departure_text(steps: Sequence[StepNumbers], found: Departure | None) -> Tex
     )
 
 
-def training_page(steps: Sequence[StepNumbers], found: Departure | None, *, language: str = "en") -> str:
-    """One file without a network. language: "en" or "zh"."""
+def training_page(
+    steps: Sequence[StepNumbers], found: Departure | None, *, said: Sequence[Text] = (), below: str = "",
+    language: str = "en",
+) -> str:  # fmt: skip
+    """One file without a network. said: its first sentences, in place of the departure's. below: HTML for its end.
+    language: "en" or "zh"."""
     names = list(dict.fromkeys(name for step in steps for name in step.parameters))
     spread = {name: _spread([step.parameters[name] for step in steps if name in step.parameters]) for name in names}
     first = found.parameter if found is not None else ""
@@ -67,6 +71,8 @@ def training_page(steps: Sequence[StepNumbers], found: Departure | None, *, lang
     left = len(names) - len(drawn)
     others = Text(f"{left} more parameters are only in the file.", f"其余 {left} 个参数仅在文件中。")
     more = others if left > 0 else None
+    sentences = said or [departure_text(steps, found)]
+    first_lines = "".join(f"<p class=first>{html.escape(text.of(language))}</p>" for text in sentences)
     scales = [step.scale for step in steps]
     scale = Text(
         f"Loss scale: {figure(min(scales, default=1.0))} to {figure(max(scales, default=1.0))}.",
@@ -74,9 +80,9 @@ def training_page(steps: Sequence[StepNumbers], found: Departure | None, *, lang
     )
     return (
         f'<!doctype html><html lang="{language}"><meta charset="utf-8"><title>precision_debug training</title>'
-        f"<style>{_STYLE}</style><p class=first>{html.escape(departure_text(steps, found).of(language))}</p>"
+        f"<style>{_STYLE}</style>{first_lines}"
         f"<p>{html.escape(scale.of(language))}</p><table><tr><th></th>{heads}</tr>{rows}</table>"
-        f"<p>{html.escape(more.of(language)) if more is not None else ''}</p></html>\n"
+        f"<p>{html.escape(more.of(language)) if more is not None else ''}</p>{below}</html>\n"
     )
 
 

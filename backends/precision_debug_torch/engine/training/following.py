@@ -10,7 +10,10 @@ from typing import Any
 import torch
 
 from precision_debug.errors import OutputError
+from precision_debug.recording.rank_log import RankStep, rank_file, rank_line
 from precision_debug.recording.training_log import LOG, ParameterNumbers, StepNumbers, written
+
+from .ranks import Rank, local_part, rank_of, unwrapped, whole
 
 __all__ = ["following", "step_file"]
 
@@ -18,9 +21,13 @@ _SMALLEST = 2.0**-24
 """The smallest number of float16."""
 
 
-def step_file(folder: str | Path, step: int) -> Path:
-    """Where a whole step is kept."""
-    return Path(folder, f"step_{step:06d}.pt")
+_SKIPPED = 3
+"""Steps in a row that GradScaler leaves out and that are kept: a loop that never gets on would fill the disk."""
+
+
+def step_file(folder: str | Path, step: int, rank: int | None = None) -> Path:
+    """Where a whole step is kept. rank: of several; None: there is one."""
+    return Path(folder, f"step_{step:06d}.pt" if rank is None else f"step_{step:06d}_rank{rank}.pt")
 
 
 @contextlib.contextmanager
@@ -36,7 +43,8 @@ def following(
 
 
 class _Follower:
-    """``step``: how many steps the optimiser has done. Steps that GradScaler leaves out are none of them."""
+    """``step``: how many steps the optimiser has done. Steps that GradScaler leaves out are none of them; of several
+    ranks they are kept all the same, as skipped, for it is there that a rank made NaN or Inf."""
 
     def __init__(
         self, model: Any, optimiser: Any, scaler: Any, folder: str, every: int, steps: frozenset[int]
@@ -44,45 +52,81 @@ class _Follower:
         self.step = 0
         self._model, self._optimiser, self._scaler = model, optimiser, scaler
         self._folder, self._every, self._steps = Path(folder), every, steps
-        self._named = [(name, one) for name, one in model.named_parameters() if one.requires_grad]
+        self._named = [(name, one) for name, one in unwrapped(model).named_parameters() if one.requires_grad]
         self._sizes: dict[str, tuple[Any, Any]] = {}
         self._kept: set[int] = set()
-        self._log = Path(folder, LOG)
+        self._number, self._of = rank_of()
+        self._skipped = 0
+        self._rank = Rank(model, self._wanted, self._left_out) if self._of > 1 else None
+        self._log = rank_file(folder, self._number) if self._of > 1 else Path(folder, LOG)
         try:
+            if self._number == 0:
+                _forget_other_run(self._folder, self._of)
             self._log.write_text("", encoding="utf-8")
         except OSError as error:
             raise OutputError(f"cannot be written: {error.strerror}", where=str(self._log)) from error
         self._handles = [optimiser.register_step_pre_hook(self._before), optimiser.register_step_post_hook(self._after)]
         if steps:
-            self._handles.append(model.register_forward_pre_hook(self._start, with_kwargs=True))
+            self._handles.append(model.register_forward_pre_hook(self._start, with_kwargs=True, prepend=True))
 
     def end(self) -> None:
         """Take the hooks away."""
+        self._left_out()
         for handle in self._handles:
             handle.remove()
+        if self._rank is not None:
+            self._rank.end()
+
+    def _wanted(self) -> bool:
+        return self.step % self._every == 0
 
     def _start(self, model: Any, args: Any, kwargs: Any) -> None:
         if self.step not in self._steps or self.step in self._kept or not model.training:
             return
         self._kept.add(self.step)
         head = {
-            "step": self.step, "model": _copied(model.state_dict()), "optimiser": _copied(self._optimiser.state_dict()),
-            "args": _copied(tuple(args)), "kwargs": _copied(dict(kwargs)), "random": torch.get_rng_state(),
-            "scale": self._scale(),
+            "step": self.step, "model": _copied(unwrapped(model).state_dict()),
+            "optimiser": _copied(self._optimiser.state_dict()), "args": _copied(tuple(args)),
+            "kwargs": _copied(dict(kwargs)), "random": torch.get_rng_state(), "scale": self._scale(),
         }  # fmt: skip
-        torch.save(head, step_file(self._folder, self.step))
+        torch.save(head, step_file(self._folder, self.step, self._number if self._of > 1 else None))
 
     def _before(self, *_: Any) -> None:
-        if self.step % self._every:
+        if not self._wanted():
             return
         with torch.no_grad():
-            self._sizes = {name: (one.detach().clone(), one.grad) for name, one in self._named if one.grad is not None}
+            self._sizes = {
+                name: (local_part(one).detach().clone(), local_part(one.grad))
+                for name, one in self._named if one.grad is not None
+            }  # fmt: skip
             self._gradients = {name: _numbers(grad, self._scale()) for name, (_, grad) in self._sizes.items()}
+            if self._rank is not None:
+                self._rank.at_optimiser()
 
     def _after(self, *_: Any) -> None:
-        if self.step % self._every == 0:
+        if self._wanted():
             self._tell()
         self.step += 1
+        self._skipped = 0
+
+    def _left_out(self) -> None:
+        """A backward pass begins, or all ends, and the optimiser did not do the last one's step."""
+        if self._rank is None or self._scale() == 1 or not self._rank.broken:
+            return
+        self._skipped += 1
+        if self._skipped <= _SKIPPED:
+            self._tell_rank(StepNumbers(step=self.step, scale=self._scale()), skipped=True)
+        self._rank.forget()
+
+    def _tell_rank(self, numbers: StepNumbers, *, skipped: bool) -> None:
+        assert self._rank is not None
+        unseen, shards = self._rank.unseen, self._rank.shards
+        line = RankStep(
+            numbers=numbers, rank=self._number, ranks=self._of, skipped=skipped, gradients=self._rank.gradients(),
+            shards=shards, unseen=unseen,
+        )  # fmt: skip
+        with self._log.open("a", encoding="utf-8") as log:
+            log.write(rank_line(line))
 
     def _tell(self) -> None:
         rows = {}
@@ -91,12 +135,16 @@ class _Follower:
                 continue
             before, _ = self._sizes[name]
             size = float(before.double().norm())
-            moved = float((one.detach().double() - before.double()).norm()) / size if size else None
+            moved = float((local_part(one).detach().double() - before.double()).norm()) / size if size else None
             norm, zeros, below, broken = self._gradients[name]
             rows[name] = ParameterNumbers(norm=norm, zeros=zeros, below=below, broken=broken, size=size, moved=moved)
         self._sizes.clear()
+        numbers = StepNumbers(step=self.step, scale=self._scale(), parameters=rows)
+        if self._rank is not None:
+            self._tell_rank(numbers, skipped=False)
+            return
         with self._log.open("a", encoding="utf-8") as log:
-            log.write(written(StepNumbers(step=self.step, scale=self._scale(), parameters=rows)))
+            log.write(written(numbers))
 
     def _scale(self) -> float:
         return float(self._scaler.get_scale()) if self._scaler is not None and self._scaler.is_enabled() else 1.0
@@ -115,4 +163,13 @@ def _numbers(gradient: Any, scale: float) -> tuple[float, float, float, int]:
 def _copied(value: Any) -> Any:
     from torch.utils._pytree import tree_map
 
-    return tree_map(lambda one: one.detach().cpu().clone() if isinstance(one, torch.Tensor) else one, value)
+    return tree_map(lambda one: whole(one).detach().cpu().clone() if isinstance(one, torch.Tensor) else one, value)
+
+
+def _forget_other_run(folder: Path, ranks: int) -> None:
+    """What another run of other ranks kept here would be read as this one's."""
+    (folder / LOG).unlink(missing_ok=True)
+    for path in folder.glob("statistics_rank*.jsonl"):
+        number = path.stem.removeprefix("statistics_rank")
+        if number.isdigit() and (ranks == 1 or int(number) >= ranks):
+            path.unlink()

@@ -1,0 +1,199 @@
+"""What is wrong with the ranks of a step: a gradient that one of them alone spoilt, or a reduction that is no mean.
+
+A reduction is linear, and so is a sketch: the sketch behind it is told as a sum of the ranks' sketches before it, and
+the factors say what it is: 1/n each is the mean, 1 each is the sum, 1 and 0 is a rank that took no part.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .rank_log import BINS, GradientNumbers, RankedStep, whole_sketch
+
+__all__ = ["RankFault", "first_rank_fault"]
+
+_OFF = 0.02
+"""Distance of a reduction from the mean, in norms of the ranks' gradients, up to which it is one: types of 8 bits of
+mantissa, as DDP's hooks that compress to bfloat16, make 0.004 of it."""
+
+_FEW = 16
+"""Ranks up to which each one's factor can be told: no more than a sketch has numbers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankFault:
+    """The first step at which the ranks are wrong. what: "broken" (NaN or Inf on some ranks alone before the
+    reduction), "reduction_broken" (none of them before it, some behind it), "unused" (no gradient on some ranks),
+    "weights" (the ranks' parameters differ), "sum" (in place of the mean), "factor" (times the mean), "left_out" (the
+    reduction lacks these ranks), "apart" (the ranks' gradients differ behind it), "reduction" (no sum of the ranks'
+    gradients at all), "narrow" (rounded on some ranks alone).
+    parameter: the first in the backward pass; parameters: how many. ranks: which, of ``of``. value: elements, or a
+    factor; type: of a narrow one. skipped: GradScaler left the optimiser's step out."""
+
+    step: int
+    what: str
+    parameter: str
+    parameters: int
+    ranks: tuple[int, ...]
+    of: int
+    value: float = 0.0
+    type: str = ""
+    skipped: bool = False
+
+
+def first_rank_fault(steps: Sequence[RankedStep]) -> RankFault | None:
+    """Of the first step that has one, the gravest."""
+    for step in steps:
+        found = _fault_of(step) if len(step.ranks) == step.of > 1 else None
+        if found is not None:
+            return found
+    return None
+
+
+def _fault_of(step: RankedStep) -> RankFault | None:
+    names = list(dict.fromkeys(name for one in step.ranks.values() for name in one.gradients))
+    for look in (_broken, _unused, _weights, _reduced, _narrow):
+        told: dict[str, RankFault] = {}
+        for name in names:
+            if (found := look(step, name)) is not None:
+                told[name] = found
+        if told:
+            # of a parameter whose gradients are alike on all ranks, a sum without one of them is one with a factor
+            counts = Counter(one.what for one in told.values())
+            first = max(told.values(), key=lambda one: counts[one.what])
+            alike = counts[first.what]
+            return RankFault(
+                **{**first.__dict__, "parameters": alike, "skipped": any(one.skipped for one in step.ranks.values())}
+            )
+    return None
+
+
+def _told(
+    step: RankedStep, what: str, name: str, ranks: Sequence[int], value: float = 0.0, type: str = ""
+) -> RankFault:
+    return RankFault(
+        step=step.step, what=what, parameter=name, parameters=1, ranks=tuple(ranks), of=step.of, value=value, type=type
+    )
+
+
+def _side(step: RankedStep, name: str, side: str) -> dict[int, GradientNumbers]:
+    """A side of the reduction, by rank; only of ranks that have it."""
+    found = {rank: getattr(one.gradients[name], side) for rank, one in step.ranks.items() if name in one.gradients}
+    return {rank: numbers for rank, numbers in found.items() if numbers is not None}
+
+
+def _broken(step: RankedStep, name: str) -> RankFault | None:
+    local, reduced = _side(step, name, "local"), _side(step, name, "reduced")
+    who = [rank for rank, one in local.items() if one.broken]
+    if who and len(who) < len(step.ranks):
+        return _told(step, "broken", name, who, max(local[rank].broken for rank in who))
+    behind = sum(one.broken for one in reduced.values())
+    if not who and behind and len(local) == len(step.ranks):
+        return _told(step, "reduction_broken", name, [*reduced], max(one.broken for one in reduced.values()))
+    return None
+
+
+def _unused(step: RankedStep, name: str) -> RankFault | None:
+    """A parameter that a rank has, and whose gradient nothing made there, although something did elsewhere."""
+    local = _side(step, name, "local")
+    without = [rank for rank, one in step.ranks.items() if name in one.gradients and rank not in local]
+    return _told(step, "unused", name, without) if local and without else None
+
+
+def _weights(step: RankedStep, name: str) -> RankFault | None:
+    """Parameters that each rank holds whole, and that are not the same."""
+    sizes = {
+        rank: one.numbers.parameters[name].size
+        for rank, one in step.ranks.items()
+        if name in one.numbers.parameters and name not in one.shards
+    }
+    off = [rank for rank, size in sizes.items() if not math.isclose(size, sizes[min(sizes)], rel_tol=1e-6)]
+    return _told(step, "weights", name, off) if off else None
+
+
+def _reduced(step: RankedStep, name: str) -> RankFault | None:
+    """What is behind the reduction, by the factors of what was before it."""
+    local = _side(step, name, "local")
+    if len(local) < len(step.ranks) or any(name in one.unseen for one in step.ranks.values()):
+        return None
+    sides = {side: _side(step, name, side) for side in ("reduced", "final")}
+    alone = {rank: np.asarray(one.sketch) for rank, one in local.items()}
+    if any(one.broken for side in (local, *sides.values()) for one in side.values()):
+        return None
+    if any(value.size != BINS for value in alone.values()):
+        return None
+    size = max(one.norm for one in local.values())
+    if not size or not math.isfinite(size):
+        return None
+    wrapped = not _same(sides["reduced"], alone)  # else the loop reduces by itself, between backward and optimiser
+    behind = sides["reduced"] if wrapped or not sides["final"] else sides["final"]
+    if not wrapped and not sides["final"]:
+        return None
+    if apart := _apart(step, name, behind):
+        return _told(step, "apart", name, apart)
+    whole = whole_sketch(step, name, behind)
+    if whole is None:
+        return None
+    scales = [1.0] if wrapped else [1.0, *{1 / one.numbers.scale for one in step.ranks.values()}]
+    return _factors(step, name, alone, whole, size, scales)
+
+
+def _same(reduced: Mapping[int, GradientNumbers], alone: Mapping[int, np.ndarray[Any, Any]]) -> bool:
+    """Whether backward left each rank with what its own batch gave."""
+    return all(np.array_equal(np.asarray(one.sketch), alone[rank]) for rank, one in reduced.items() if rank in alone)
+
+
+def _apart(step: RankedStep, name: str, behind: Mapping[int, GradientNumbers]) -> list[int]:
+    """Ranks that have another gradient behind the reduction than the first of those who hold the same part."""
+    first: dict[int, tuple[float, ...]] = {}
+    off = []
+    for rank, one in behind.items():
+        shard = step.ranks[rank].shards.get(name)
+        kept = first.setdefault(shard.start if shard is not None else -1, one.sketch)
+        if kept != one.sketch:
+            off.append(rank)
+    return off
+
+
+def _factors(
+    step: RankedStep, name: str, alone: Mapping[int, np.ndarray[Any, Any]], whole: np.ndarray[Any, Any], size: float,
+    scales: Sequence[float],
+) -> RankFault | None:  # fmt: skip
+    mean = np.mean([*alone.values()], axis=0)
+    for scale in scales:
+        if np.linalg.norm(whole - mean * scale) <= _OFF * size * scale:
+            return None
+    many = len(alone)
+    if float(mean @ mean) > (_OFF * size) ** 2:
+        factor = float(whole @ mean) / float(mean @ mean)
+        if np.linalg.norm(whole - factor * mean) <= _OFF * size * abs(factor):
+            for scale in scales:
+                if math.isclose(factor, many * scale, rel_tol=_OFF):
+                    return _told(step, "sum", name, [*alone], many)
+            if len(scales) > 1:
+                return None  # the loop's own: clipped, perhaps
+            return _told(step, "factor", name, [*alone], factor)
+    if many > _FEW:
+        return _told(step, "reduction", name, [*alone])
+    columns = np.stack([*alone.values()], axis=1)
+    found, *_ = np.linalg.lstsq(columns, whole, rcond=None)
+    if np.linalg.norm(whole - columns @ found) > _OFF * size * max(1.0, float(np.abs(found).max())):
+        return _told(step, "reduction", name, [*alone])
+    largest = float(np.abs(found).max())
+    absent = [rank for rank, factor in zip(alone, found, strict=True) if abs(factor) < _OFF * largest]
+    return _told(step, "left_out" if absent else "reduction", name, absent or [*alone])
+
+
+def _narrow(step: RankedStep, name: str) -> RankFault | None:
+    local = _side(step, name, "local")
+    who = {rank: one.narrow for rank, one in local.items() if one.narrow}
+    wide = [rank for rank, one in local.items() if one.narrow == ""]
+    if not who or len(who) > len(wide) or len(local) < len(step.ranks):
+        return None
+    return _told(step, "narrow", name, [*who], type=next(iter(who.values())))

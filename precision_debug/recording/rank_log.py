@@ -1,0 +1,212 @@
+"""What the ranks of a training run kept: a file each, with each gradient before and after the ranks' reduction.
+
+A line is that of ``training_log`` with, besides, {"rank": 1, "ranks": 2, "skipped": false, "gradients": {"fc.weight":
+{"local": [norm, broken, narrow, sketch], "reduced": …, "final": …}}, "shards": {"fc.weight": [start, count]}}.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError
+from .training_log import ParameterNumbers, StepNumbers, parameters_in, parameters_of
+
+__all__ = [
+    "BINS", "GradientNumbers", "RankStep", "RankedStep", "Reduction", "Shard", "joined", "rank_file", "rank_line",
+    "read_ranks", "whole_sketch",
+]  # fmt: skip
+
+BINS = 16
+"""Numbers of a sketch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientNumbers:
+    """Of one gradient. norm: L2 over what is finite. broken: elements that are NaN or Inf. narrow: "bfloat16" or
+    "float16" where that type holds its elements exactly, "" where none does, None: not known.
+    sketch: ``BINS`` sums of its elements with fixed signs. It is linear, so that sketches of shards add up, and the
+    mean of sketches is the sketch of the mean; its L2 norm is about that of the gradient. () where it was not taken."""
+
+    norm: float
+    broken: int = 0
+    narrow: str | None = None
+    sketch: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reduction:
+    """One rank's gradient of a parameter. local: what its own batch gave; None: nothing did. reduced: when the backward
+    pass had ended, for which a wrapper (DDP, FSDP2) waits. final: what the optimiser reads; None: a step that it did
+    not do."""
+
+    local: GradientNumbers | None = None
+    reduced: GradientNumbers | None = None
+    final: GradientNumbers | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shard:
+    """Elements of a parameter that a rank holds: start: place of the first in the whole, row by row."""
+
+    start: int
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankStep:
+    """One rank's share of a step. gradients: in the order in which the backward pass made them. skipped: GradScaler
+    left the optimiser's step out. shards: of parameters that no rank holds whole. unseen: parameters whose own gradient
+    before the reduction cannot be compared with what is behind it."""
+
+    numbers: StepNumbers
+    rank: int
+    ranks: int
+    skipped: bool = False
+    gradients: Mapping[str, Reduction] = field(default_factory=dict)
+    shards: Mapping[str, Shard] = field(default_factory=dict)
+    unseen: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankedStep:
+    """A step as all ranks saw it. ranks: by rank, those whose files are there. of: how many the run had."""
+
+    step: int
+    ranks: Mapping[int, RankStep]
+    of: int
+
+
+def rank_file(folder: str | Path, rank: int) -> Path:
+    """Where a rank keeps its lines."""
+    return Path(folder, f"statistics_rank{rank}.jsonl")
+
+
+def rank_line(step: RankStep) -> str:
+    """One line of the file."""
+    line: dict[str, Any] = {
+        "step": step.numbers.step, "scale": step.numbers.scale, "parameters": parameters_of(step.numbers),
+        "rank": step.rank, "ranks": step.ranks, "skipped": step.skipped, "unseen": sorted(step.unseen),
+        "gradients": {
+            name: {"local": _packed(one.local), "reduced": _packed(one.reduced), "final": _packed(one.final)}
+            for name, one in step.gradients.items()
+        },
+        "shards": {name: [one.start, one.count] for name, one in step.shards.items()},
+    }  # fmt: skip
+    return json.dumps(line) + "\n"
+
+
+def _packed(one: GradientNumbers | None) -> list[Any] | None:
+    if one is None:
+        return None
+    sketch = base64.b64encode(np.asarray(one.sketch, dtype="<f4").tobytes()).decode("ascii")
+    return [one.norm, one.broken, one.narrow, sketch]
+
+
+def _unpacked(found: Any) -> GradientNumbers | None:
+    if found is None:
+        return None
+    norm, broken, narrow, sketch = found
+    values = np.frombuffer(base64.b64decode(sketch, validate=True), dtype="<f4")
+    return GradientNumbers(
+        norm=float(norm), broken=int(broken), narrow=None if narrow is None else str(narrow),
+        sketch=tuple(float(value) for value in values),
+    )  # fmt: skip
+
+
+def read_ranks(folder: str | Path) -> tuple[RankedStep, ...]:
+    """Every step that all ranks whose files are there have kept; () where no file of a rank is. Raises InputError."""
+    found: dict[int, list[RankStep]] = {}
+    for path in sorted(Path(folder).glob("statistics_rank*.jsonl")):
+        matched = re.fullmatch(r"statistics_rank(\d+)\.jsonl", path.name)
+        if matched is None:
+            continue
+        try:
+            with path.open(encoding="utf-8") as lines:
+                found[int(matched[1])] = list(_read(lines))
+        except OSError as error:
+            raise InputError(f"cannot be read ({error.strerror})", where=str(path), hint="check its rights") from error
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise InputError(f"is damaged ({error})", where=str(path), hint="record the run again") from error
+    by_place: dict[tuple[int, int], dict[int, RankStep]] = {}
+    for rank, steps in found.items():
+        seen: dict[int, int] = {}
+        for one in steps:
+            at = one.numbers.step
+            turn = seen[at] = seen.get(at, -1) + 1
+            by_place.setdefault((at, turn), {})[rank] = one
+    return tuple(
+        RankedStep(step=at, ranks=dict(sorted(ranks.items())), of=max(one.ranks for one in ranks.values()))
+        for (at, _), ranks in sorted(by_place.items())
+        if ranks.keys() == found.keys()
+    )
+
+
+def _read(lines: Iterator[str]) -> Iterator[RankStep]:
+    for line in lines:
+        if not line.endswith("\n"):
+            return  # the run ended while it wrote
+        entry = json.loads(line)
+        yield RankStep(
+            numbers=StepNumbers(
+                step=int(entry["step"]), scale=float(entry["scale"]), parameters=parameters_in(entry["parameters"])
+            ),
+            rank=int(entry["rank"]), ranks=int(entry["ranks"]), skipped=bool(entry["skipped"]),
+            unseen=frozenset(map(str, entry["unseen"])),
+            gradients={
+                str(name): Reduction(
+                    local=_unpacked(one["local"]), reduced=_unpacked(one["reduced"]), final=_unpacked(one["final"])
+                )
+                for name, one in entry["gradients"].items()
+            },
+            shards={str(name): Shard(start=int(s), count=int(c)) for name, (s, c) in entry["shards"].items()},
+        )  # fmt: skip
+
+
+def whole_sketch(step: RankedStep, name: str, sides: Mapping[int, GradientNumbers]) -> np.ndarray[Any, Any] | None:
+    """The sketch of a whole parameter, joined from its shards; None where one was not taken. sides: by rank."""
+    own = {rank: step.ranks[rank].shards.get(name) for rank in sides}
+    places = {shard.start: rank for rank, shard in own.items() if shard is not None and shard.count}
+    chosen = list(places.values()) if any(shard is not None for shard in own.values()) else list(sides)[:1]
+    if any(not sides[rank].sketch for rank in chosen):
+        return None
+    return np.sum([np.asarray(sides[rank].sketch) for rank in chosen], axis=0) if chosen else np.zeros(BINS)
+
+
+def joined(steps: Sequence[RankedStep]) -> tuple[StepNumbers, ...]:
+    """Each step that the optimiser did as one process would have kept it: shards put together."""
+    return tuple(_joined(step) for step in steps if not any(one.skipped for one in step.ranks.values()))
+
+
+def _joined(step: RankedStep) -> StepNumbers:
+    ranks = [*step.ranks.values()]
+    names = dict.fromkeys(name for one in ranks for name in one.numbers.parameters)
+    first = replace(ranks[0].numbers, parameters={})
+    return replace(first, parameters={name: _whole(ranks, name) for name in names})
+
+
+def _whole(ranks: Sequence[RankStep], name: str) -> ParameterNumbers:
+    having = [one for one in ranks if name in one.numbers.parameters]
+    parts = {one.shards[name].start: one for one in having if name in one.shards and one.shards[name].count}
+    if not parts:  # each has all of it: the one that is worst off
+        return max((one.numbers.parameters[name] for one in having), key=lambda numbers: numbers.broken)
+    found = [(one.numbers.parameters[name], one.shards[name].count) for one in parts.values()]
+    many = sum(count for _, count in found)
+    moved = [one.moved * one.size for one, _ in found if one.moved is not None]
+    size = math.sqrt(sum(one.size**2 for one, _ in found))
+    return ParameterNumbers(
+        norm=math.sqrt(sum(one.norm**2 for one, _ in found)),
+        zeros=sum(one.zeros * count for one, count in found) / many,
+        below=sum(one.below * count for one, count in found) / many,
+        broken=sum(one.broken for one, _ in found),
+        size=size,
+        moved=math.sqrt(sum(one**2 for one in moved)) / size if moved and size else None,
+    )

@@ -1,0 +1,151 @@
+"""What the ranks of a training run did wrong, in a sentence, and each rank's gradients of that step as a table."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..reasons import Text
+from ..recording.rank_faults import RankFault
+from ..recording.rank_log import GradientNumbers, RankedStep
+from .figures import figure
+
+__all__ = ["missing_text", "next_text", "rank_table", "rank_text"]
+
+_ROWS = 200
+"""Parameters of the table."""
+
+
+def rank_text(steps: Sequence[RankedStep], found: RankFault | None) -> Text:
+    """One sentence: the first step at which the ranks are wrong, or that none is."""
+    if found is None:
+        return Text(
+            f"No rank of {_of(steps)} is off in the {len(steps)} logged steps: each gradient after the reduction is the"
+            " mean of the ranks'.",
+            f"在保存的 {len(steps)} 个步中，{_of(steps)} 个 rank 均正常：归约后的梯度是各 rank 的平均值。",
+        )
+    said = _said(found)
+    skipped_en = " GradScaler skipped the optimiser's step." if found.skipped else ""
+    skipped_zh = "GradScaler 跳过了该步的优化器更新。" if found.skipped else ""
+    return Text(
+        f"Step {found.step}: {said.en} (parameters affected: {found.parameters}).{skipped_en}",
+        f"第 {found.step} 步：{said.zh}（受影响的参数：{found.parameters} 个）。{skipped_zh}",
+    )
+
+
+def _of(steps: Sequence[RankedStep]) -> int:
+    return max((step.of for step in steps), default=0)
+
+
+def _said(found: RankFault) -> Text:
+    who = _ranks(found.ranks)
+    name, value = f"`{found.parameter}`", figure(found.value)
+    sentences = {
+        "broken": Text(
+            f"the gradient of {name} has {value} elements that are NaN or Inf on {who.en} alone, before the reduction,"
+            " which brings them to every rank",
+            f"归约前只有 {who.zh} 上 {name} 的梯度有 {value} 个元素为 NaN 或 Inf，归约将其带到所有 rank",
+        ),
+        "reduction_broken": Text(
+            f"the gradient of {name} is finite on every rank, and {value} of its elements are NaN or Inf after the"
+            " reduction, which overflows: reduce in float32",
+            f"{name} 的梯度在每个 rank 上均为有限值，归约后却有 {value} 个元素为 NaN 或 Inf：归约溢出，"
+            "请用 float32 归约",
+        ),
+        "unused": Text(
+            f"{who.en} has no gradient of {name}, because its loss does not depend on it; the mean counts it as 0",
+            f"{who.zh} 没有 {name} 的梯度（其损失不依赖该参数），平均时按 0 计",
+        ),
+        "weights": Text(
+            f"the ranks do not hold the same parameters: {name} of {who.en} differs from the first rank's",
+            f"各 rank 的参数不一致：{who.zh} 的 {name} 与第一个 rank 不同",
+        ),
+        "sum": Text(
+            f"the reduction adds the ranks' gradients up where it should average: that of {name} is {value} times the"
+            " mean. Divide it by the number of ranks",
+            f"归约求和而未取平均：{name} 的梯度是平均值的 {value} 倍。请除以 rank 数",
+        ),
+        "factor": Text(
+            f"after the reduction, the gradient of {name} is {value} times the mean of the ranks'",
+            f"归约后 {name} 的梯度是各 rank 平均值的 {value} 倍",
+        ),
+        "left_out": Text(
+            f"the reduction leaves {who.en} out: nothing of that gradient of {name} is in the result",
+            f"归约漏掉了 {who.zh}：结果中不含其 {name} 的梯度",
+        ),
+        "apart": Text(
+            f"after the reduction, {who.en} has another gradient of {name} than the first rank: it was not reduced"
+            " there",
+            f"归约后 {who.zh} 的 {name} 梯度与第一个 rank 不同：该处未归约",
+        ),
+        "reduction": Text(
+            f"after the reduction, the gradient of {name} is not the mean of the ranks', nor a sum of them with any"
+            " factors",
+            f"归约后 {name} 的梯度不是各 rank 的平均值，也不是各 rank 按固定系数之和",
+        ),
+        "narrow": Text(
+            f"{who.en} alone rounds: before the reduction its gradient of {name} has only the precision of"
+            f" {found.type}, and the other ranks' have more",
+            f"只有 {who.zh} 做了舍入：归约前其 {name} 的梯度只有 {found.type} 的精度，其他 rank 更高",
+        ),
+    }
+    return sentences[found.what]
+
+
+def _ranks(ranks: Sequence[int]) -> Text:
+    listed = ", ".join(map(str, ranks[:8])) + (", …" if len(ranks) > 8 else "")
+    return Text(f"rank {listed}" if len(ranks) == 1 else f"ranks {listed}", f"rank {listed}")
+
+
+def next_text(found: RankFault, folder: str) -> Text | None:
+    """How the operator is found, where one of a rank's own backward pass did it."""
+    if found.what not in ("broken", "narrow"):
+        return None
+    kept = Path(folder, f"step_{found.step:06d}_rank{found.ranks[0]}.pt")
+    option = f"--step backward --option from_step={kept}"
+    if kept.is_file():
+        return Text(f"Which operator of it: {option}", f"定位其算子：{option}")
+    return Text(
+        f"Which operator of it: keep the step, training(…, steps=[{found.step}]), then {option}",
+        f"定位其算子：先用 training(…, steps=[{found.step}]) 保存该步，再用 {option}",
+    )
+
+
+def missing_text(steps: Sequence[RankedStep]) -> Text | None:
+    """Where the files of some ranks are not here; None where all are."""
+    here = sorted({rank for step in steps for rank in step.ranks})
+    if len(here) == _of(steps):
+        return None
+    listed = ", ".join(map(str, here))
+    return Text(
+        f"Of {_of(steps)} ranks only the files of {listed} are here: the reduction was not checked.",
+        f"{_of(steps)} 个 rank 中只有 {listed} 的文件：未检查归约。",
+    )
+
+
+def rank_table(step: RankedStep, language: str) -> str:
+    """HTML: each parameter's gradient by rank, before and behind the reduction, in the order of the backward pass."""
+    local, reduced = Text("before", "归约前").of(language), Text("after", "归约后").of(language)
+    heads = "".join(f"<th>rank {rank}: {local}</th><th>{reduced}</th>" for rank in step.ranks)
+    names = list(dict.fromkeys(name for one in step.ranks.values() for name in one.gradients))
+    rows = []
+    for name in names[:_ROWS]:
+        cells = []
+        for one in step.ranks.values():
+            sides = one.gradients.get(name)
+            cells += [_cell(sides.local if sides else None), _cell(sides.reduced if sides else None)]
+        rows.append(f"<tr><td><code>{html.escape(name)}</code></td>{''.join(cells)}</tr>")
+    title = Text(
+        f"Step {step.step}: norm of each rank's gradient, in the order of the backward pass",
+        f"第 {step.step} 步：各 rank 梯度的范数，按反向顺序",
+    ).of(language)
+    return f"<h2>{html.escape(title)}</h2><div class=wide><table><tr><th></th>{heads}</tr>{''.join(rows)}</table></div>"
+
+
+def _cell(one: GradientNumbers | None) -> str:
+    if one is None:
+        return "<td>–</td>"
+    if one.broken:
+        return f"<td class=bad>{one.broken} × NaN, Inf</td>"
+    return f"<td>{figure(one.norm)}{f' <small>{one.narrow}</small>' if one.narrow else ''}</td>"
