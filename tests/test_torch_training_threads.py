@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch", reason="torch is not installed")
+torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from precision_debug.cli import main
+from precision_debug.records import Tolerance
+from precision_debug.report.lead import lead
 
 CASES = {
     "infinite_gradient": ("backward/mul/mul", "gradient_overflow", "a loss scale of 8192 .* as expected"),
@@ -38,3 +40,32 @@ def test_the_operator_of_a_public_report_is_named(
     assert "was not measured" not in said
     if step == "backward":
         assert re.search(tried, " ".join(said.split())), said
+
+
+OPTIMISERS = {
+    "adam": lambda p: torch.optim.Adam(p, lr=1e-3, foreach=False),
+    "foreach": lambda p: torch.optim.AdamW(p, lr=1e-3, foreach=True),
+    "rmsprop": lambda p: torch.optim.RMSprop(p, lr=1e-4),
+    "adagrad": lambda p: torch.optim.Adagrad(p, lr=1e-3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OPTIMISERS)
+def test_an_epsilon_below_the_type_is_named(name: str) -> None:
+    """Before the gradients' own rounding, which is there too: their loss is small."""
+    from precision_debug_torch.live import compare_module
+
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(24, 48), torch.nn.GELU(), torch.nn.Linear(48, 5))
+    report = compare_module(
+        net, (torch.randn(12, 24),), run_mode="torch_fp16", device="cpu", optimiser=OPTIMISERS[name],
+        loss=lambda out: torch.nn.functional.cross_entropy(out.float(), torch.arange(12) % 5) * 1e-3,
+        settings={"step": "optimiser"}, explain="fast", tolerance=Tolerance(given=False),
+    )  # fmt: skip
+    assert report.explanation is not None
+    first = report.explanation.culprits[0]
+    assert (first.cause, first.name.partition("/")[0]) == ("epsilon_lost", "optimiser")
+    assert first.evidence["parameters"] == 4
+    said = lead(report)[0]
+    assert "divides the update of `" in said.en
+    assert "除以 0" in said.zh

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..reasons.causes import CAUSES
+from ..records import TensorMeta
+from .operators import plain_type
 from .subject import Subject
 from .units import largest_of
 
@@ -29,6 +32,8 @@ def cause_in_step(
 ) -> tuple[str, dict[str, Any]]:  # fmt: skip
     """A culprit's cause in the words of a step. code, evidence: of the operator alone. at: the outputs it spoils."""
     meta = subject.meta_of.get(name)
+    if meta is not None and meta.phase == "optimiser" and code == "underflow":
+        return _in_optimiser(subject, name, dict(evidence), at)
     gradients = [one.removeprefix("gradient/") for one in at if one.startswith("gradient/")]
     narrow = subject.narrow_type
     if meta is None or meta.phase != "backward" or narrow != "float16" or not gradients:
@@ -44,6 +49,31 @@ def cause_in_step(
         common |= {"largest": largest, "limit": largest_of(narrow)}
         return "gradient_overflow", {**common, **scales}
     return code, dict(evidence)
+
+
+def _in_optimiser(
+    subject: Subject, name: str, evidence: dict[str, Any], at: Sequence[str]
+) -> tuple[str, dict[str, Any]]:  # fmt: skip
+    """What an optimiser divides by underflows: what it adds, so as not to divide by 0, may be 0 in that type, too."""
+    phase, parameter, _ = name.split("/", 2) if name.count("/") > 1 else (name, "", "")
+    rows = [meta for meta in subject.tensors if meta.name.startswith(f"{phase}/{parameter}/")] if parameter else []
+    added = next((one for meta in rows if (one := _constant_added(meta)) and one < evidence["smallest"] / 2), 0.0)
+    if not added:
+        return "underflow", evidence
+    dtype = subject.held_as.get(name, "") or subject.narrow_type
+    updates = [one for one in at if one.startswith("update/")]
+    return "epsilon_lost", {
+        "parameter": parameter, "parameters": len(updates), "epsilon": added, "share": evidence["share"], "dtype": dtype
+    }  # fmt: skip
+
+
+def _constant_added(meta: TensorMeta) -> float:
+    """The number that an addition adds; 0 where it adds none."""
+    if meta.call is None or plain_type(meta.op_type) not in ("add", "_foreach_add"):
+        return 0.0
+    with contextlib.suppress(ValueError):
+        return float(meta.call.settings.partition(" ")[0])
+    return 0.0
 
 
 def power(scale: float) -> str:

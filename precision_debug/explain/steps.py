@@ -227,12 +227,18 @@ class _Search:
         return self._subject.order.get(name, 0)
 
     def culprits(self) -> tuple[Culprit, ...]:
-        """One for each operator that explains an output; the one that explains most outputs first."""
+        """One for each operator that explains an output: what makes NaN or Inf of one first, then what spoils one that
+        is, by what others make of it, then the one that explains most outputs."""
+        broken = {sink.name for sink in self._looked if sink.non_finite}
         poisons = {name: any(e.non_finite and e.at in self._explains[name] for e in self.tried[name])
                    for name in self._explains}  # fmt: skip
         ranked = sorted(
-            self._explains, key=lambda name: (not poisons[name], -len(self._explains[name]), self._place(name))
-        )
+            self._explains,
+            key=lambda name: (
+                not poisons[name], broken.isdisjoint(self._explains[name]), -len(self._explains[name]),
+                self._place(name),
+            ),
+        )  # fmt: skip
         found: dict[str, Culprit] = {}
         spoilt: dict[str, set[str]] = {}
         for name in ranked:
@@ -241,9 +247,10 @@ class _Search:
             spoilt.setdefault(key, set()).update(self._explains[name])
             found.setdefault(key, culprit)  # one switch mends them all: the first stands for the others
         for key, culprit in found.items():
-            if "gradients" in culprit.evidence:
-                many = sum(one.startswith("gradient/") for one in spoilt[key])
-                found[key] = dataclasses.replace(culprit, evidence={**culprit.evidence, "gradients": many})
+            for counted, kind in (("gradients", "gradient/"), ("parameters", "update/")):
+                if counted in culprit.evidence:
+                    many = sum(one.startswith(kind) for one in spoilt[key])
+                    found[key] = dataclasses.replace(culprit, evidence={**culprit.evidence, counted: many})
         return tuple(found.values())
 
     def _culprit(self, name: str) -> Culprit:

@@ -56,6 +56,27 @@ STEP_CAUSES: Mapping[str, Cause] = {
         ),
         mended=False, out_of_range="above", one_switch=True, fails="always", pastes="option",
     ),
+    "epsilon_lost": Cause(
+        en="the optimiser's epsilon is 0", zh="优化器的 epsilon 为 0",
+        do="Keep the parameters in float32, as autocast does, or keep the optimiser's state in float32.",
+        do_zh="参数保留为 float32（如 autocast 所做），或优化器状态保留为 float32。",
+        why=Wording(
+            "{share} of what it divides by becomes 0 in {dtype}, and so does its epsilon of {epsilon}",
+            "其除数的 {share} 在 {dtype} 中变为 0，其 epsilon（{epsilon}）也为 0",
+        ),
+        evidence={
+            "parameter": _TEXT, "parameters": _COUNT, "epsilon": _FIGURE, "share": _SHARE, "dtype": _TEXT,
+        },
+        sentence=Wording(
+            "The optimiser divides the update of `{parameter}` by 0: {share} of the mean square of its gradient becomes"
+            " 0 in {dtype}, and so does the epsilon of {epsilon} (parameters affected in all: {parameters}). Keep the"
+            " parameters in float32, as autocast does, or keep the optimiser's state in float32.",
+            "优化器更新 `{parameter}` 时除以 0：其梯度平方均值的 {share} 在 {dtype} 中变为 0，epsilon（{epsilon}）"
+            "也为 0（受影响的参数共 {parameters} 个）。"
+            "请将参数保留为 float32（如 autocast 所做），或将优化器状态保留为 float32。",
+        ),
+        mended=False, one_switch=True, fails="always",
+    ),
     "update_lost": Cause(
         en="the update is lost", zh="更新丢失",
         do="Keep the parameters in float32, as autocast does, or keep a float32 copy of them in the optimiser.",
