@@ -1,5 +1,7 @@
 """The training steps of examples/training, rebuilt from public reports: who is named, and what was tried."""
 
+# ruff: noqa: E402
+
 from __future__ import annotations
 
 import json
