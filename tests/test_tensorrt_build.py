@@ -453,7 +453,7 @@ def test_the_written_precision_keeps_names_and_types_of_the_ends(name: str, tmp_
     proto = make()
     rng = np.random.default_rng(0)
     feeds = {key: rng.uniform(-1, 1, shape).astype(np.float32) for key, shape in shapes.items()}
-    typed, _ = write_casts(proto, "FP16", {}, folder=tmp_path)
+    typed = write_casts(proto, "FP16", {}, folder=tmp_path).proto
     onnx.checker.check_model(typed, full_check=True)
     assert [(i.name, i.type) for i in typed.graph.input] == [(i.name, i.type) for i in proto.graph.input]
     assert [(o.name, o.type.tensor_type.elem_type) for o in typed.graph.output] == [
@@ -477,13 +477,14 @@ def types_of(proto: onnx.ModelProto) -> dict[str, int]:
 
 
 def test_single_layers_in_their_own_precision(tmp_path: Path) -> None:
-    typed, kept = write_casts(models.residual(), "FP16", {"conv2": "FP32", "fc": "BF16"}, folder=tmp_path)
-    types = types_of(typed)
+    written = write_casts(models.residual(), "FP16", {"conv2": "FP32", "fc": "BF16"}, folder=tmp_path)
+    typed, types = written.proto, types_of(written.proto)
     assert types["conv1_out"] == types["conv2_bn_out"] == onnx.TensorProto.FLOAT16
     assert types["conv2_out"] == onnx.TensorProto.FLOAT
     assert types["logits"] == onnx.TensorProto.BFLOAT16
     assert types["probabilities"] == onnx.TensorProto.FLOAT
-    assert not kept
+    assert not written.regardless
+    assert (written.types["conv1"], written.types["conv2"], written.types["fc"]) == ("FP16", "FP32", "BF16")
     weights = {item.name: item.data_type for item in typed.graph.initializer}
     assert weights["conv2_w"] == onnx.TensorProto.FLOAT
     assert weights["fc_w_bf16"] == onnx.TensorProto.BFLOAT16
@@ -491,13 +492,14 @@ def test_single_layers_in_their_own_precision(tmp_path: Path) -> None:
 
 
 def test_a_cast_is_written_once_for_all_its_readers(tmp_path: Path) -> None:
-    typed, _ = write_casts(models.encoder(), "FP16", {}, folder=tmp_path)
+    typed = write_casts(models.encoder(), "FP16", {}, folder=tmp_path).proto
     assert list(carriers(typed.graph).values()).count("embeddings") == 1
 
 
 def test_subgraphs_stay_in_fp32_and_are_named(tmp_path: Path) -> None:
-    typed, kept = write_casts(models.loop(), "FP16", {}, folder=tmp_path)
-    assert kept == ["loop"]
+    written = write_casts(models.loop(), "FP16", {}, folder=tmp_path)
+    typed = written.proto
+    assert written.regardless == ("loop",)
     body = next(node for node in typed.graph.node if node.name == "loop").attribute[0].g
     assert {"two", "one"} <= {item.name for item in typed.graph.initializer}
     assert [node.op_type for node in body.node] == ["Identity", "Mul", "Add"]
@@ -545,8 +547,79 @@ def test_weights_in_constant_nodes_are_converted_too() -> None:
     weight = onnx.numpy_helper.from_array(np.full((4, 4), 0.1, np.float32))
     g.nodes.append(onnx.helper.make_node("Constant", [], ["w"], name="w_node", value=weight))
     g.node("MatMul", "dense", ["x", "w"], "y")
-    typed, _ = write_casts(g.model({"x": [2, 4]}, {"y": [2, 4]}), "FP16", {}, folder=Path("."))
+    typed = write_casts(g.model({"x": [2, 4]}, {"y": [2, 4]}), "FP16", {}, folder=Path(".")).proto
     assert [node.op_type for node in typed.graph.node] == ["Cast", "MatMul", "Cast"]
     (held,) = typed.graph.initializer
     assert held.data_type == onnx.TensorProto.FLOAT16
     onnx.checker.check_model(typed, full_check=True)
+
+
+LOWEST = float(np.finfo(np.float32).min)
+
+
+@pytest.mark.parametrize(
+    ("op_type", "constant", "kept", "held"),
+    [
+        ("Add", [LOWEST, 0], False, [-65504, 0]),
+        ("Mul", LOWEST, False, -65504),
+        ("Where", LOWEST, False, -65504),
+        ("Max", 1e-12, False, 2.0**-24),
+        ("Add", 1e-12, False, 2.0**-24),
+        ("Add", [1e-12, 1], False, [0, 1]),
+        ("Add", np.inf, False, np.inf),
+        ("Add", 1e6, True, None),
+        ("Mul", 1e-12, True, None),
+        ("Div", [1, 1e8], True, None),
+        ("Pow", 3, False, 3),
+    ],
+)
+def test_a_constant_that_the_type_does_not_hold(
+    op_type: str, constant: Any, kept: bool, held: Any, tmp_path: Path
+) -> None:
+    """As TensorRT's own builder narrows weights, finite numbers stay finite; where another number would compute another
+    thing, the operator stays in FP32, unless the user says otherwise."""
+    g = models.Graph()
+    value = np.asarray(constant, np.float32)
+    g.weight("c", value)
+    g.node(op_type, "node", ["m", "c", "x"] if op_type == "Where" else ["x", "c"], "y")
+    proto = g.model({"x": [2, 2], **({"m": [2, 2]} if op_type == "Where" else {})}, {"y": [2, 2]})
+    if op_type == "Where":
+        proto.graph.input[1].type.tensor_type.elem_type = onnx.TensorProto.BOOL
+    written = write_casts(proto, "FP16", {}, folder=tmp_path)
+    assert written.unfit == (("node",) if kept else ())
+    assert written.types == {"node": "FP32" if kept else "FP16"}
+    onnx.checker.check_model(written.proto, full_check=True)
+    if not kept:
+        (found,) = (onnx.numpy_helper.to_array(item) for item in written.proto.graph.initializer)
+        assert found.dtype == np.float16
+        assert np.array_equal(found, np.asarray(held, np.float16))
+    forced = write_casts(proto, "FP16", {"node": "FP16"}, folder=tmp_path)
+    assert (forced.unfit, forced.types) == ((), {"node": "FP16"})
+
+
+def test_a_variance_beyond_fp16_is_told_and_kept(tmp_path: Path) -> None:
+    """PP-OCRv4's detector has one of 9.8e7: as infinity it makes every output 0."""
+    proto = models.residual()
+    variance = next(item for item in proto.graph.initializer if item.name == "conv1_var")
+    variance.CopyFrom(onnx.numpy_helper.from_array(np.full(32, 9.8e7, np.float32), variance.name))
+    source = onnx_source(proto, tmp_path)
+    typed, notes, _ = typed_model(source, recipe("trt_fp16"), read_options({}), [], tmp_path)
+    assert any("FP16 cannot hold a constant that they read: conv1_bn" in note for note in notes), notes
+    assert typed.types["conv1_bn"] == "FP32"
+    assert set(typed.types.values()) == {"FP16", "FP32"}
+    counted = [note for note in notes if "Operators by the type" in note]
+    assert counted
+    assert "1 FP32" in counted[0]
+    feeds = {"image": np.random.default_rng(0).uniform(-1, 1, (2, 3, 32, 32)).astype(np.float32)}
+    wanted, got = ort_run(proto, feeds), ort_run(typed.model.proto, feeds)
+    assert 0 < np.abs(got - wanted).max() < 0.01 * np.abs(wanted).max()
+
+
+def test_operators_between_qdq_run_in_what_they_were_quantised_to(tmp_path: Path) -> None:
+    source = onnx_source(models.quantised(), tmp_path)
+    for mode, rest in (("trt_int8", "FP32"), ("trt_fp16", "FP16")):
+        typed, _, _ = typed_model(source, recipe(mode), read_options({}), [], tmp_path)
+        kinds = {node.op_type: typed.types.get(node.name, "") for node in typed.model.proto.graph.node}
+        assert kinds["Conv"] == "INT8"
+        assert {kind for kind in kinds.values() if kind} <= {"INT8", rest}
+        assert kinds["QuantizeLinear"] == kinds["DequantizeLinear"] == ""

@@ -18,6 +18,7 @@ import onnx_models
 import pytest
 import tensorrt_fake
 import tensorrt_models as models
+from precision_debug_tensorrt import TensorRTBackend
 from precision_debug_tensorrt.engine.messages import Messages, make_logger
 from precision_debug_tensorrt.engine.network import refused_marks, tensor_of
 from precision_debug_tensorrt.engine.options import read_options
@@ -171,6 +172,38 @@ def test_a_refused_operator_is_named(api: Api, logger: tuple[Messages, Any], tmp
     assert all(one.built is None and "NonZero" in one.why for one in told)
 
 
+def test_sizes_of_one_name_may_be_several_numbers(api: Api, logger: tuple[Messages, Any], tmp_path: Path) -> None:
+    """Paddle2ONNX calls every size that is open "?"; TensorRT holds sizes of one name to be one number."""
+    proto = models.residual()
+    for place in (0, 2, 3):
+        proto.graph.input[0].type.tensor_type.shape.dim[place].dim_param = "?"
+    source = source_of(proto, tmp_path)
+    feeds = {"image": np.zeros((2, 3, 32, 48), np.float32)}
+    for mode in ("rtx_fp32", "rtx_fp16"):
+        options = read_options({"side": "target"})
+        _, plan = build_for_chip(api, logger[1], logger[0], source, recipe(mode), options, [feeds], chip=CHIP)
+        assert len(plan.data) > 1000
+    assert source.model.proto.graph.input[0].type.tensor_type.shape.dim[2].dim_param == "?"
+
+
+@pytest.mark.parametrize("mode", ["rtx_fp16", "rtx_int8"])
+def test_what_a_search_hands_over_speaks_of_types(mode: str, tmp_path: Path) -> None:
+    """No flags, no constraints: a model with its types, and the command that builds it."""
+    onnx.save(models.residual(), tmp_path / "m.onnx")
+    spec = SessionSpec(model=ModelFiles(model_file=str(tmp_path / "m.onnx")), mode=mode, options={"side": "target"})
+    keep = TensorRTBackend().keep(spec)
+    assert keep is not None
+    handed = keep.hand_over(["fc"], (), tmp_path)
+    assert [one.kind for one in handed] == ["setting", "model", "model", "command"]
+    setting, engine, typed, command = handed
+    assert setting.text == f"--run_mode {mode} --keep_layers fc"
+    assert (engine.mode, engine.maker) == ("rtx_engine", mode)
+    assert engine.maker_options["save_model"] == typed.path == str(tmp_path / "m.strong.onnx")
+    assert engine.maker_options["keep_layers"] == ("fc",)
+    assert command.text == f"tensorrt_rtx --onnx={typed.path} --saveEngine={engine.path}"
+    assert not any("OBEY" in one.text or "layerPrecisions" in one.text or "trtexec" in one.text for one in handed)
+
+
 def test_the_commands_without_a_card(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     onnx.save(onnx_models.convnet(), tmp_path / "m.onnx")
     assert main(["inspect", "capability", str(tmp_path / "m.onnx"), "--run_mode", "rtx_fp16"]) == 0
@@ -179,9 +212,22 @@ def test_the_commands_without_a_card(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "refuses 0" in said
     assert said.count("rtx_fp16 for compute capability") >= 4
     assert "no engine" not in said
+    assert re.search(r"^FP16: \d+ operators \(.*\bConv\b", said, re.MULTILINE)
+    assert "FP32:" not in said
     onnx.save(models.non_zero(), tmp_path / "n.onnx")
     assert main(["inspect", "capability", str(tmp_path / "n.onnx"), "--run_mode", "rtx_fp16"]) == 1
     assert "NonZero" in capsys.readouterr().out
+
+
+def test_the_command_says_what_stays_in_fp32_and_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    proto = models.residual()
+    variance = next(item for item in proto.graph.initializer if item.name == "conv1_var")
+    variance.CopyFrom(onnx.numpy_helper.from_array(np.full(32, 9.8e7, np.float32), variance.name))
+    onnx.save(proto, tmp_path / "m.onnx")
+    assert main(["inspect", "capability", str(tmp_path / "m.onnx"), "--run_mode", "rtx_fp16"]) == 0
+    said = capsys.readouterr().out
+    assert "FP32: 1 operator (1 BatchNormalization): conv1_bn" in said
+    assert "FP16 cannot hold a constant that they read: conv1_bn" in said
 
 
 def test_running_without_a_card_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from precision_debug.protocols import Handed
 from precision_debug.reasons import say as core
 from precision_debug.records import SessionSpec, TensorMeta
 
+from .engine.versions import RTX, load_api
 from .modes import Recipe
 from .reasons import say
 from .settings import setting
@@ -52,6 +54,9 @@ class TensorRTKeep:
         stem = Path(model).stem
         script = _API.format(names=list(names))
         engine = self._place("save_engine", folder / f"{stem}.{self.recipe.precisions[0].lower()}.engine")
+        typed = self._place("save_model", folder / f"{stem}.strong.onnx")
+        if self._strong():
+            return self._typed_road(names, engine, typed)
         handed = [
             Handed(
                 kind="setting", title=core("for_this_tool"), note=say("handed_builds"),
@@ -71,7 +76,42 @@ class TensorRTKeep:
                 note=say("handed_script"),
             ),
         ]  # fmt: skip
-        return [*handed, self._typed(names, self._place("save_model", folder / f"{stem}.strong.onnx"))]
+        return [*handed, self._typed(names, typed)]
+
+    def _typed_road(self, names: tuple[str, ...], engine: Path, typed: Path) -> Sequence[Handed]:
+        """Where the model's types are the only way to a precision: the session that builds the engine writes both."""
+        mode, rtx = self.spec.mode, self.recipe.edition == RTX
+        files = {"save_engine": str(engine), "save_model": str(typed)}
+        kept = {"keep_layers": names, "precision_constraints": "obey"}
+        tool = "tensorrt_rtx" if rtx else "trtexec"
+        flag = " --stronglyTyped" if not rtx and setting(self.spec.options, "typing") == "strong" else ""
+        return [
+            Handed(
+                kind="setting", title=core("for_this_tool"), note=say("handed_builds"),
+                text=f"--run_mode {mode} --keep_layers {shlex.join(names)}",
+            ),
+            Handed(
+                kind="model", title=say("handed_engine"), path=str(engine),
+                mode="rtx_engine" if rtx else "trt_engine", model=str(engine), maker=mode,
+                maker_options={**kept, **files}, options={"plugins": setting(self.spec.options, "plugins")},
+            ),
+            Handed(
+                kind="model", title=say("handed_typed_only"), path=str(typed), mode="ort_opt", model=str(typed),
+                note=say("handed_typed_here"),
+            ),
+            Handed(
+                kind="command", title=tool, note=say("handed_typed_command"),
+                text=f"{tool} --onnx={shlex.quote(str(typed))}{flag} --saveEngine={shlex.quote(str(engine))}",
+            ),
+        ]  # fmt: skip
+
+    def _strong(self) -> bool:
+        """Whether the target's engine is typed strongly: by choice, or as this TensorRT has no other."""
+        if self.recipe.edition == RTX or setting(self.spec.options, "typing") == "strong":
+            return True
+        with contextlib.suppress(PrecisionDebugError):
+            return not load_api(self.recipe.edition).weakly_typed
+        return False
 
     def _place(self, name: str, usual: Path) -> Path:
         wanted = setting(self.spec.options, name)
@@ -98,10 +138,11 @@ class TensorRTKeep:
 
         source = read_model(self.spec.model.model_file)
         try:
-            proto, kept = write_casts(source.proto, base, dict.fromkeys(names, "FP32"), folder=source.folder)
-            save_typed(replace(source, proto=proto), str(path))
+            written = write_casts(source.proto, base, dict.fromkeys(names, "FP32"), folder=source.folder)
+            save_typed(replace(source, proto=written.proto), str(path))
         except PrecisionDebugError as error:
             return Handed(kind="model", title=title, note=f"could not be written: {error}")
+        kept = (*written.regardless, *written.unfit)
         more = f"; these stay in FP32 too: {', '.join(kept[:4])}" if kept else ""
         # unfused: what is asked is whether the file holds, not whether ONNX Runtime's fusions do (1.23.2 refuses an
         # encoder of this kind in SimplifiedLayerNormFusion), and fusions would take out roundings that TensorRT makes

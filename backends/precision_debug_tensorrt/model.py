@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,13 @@ BUILT = frozenset({".engine", ".plan"})
 
 @dataclass(frozen=True, kw_only=True)
 class OnnxModel:
-    """An ONNX file whose every node has a name of its own. model: see the ONNX Runtime backend's ``model``."""
+    """An ONNX file whose every node has a name of its own. model: see the ONNX Runtime backend's ``model``.
+
+    types: once the precisions are written into it, those of the nodes that compute in floats, by name.
+    """
 
     model: Model
+    types: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def path(self) -> str:

@@ -184,6 +184,14 @@ REASONS = Catalogue("tensorrt", {
         "These nodes stay in FP32, because they have no lower precision or contain a subgraph: {nodes}.",
         "下列节点保持 FP32，因为没有更低精度，或含有子图：{nodes}。",
     ),
+    "unfit_constants": Wording(
+        "These nodes stay in FP32, because {type} cannot hold a constant that they read: {nodes}.",
+        "下列节点保持 FP32，因为 {type} 无法表示其读取的常量：{nodes}。",
+        "To run one in {type} all the same, use --layer_precisions NODE:TYPE.",
+    ),
+    "typed_operators": Wording(
+        "Operators by the type that is written into the model: {kinds}.", "按写入模型的类型统计算子：{kinds}。"
+    ),
     "may_tf32": Wording(
         "Layers left in FP32 may compute in TF32, TensorRT's default; trt_fp32 forbids it.",
         "保留为 FP32 的层可能以 TF32 计算（TensorRT 默认）；trt_fp32 禁止 TF32。", "Use trt_fp32 to forbid TF32.",
@@ -277,6 +285,17 @@ REASONS = Catalogue("tensorrt", {
     "handed_typed": Wording(
         "a strongly typed ONNX (TensorRT 10 and 11: --stronglyTyped)",
         "强类型 ONNX（TensorRT 10 与 11：--stronglyTyped）",
+    ),
+    "handed_typed_only": Wording(
+        "the model that the engine is built from: every precision is written into it",
+        "构建该引擎所用的模型：所有精度均已写入其中",
+    ),
+    "handed_typed_here": Wording(
+        "run here by ONNX Runtime on the CPU, which sums in FP32", "此处由 ONNX Runtime 在 CPU 上运行，以 FP32 累加"
+    ),
+    "handed_typed_command": Wording(
+        "builds the engine from that model; the types in it need no flag",
+        "以该模型构建引擎；精度已在模型中，无需标志",
     ),
     "handed_int8": Wording(
         "for INT8: quantise with nodes_to_exclude, see ort_int8",

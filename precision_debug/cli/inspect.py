@@ -6,9 +6,9 @@ weights (.onnx .ort .pdmodel .json .xml .pt2 .pt), or an engine's bindings, laye
 .plan); --show layers attributes weights adds details of each. `inspect data FILE` shows what --inputs or --load_outputs
 would read from a .npz, .npy or .json file: names, types, shapes and ranges of each sample. `inspect capability M
 --run_mode MODE` asks TensorRT's parser, or OpenVINO's device, which operators it does not take, before anything is
-built; for an rtx mode it builds an engine for each chip that TensorRT for RTX knows, which needs no GPU. `inspect
-tactics FILES` shows the tactic of every layer from files of --save_tactics or Polygraphy's replays; with --diff BAD…
-those that only the bad builds used.
+built; for an rtx mode it shows which operators compute in what, and builds an engine for each chip that TensorRT for
+RTX knows, which needs no GPU. `inspect tactics FILES` shows the tactic of every layer from files of --save_tactics or
+Polygraphy's replays; with --diff BAD… those that only the bad builds used.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ DESCRIPTION_ZH = """precision_debug inspect：TensorRT engine inspector 文件�
 或引擎的绑定、层、真实精度和 tactic（.engine .plan）；--show layers attributes weights 逐一列出。
 `inspect data FILE` 说明 --inputs 或 --load_outputs 会从 .npz、.npy 或 .json 中读到什么：每个样本的名字、
 类型、形状和取值范围。`inspect capability M --run_mode MODE` 在构建之前询问 TensorRT 的解析器或 OpenVINO
-的设备不支持哪些算子。`inspect tactics FILES` 列出每层的 tactic（--save_tactics 与 Polygraphy 的 replay
+的设备不支持哪些算子；
+rtx 模式还会列出各算子以何种类型计算，并为每种芯片构建引擎，无需 GPU。
+`inspect tactics FILES` 列出每层的 tactic（--save_tactics 与 Polygraphy 的 replay
 文件）；加 --diff BAD… 时只列出仅有问题构建才采用的 tactic。
 """
 
@@ -134,7 +136,7 @@ def _capability(files: Sequence[str], mode: str) -> int:
         print(f"refuses {len(survey.refused)}")
         for one in survey.refused:
             print(visible(f"  {one.op_type} {one.name}{': ' if one.why else ''}{' '.join(one.why.split())}"))
-        for line in survey.builds:
+        for line in (*survey.precisions, *survey.builds):
             print(visible(line))
         status = max(status, bool(survey.refused) or survey.failed)
     return status

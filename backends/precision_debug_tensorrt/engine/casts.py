@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ import numpy as np
 
 from precision_debug.onnx.graph import outer_reads, subgraphs
 
-__all__ = ["CAST", "carriers", "write_casts"]
+from .narrow_constants import fits, narrowed
+
+__all__ = ["CAST", "Written", "carriers", "float_tensors", "is_silent_node", "write_casts"]
 
 CAST = "precision_debug_cast:"
 """Name of every node that is written here starts so."""
@@ -29,7 +32,22 @@ _KEPT = (
     )
     | {"Bernoulli", "DynamicQuantizeLinear", "NonMaxSuppression"}
 )
+_SMALL = 1 << 16
+"""Elements of a constant up to which it is kept in memory."""
+
 _FP32_INPUTS = {"Resize": {1, 2}, "Upsample": {1}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """A model whose types are its precisions. types: of each node that reads or produces floats, "FP32", "FP16" or
+    "BF16". regardless: nodes that stay in FP32 because they have no lower precision, or contain a subgraph.
+    unfit: those whose constants the lower type does not hold."""
+
+    proto: Any
+    types: Mapping[str, str]
+    regardless: tuple[str, ...] = ()
+    unfit: tuple[str, ...] = ()
 
 
 def carriers(graph: Any) -> dict[str, str]:
@@ -37,8 +55,8 @@ def carriers(graph: Any) -> dict[str, str]:
     return {node.output[0]: node.input[0] for node in graph.node if node.name.startswith(CAST)}
 
 
-def write_casts(proto: Any, base: str, layers: Mapping[str, str], *, folder: Path) -> tuple[Any, list[str]]:
-    """A copy of the model in which each node computes in its precision, and the nodes that stay in FP32 regardless.
+def write_casts(proto: Any, base: str, layers: Mapping[str, str], *, folder: Path) -> Written:
+    """A copy of the model in which each node computes in its precision.
 
     base: "FP32", "FP16" or "BF16", for every node that ``layers`` (node name to precision) does not name. Only
     tensors that are FP32 in the model are changed. folder: where external weights lie; those that are converted move
@@ -49,12 +67,29 @@ def write_casts(proto: Any, base: str, layers: Mapping[str, str], *, folder: Pat
     result = onnx.ModelProto()
     result.CopyFrom(proto)
     _lift_constants(result.graph)
-    writer = _Writer(result.graph, _float_tensors(proto), folder)
-    kept = [node.name for node in result.graph.node if _stays(node) and node.op_type not in _SILENT]
+    floats = float_tensors(proto)
+    writer = _Writer(result.graph, floats, folder)
+    names, types = {kind: name for name, kind in _TYPES.items()}, {}
+    regardless, unfit = [], []
     for node in list(result.graph.node):
-        writer.add(node, _FLOAT if _stays(node) else _TYPES[layers.get(node.name, base)])
+        kind = _TYPES[layers.get(node.name, base)]
+        if _stays(node):
+            kind = _FLOAT
+            if node.op_type not in _SILENT:
+                regardless.append(node.name)
+        elif kind != _FLOAT and node.name not in layers and writer.loses_constants(node, kind):
+            kind = _FLOAT
+            unfit.append(node.name)
+        if not is_silent_node(node) and not floats.isdisjoint((*node.input, *node.output)):
+            types[node.name] = names[kind]
+        writer.add(node, kind)
     writer.finish()
-    return result, kept
+    return Written(proto=result, types=types, regardless=tuple(regardless), unfit=tuple(unfit))
+
+
+def is_silent_node(node: Any) -> bool:
+    """Whether it has no precision to speak of: its output's type is an attribute, or it moves integers and shapes."""
+    return node.op_type in _SILENT
 
 
 def _lift_constants(graph: Any) -> None:
@@ -76,7 +111,8 @@ def _stays(node: Any) -> bool:
     return node.op_type in _KEPT or node.domain not in {"", "ai.onnx"} or any(True for _ in subgraphs(node))
 
 
-def _float_tensors(proto: Any) -> frozenset[str]:
+def float_tensors(proto: Any) -> frozenset[str]:
+    """Tensors of the main graph that are FP32."""
     import onnx
 
     inferred = onnx.shape_inference.infer_shapes(proto).graph
@@ -99,8 +135,19 @@ class _Writer:
         self.outputs = {item.name for item in graph.output}
         self.taken = {name for node in graph.node for name in (*node.input, *node.output)} | set(self.weights)
         self.made: dict[tuple[str, int], str] = {}
+        self.arrays: dict[str, np.ndarray[Any, Any]] = {}
         self.renamed: dict[str, str] = {}
         self.nodes: list[Any] = []
+
+    def loses_constants(self, node: Any, kind: int) -> bool:
+        """Whether a constant that a node reads is another one in the type."""
+        kept = _FP32_INPUTS.get(node.op_type, set())
+        read = [name for place, name in enumerate(node.input) if place not in kept and name in self.floats]
+        return any(
+            not fits(node.op_type, self._array(name), _dtype(kind))
+            for name in read
+            if name in self.weights and name not in self.graph_inputs
+        )
 
     def add(self, node: Any, kind: int) -> None:
         for name in outer_reads(node):  # inside a subgraph everything is as it was
@@ -173,11 +220,25 @@ class _Writer:
 
         self.nodes.append(helper.make_node("Cast", [source], [target], name=f"{CAST}{target}", to=kind))
 
-    def _convert(self, name: str, made: str, kind: int) -> None:
-        import ml_dtypes
-        from onnx import helper, numpy_helper
+    def _array(self, name: str) -> np.ndarray[Any, Any]:
+        """An initializer; small ones are read once, as several nodes may read them."""
+        from onnx import numpy_helper
 
-        array = numpy_helper.to_array(self.weights[name], base_dir=str(self.folder))
-        with np.errstate(over="ignore"):
-            low = array.astype(np.float16 if kind == _FLOAT16 else ml_dtypes.bfloat16)
-        self.weights[made] = helper.make_tensor(made, kind, list(array.shape), low.tobytes(), raw=True)
+        if name in self.arrays:
+            return self.arrays[name]
+        array: np.ndarray[Any, Any] = numpy_helper.to_array(self.weights[name], base_dir=str(self.folder))
+        if array.size <= _SMALL:
+            self.arrays[name] = array
+        return array
+
+    def _convert(self, name: str, made: str, kind: int) -> None:
+        from onnx import helper
+
+        low = narrowed(self._array(name), _dtype(kind))
+        self.weights[made] = helper.make_tensor(made, kind, list(low.shape), low.tobytes(), raw=True)
+
+
+def _dtype(kind: int) -> Any:
+    import ml_dtypes
+
+    return np.dtype(np.float16 if kind == _FLOAT16 else ml_dtypes.bfloat16)

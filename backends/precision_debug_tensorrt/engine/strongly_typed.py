@@ -20,6 +20,7 @@ from ..modes import Recipe
 from ..reasons import say
 from .casts import carriers, write_casts
 from .constraints import Asked, match_layers
+from .operator_types import counted, in_integers, operator_types
 from .options import Options
 
 __all__ = ["save_typed", "typed_model"]
@@ -45,17 +46,27 @@ def typed_model(
     layers = match_layers(options.layer_precisions, names, where="--layer_precisions")
     layers = {**dict.fromkeys((name for name in options.keep_layers if name in set(names)), "FP32"), **layers}
     wanted = frozenset(layers)
-    layers = {**{node.name: "FP32" for node in proto.graph.node if node.op_type in kept_types}, **layers}
+    # a cast between DequantizeLinear and its reader would take the reader out of INT8
+    others = [node.name for node in proto.graph.node if node.op_type in kept_types]
+    layers = {**dict.fromkeys([*others, *in_integers(proto)], "FP32"), **layers}
+    types = operator_types(proto, {})
     if base != "FP32" or set(layers.values()) - {"FP32"}:
-        proto, kept = write_casts(proto, base, layers, folder=source.model.folder)
+        written = write_casts(proto, base, layers, folder=source.model.folder)
+        proto = written.proto
         added = len(carriers(proto.graph))
         notes.append(say("casts_written", type=base, count=added))
-        if kept:
-            notes.append(say("stay_fp32", nodes=some(kept, 6)))
+        if written.regardless:
+            notes.append(say("stay_fp32", nodes=some(written.regardless, 6)))
+        if written.unfit:
+            notes.append(say("unfit_constants", type=base, nodes=some(written.unfit, 6)))
+        types = operator_types(proto, written.types)
+    if types:
+        notes.append(say("typed_operators", kinds=counted(types)))
     outputs = {node.name: node.output[0] for node in source.model.proto.graph.node if node.output}
     named = [name for name in layers if name in wanted]
     asked = tuple(Asked(layer=name, precision=layers[name], output=outputs.get(name, "")) for name in named)
-    return dataclasses.replace(source, model=dataclasses.replace(source.model, proto=proto)), notes, asked
+    typed = dataclasses.replace(source, model=dataclasses.replace(source.model, proto=proto), types=types)
+    return typed, notes, asked
 
 
 def save_typed(model: Any, path: str) -> None:

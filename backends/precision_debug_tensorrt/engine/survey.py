@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,12 +16,17 @@ from ..model import OnnxModel, read_source
 from ..modes import Recipe
 from . import device_memory, versions
 from .messages import Messages, make_logger
+from .operator_types import listed
 from .options import read_options
 
 if TYPE_CHECKING:
     from ..make import ChipBuild
 
 __all__ = ["survey"]
+
+
+_WHY = frozenset(["qdq_written", "refused_in_type", "stay_fp32", "unfit_constants"])
+"""Codes of notes that say why operators are not in the type that the mode asks for, or how they came to it."""
 
 
 def survey(spec: SessionSpec, recipe: Recipe, feeds: Feeds) -> Survey:
@@ -59,9 +65,19 @@ def survey(spec: SessionSpec, recipe: Recipe, feeds: Feeds) -> Survey:
             )
             for place in sorted(refused) if place < len(nodes)
         ],
+        precisions=_precisions(builds),
         builds=[_described(recipe, one) for one in builds],
         failed=any(one.built is None for one in builds),
     )  # fmt: skip
+
+
+def _precisions(builds: Sequence[ChipBuild]) -> list[str]:
+    """Which operators compute in what, of the first engine that was built; chips may differ in what they take."""
+    first = next((one for one in builds if one.built is not None), None)
+    if first is None or not isinstance(first.source, OnnxModel):
+        return []
+    why = [str(note) for note in first.notes if note.code.rpartition(".")[2] in _WHY]
+    return [*listed(first.source.model.proto, first.source.types), *why]
 
 
 def _described(recipe: Recipe, one: ChipBuild) -> str:

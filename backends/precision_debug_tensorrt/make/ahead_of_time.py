@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from precision_debug.errors import BackendError, ModelError
+from precision_debug.reasons import Reason
 
 from ..engine.messages import Messages
 from ..engine.options import Options
 from ..engine.timing_cache import TimingCache
 from ..engine.versions import Api
-from ..model import OnnxModel
+from ..model import OnnxModel, Script
 from ..modes import Recipe
 from .engine import Built, Maker
 from .road import choose_road
@@ -25,10 +26,14 @@ __all__ = ["ChipBuild", "build_for_chip", "build_for_chips"]
 
 @dataclass(frozen=True, kw_only=True)
 class ChipBuild:
-    """What a build for one chip gave. chip: compute capability. built: None where it failed, for the reason ``why``."""
+    """What a build for one chip gave. chip: compute capability. built: None where it failed, for the reason ``why``.
+
+    source: what it was built from, with the precisions written into it; notes: on these."""
 
     chip: str
     built: Built | None = None
+    source: OnnxModel | Script | None = None
+    notes: tuple[Reason, ...] = ()
     why: str = ""
 
 
@@ -53,12 +58,14 @@ def build_for_chip(
     if not road.strong:
         return plan(source)
     with tempfile.TemporaryDirectory(prefix="precision_debug-") as folder:
-        return typed_build(
+        (maker, built), _, notes, _ = typed_build(
             lambda kept: typed_source(
                 api, logger, messages, source, recipe, options, feeds, Path(folder), refused_by_builder=kept
             ),
             plan,
-        )[0]
+        )
+        maker.notes = tuple(notes)
+        return maker, built
 
 
 def build_for_chips(
@@ -69,8 +76,8 @@ def build_for_chips(
     found = []
     for chip in api.chips:
         try:
-            built = build_for_chip(api, logger, messages, source, recipe, options, feeds, chip=chip)[1]
-            found.append(ChipBuild(chip=chip, built=built))
+            maker, built = build_for_chip(api, logger, messages, source, recipe, options, feeds, chip=chip)
+            found.append(ChipBuild(chip=chip, built=built, source=maker.source, notes=maker.notes))
         except (BackendError, ModelError) as error:
             found.append(ChipBuild(chip=chip, why=error.what))
     return found

@@ -14,6 +14,7 @@ import numpy as np
 
 from precision_debug.errors import BackendError, OutputError
 from precision_debug.protocols import tell
+from precision_debug.reasons import Reason
 
 from ..engine import tactics
 from ..engine.calibration import CalibrationTable, make_calibrator, same_shapes
@@ -72,7 +73,7 @@ class Maker:
     the real engine's layers, which rebuilt ones prefer (see imitation). chosen: the real engine's tactics, where
     rebuilt ones shall take them. builder: kept from one build to the next until ``release``.
     seconds: that the real engine's build took. chips: compute capabilities to build for, in place of this machine's
-    card. device: None where engines are only built.
+    card. device: None where engines are only built. notes: on the types that were written into ``source``.
     """
 
     api: Api
@@ -91,6 +92,7 @@ class Maker:
     builder: Any = None
     seconds: float = 0.0
     chips: tuple[str, ...] = ()
+    notes: tuple[Reason, ...] = ()
 
     def network(self) -> Made:
         """The network with what scripts and options do to it. Raises ModelError or MarkError."""

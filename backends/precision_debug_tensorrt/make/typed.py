@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
+
+import numpy as np
 
 from precision_debug.errors import BackendError
 from precision_debug.reasons import Reason
@@ -36,6 +40,7 @@ def typed_source(
     build to report. Raises as ``typed_model``.
     """
     kept = list(refused_by_builder)
+    source = _own_sizes(source, feeds)
     while True:
         found, notes, asked = typed_model(source, recipe, options, feeds, folder, kept)
         refused = _refused(api, logger, messages, found)
@@ -70,6 +75,29 @@ def typed_build(
             if not kind or kind in kept:
                 raise
             kept.append(kind)
+
+
+def _own_sizes(source: OnnxModel, feeds: Sequence[Mapping[str, Any]]) -> OnnxModel:
+    """The model without names of sizes that are fed as different numbers.
+
+    From 10 on TensorRT holds sizes of one name to be one number, and Paddle2ONNX calls each of them "?".
+    """
+    sizes: dict[str, set[int]] = defaultdict(set)
+    for item in source.model.proto.graph.input:
+        shape = np.shape(feeds[0][item.name]) if feeds and item.name in feeds[0] else ()
+        for dim, size in zip(item.type.tensor_type.shape.dim, shape, strict=False):
+            if dim.dim_param:
+                sizes[dim.dim_param].add(int(size))
+    several = {name for name, found in sizes.items() if len(found) > 1}
+    if not several:
+        return source
+    proto = type(source.model.proto)()
+    proto.CopyFrom(source.model.proto)
+    for item in (*proto.graph.input, *proto.graph.output, *proto.graph.value_info):
+        for dim in item.type.tensor_type.shape.dim:
+            if dim.dim_param in several:
+                dim.ClearField("dim_param")
+    return dataclasses.replace(source, model=dataclasses.replace(source.model, proto=proto))
 
 
 def _named(said: str, source: OnnxModel) -> str:
