@@ -1,10 +1,10 @@
 """precision_debug dumps DIR --model_file M: which tensors of the model are the ones in another tool's dump?
 
 DIR is any folder of tensors: .npy, .npz, .safetensors, .pt, raw bytes (.raw, .bin) or numbers as text (.txt), with any
-names and layouts; or a folder or file of trtexec, qnn-net-run, RKNN, msprobe or precision_debug's recorder. The model
-runs on the same input, and each file is paired with one of its tensors: by name, by value, or by position and value
-together. --record OUT saves them as a recording, for --baseline OUT or --run_mode OUT; both also take DIR itself. A
-side file DIR/tensors.json adds what the files do not say: {"NAME": {"shape": [1, 3, 4, 4], "dtype": "uint8", "scale":
+names and layouts; or a folder or file of trtexec, qnn-net-run, RKNN, ExecuTorch, msprobe or precision_debug's recorder.
+The model runs on the same input, and each file is paired with one of its tensors: by name, by value, or by position and
+value together. --record OUT saves them as a recording, for --baseline OUT or --run_mode OUT; both also take DIR itself.
+A side file DIR/tensors.json adds what the files do not say: {"NAME": {"shape": [1, 3, 4, 4], "dtype": "uint8", "scale":
 0.02, "zero_point": 128}}.
 """
 
@@ -39,7 +39,7 @@ SUMMARY_ZH = "将其他工具导出的张量目录与模型的张量配对，并
 DESCRIPTION_ZH = """precision_debug dumps DIR --model_file M：其他工具留下的张量分别是模型的哪个张量？
 
 DIR 是任意张量目录：.npy、.npz、.safetensors、.pt、原始字节（.raw、.bin）或文本数字（.txt），名称与布局不限；
-也可以是 trtexec、qnn-net-run、RKNN、msprobe 或 precision_debug 记录器的目录或文件。模型在同一输入上运行，
+也可以是 trtexec、qnn-net-run、RKNN、ExecuTorch、msprobe 或 precision_debug 记录器的目录或文件。模型在同一输入上运行，
 每个文件与其一个张量配对：按名称、按数值，或按位置与数值一起。--record OUT 保存为录制，
 可用 --baseline OUT 与 --run_mode OUT 对比；这两个选项也直接接受 DIR。文件本身没有说明的信息写在 DIR/tensors.json：
 {"名称": {"shape": [1, 3, 4, 4], "dtype": "uint8", "scale": 0.02, "zero_point": 128}}。

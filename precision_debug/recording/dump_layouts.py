@@ -15,6 +15,7 @@ import numpy as np
 
 from ..codec import parse_json
 from ..errors import RecordingError
+from .etdump import find_etdump, read_etdump
 from .tensor_file import RAW
 
 __all__ = ["LAYOUTS", "Layout"]
@@ -203,7 +204,15 @@ def _of_rank(index: Path) -> Listed:
             }  # fmt: skip
 
 
+# ExecuTorch's ETDump, its debug buffer and, where there is one, its ETRecord: see etdump.py
+def _etdump(path: Path) -> Listed:
+    found = find_etdump(path)
+    assert found is not None
+    yield found, "", {}
+
+
 LAYOUTS = (
+    Layout(name="ExecuTorch ETDump", is_it=lambda path: find_etdump(path) is not None, files=_etdump, read=read_etdump),
     Layout(name="trtexec --exportOutput", is_it=_is_trtexec, files=_alone, read=_trtexec),
     Layout(name="trtexec --dumpOutput", is_it=_is_trtexec_log, files=_alone, read=_trtexec_log),
     Layout(name="precision_debug recorder", is_it=_is_recorder, files=_recorder),

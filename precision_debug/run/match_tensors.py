@@ -33,6 +33,11 @@ Array = np.ndarray[Any, Any]
 _FAR = 0.5
 """Relative distance from which values speak against a name that is not sure."""
 
+_MADE = "value, from what comes before it"
+
+_SAME = 1e-4
+"""Distance from which on there is nothing to doubt: nothing else is tried then."""
+
 _TRIALS = 40
 """Places that are tried for tensors that neither names nor values tell."""
 
@@ -112,7 +117,7 @@ def match_tensors(session: Session, feeds: Feeds, others: Sequence[FoundTensor],
     work = _Work(session, feeds, others, store)
     work.by_value(work.prints, "value")
     work.by_name()
-    work.copies()
+    work.copies(work.prints)
     while work.goes_on():
         pass
     work.ends()
@@ -139,7 +144,7 @@ class _Work:
         self.taken: dict[str, str] = {}
         self.votes: Counter[tuple[int, ...]] = Counter()
         self.trials = 0
-        self.explained: frozenset[str] = frozenset()
+        self.explained: Mapping[str, float] = {}
         self._views: dict[tuple[str, tuple[int, ...]], list[_View]] = {}
         self._tried: set[tuple[str, str, int]] = set()
 
@@ -202,20 +207,23 @@ class _Work:
             elif level < SURE or near[1] < _FAR:
                 self.take(name, base, "name", *near)
 
-    def copies(self) -> None:
-        """Of several tensors that hold what one of the model's does, and no other, the one with the plainest name."""
+    def copies(self, prints: Mapping[str, Fingerprint]) -> int:
+        """Of several tensors that hold what one of the model's does, and no other, the one with the plainest name; how
+        many."""
+        before = len(self.found)
         near: dict[str, list[tuple[str, _View, float]]] = {}
         rivals: dict[str, set[str]] = {}
-        for base in [base for base in self.metas if base not in self.taken and base in self.prints]:
+        for base in [base for base in self.metas if base not in self.taken and base in prints]:
             for name in [name for name in self.others if name not in self.found]:
-                one = self.closest(name, base, self.prints)
-                if one is not None and one[1] <= ALIKE and self.prints[base].distinct >= DISTINCT:
+                one = self.closest(name, base, prints)
+                if one is not None and one[1] <= ALIKE and prints[base].distinct >= DISTINCT:
                     near.setdefault(base, []).append((name, *one))
                     rivals.setdefault(name, set()).add(base)
         for base, names in near.items():
             if all(rivals[name] == {base} for name, *_ in names):
                 name, view, distance = min(names, key=lambda one: (len(one[0]), one[0]))
                 self.take(name, base, "value, as others that are equal", view, distance)
+        return len(self.found) - before
 
     def by_value(self, prints: Mapping[str, Fingerprint], how: str) -> int:
         """Pair what is left by these values of the model, of equal ones as they are called; how many."""
@@ -244,16 +252,16 @@ class _Work:
         if self.session.replacer is None or not self.found or len(self.found) == len(self.others):
             return 0
         prints, self.explained = self.replayed({})
-        return self.by_value(prints, "value, from what comes before it") or self.tried_places()
+        return self.by_value(prints, _MADE) or self.copies(prints) or self.tried_places()
 
     def replayed(
         self, more: Mapping[str, tuple[str, _View]]
-    ) -> tuple[Mapping[str, Fingerprint], frozenset[str]]:  # fmt: skip
+    ) -> tuple[Mapping[str, Fingerprint], Mapping[str, float]]:  # fmt: skip
         """What the model makes of the tensors that are found, of those that have no partner; and those found ones that
-        it makes itself of what comes before them. more: tried ones."""
+        it makes itself of what comes before them, and how near. more: tried ones."""
         known = {match.base: (name, self.view_of(name, match)) for name, match in self.found.items()} | dict(more)
         prints: dict[str, Fingerprint] = {}
-        explained: set[str] = set()
+        explained: dict[str, float] = {}
 
         def replace(_op_type: str, name: str, tensor: Any) -> Any:
             array = as_array(tensor, name=name)
@@ -266,13 +274,14 @@ class _Work:
             there = take(value)
             if value.shape != array.shape or print_ is None or there is None:
                 return None
-            if _distance(print_.own, there.own) <= ALIKE:
-                explained.add(name)
+            near = _distance(print_.own, there.own)
+            if near <= ALIKE:
+                explained[name] = near
             return value.astype(array.dtype)
 
         assert self.session.replacer is not None
         self.session.replacer.run_replacing(self.feeds, replace)
-        return prints, frozenset(explained)
+        return prints, explained
 
     def view_of(self, name: str, match: TensorMatch) -> _View:
         wanted = match.form, match.arrangement
@@ -280,38 +289,76 @@ class _Work:
         return next(view for view in views if (view.form, view.arrangement) == wanted)
 
     def tried_places(self) -> int:
-        """Try a place for what is left, and keep it where something that comes after it then has a partner, or is made
-        as its partner was.
+        """Try a place for what is left, and keep it where something that is computed from it then has a partner, or is
+        made as its partner was. Of several tensors that fit there, the one that explains what follows best.
 
         From the end: of a row of operators that an engine fused, the last one makes what it shows.
         """
         for name in [name for name in self.others if name not in self.found]:
-            called = self.called.get(name, ("", 0))[0]
+            called, shape = self.called.get(name, ("", 0))[0], self.others[name].shape
             places = [base for base in reversed(self.metas) if base not in self.taken]
-            for base in sorted(places, key=lambda base, called=called: base != called):  # type: ignore[misc]
-                views = list(enumerate(self.views(name, self.shapes[base])))
-                for place, view in sorted(views, key=lambda pair: -self.votes[pair[1].arrangement.axes]):
-                    if (base, name, place) in self._tried or self.trials >= _TRIALS:
-                        continue
-                    self._tried.add((base, name, place))
-                    self.trials += 1
-                    prints, explained = self.replayed({base: (name, view)})
-                    before = dict(self.found), dict(self.taken)
-                    near = _distance(self.prints[base].own, view.print_.own)
-                    how = "one of equal copies" if self.has_copy(name) else "position and value"
-                    self.take(name, base, how, view, near)
-                    if self.by_value(prints, "value, from what comes before it") or explained - {base} - self.explained:
-                        return 1
-                    self.found, self.taken = before
+            places.sort(key=lambda base: (base != called, self.shapes[base] != shape))
+            for base in places:
+                near, view = self.trial(name, base)
+                if view is not None:
+                    self.take_best(base, (near, name, view))
+                    return 1
         return 0
 
-    def has_copy(self, name: str) -> bool:
-        """Whether another one that is left has the same numbers: then either may be either."""
+    def take_best(self, base: str, best: tuple[float, str, _View]) -> None:
+        """best: how near, of which tensor, in which layout; unless another one that is left does better."""
+        for other in [other for other in self.others if other not in self.found and other != best[1]]:
+            if best[0] > _SAME:
+                near, view = self.trial(other, base)
+                best = best if view is None or near >= best[0] else (near, other, view)
+        _, name, view = best
+        twins = self.copies_of(name)
+        exact = [other for other in twins if self.others[other].shape == self.shapes[base]]
+        if exact and self.others[name].shape != self.shapes[base]:
+            name, view = exact[0], self.views(exact[0], self.shapes[base])[0]
+        prints, _ = self.replayed({base: (name, view)})
+        how = "one of equal copies" if twins else "position and value"
+        self.take(name, base, how, view, _distance(self.prints[base].own, view.print_.own))
+        self.by_value(prints, _MADE)
+
+    def trial(self, name: str, base: str) -> tuple[float, _View | None]:
+        """How near something that is computed from a place comes to its partner, with this tensor there, and the layout
+        that it then has; None: nothing does. Each is tried once."""
+        views = list(enumerate(self.views(name, self.shapes[base])))
+        behind = self.computed_from(base)
+        for place, view in sorted(views, key=lambda pair: -self.votes[pair[1].arrangement.axes]):
+            if (base, name, place) in self._tried or self.trials >= _TRIALS:
+                continue
+            self._tried.add((base, name, place))
+            self.trials += 1
+            prints, explained = self.replayed({base: (name, view)})
+            before = dict(self.found), dict(self.taken), self.votes.copy()
+            self.take(name, base, "", view, None)
+            self.by_value(prints, _MADE)
+            new = [match for other, match in self.found.items() if other not in before[0]]
+            self.found, self.taken, self.votes = before
+            near = [match.distance for match in new if match.base in behind and match.distance is not None]
+            near += [far for other, far in explained.items() if other in behind and other not in self.explained]
+            if near:
+                return min(near), view
+        return np.inf, None
+
+    def computed_from(self, base: str) -> frozenset[str]:
+        """Every tensor of the model that one leads to."""
+        behind = {base}
+        for name, meta in self.metas.items():  # in execution order
+            if not behind.isdisjoint(meta.inputs):
+                behind.add(name)
+        return frozenset(behind - {base})
+
+    def copies_of(self, name: str) -> list[str]:
+        """Others that are left and have the same numbers: then either may be either."""
         own = np.asarray(self.others[name].value).reshape(-1)
-        return any(
-            np.array_equal(own, np.asarray(one.value).reshape(-1)) for other, one in self.others.items()
+        return [
+            other for other, one in self.others.items()
             if other != name and other not in self.found and one.value.size == own.size
-        )  # fmt: skip
+            and np.array_equal(own, np.asarray(one.value).reshape(-1))
+        ]  # fmt: skip
 
     def ends(self) -> None:
         """The model's output, where it and one tensor alone are left of this size: nothing comes after it."""

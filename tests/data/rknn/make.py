@@ -1,6 +1,7 @@
 """Makes the folders beside it again: rknn-toolkit2 2.5.0 (x86-64, CPython 3.11, in an environment of its own), whose
 simulator runs for RK3588 without a board. Of accuracy_analysis's snapshot, map_name_to_file.txt and simulator/npy are
-kept. In the outlier model one channel of the second block is 200 times as large, and what reads it as much smaller."""
+kept. In the outlier model one channel of the second block is 200 times as large, and what reads it as much smaller; in
+the wrong one a bias of the second block is off by 1.5."""
 
 from __future__ import annotations
 
@@ -31,6 +32,17 @@ def outlier(times: float = 200.0) -> onnx.ModelProto:
     return model
 
 
+def wrong() -> onnx.ModelProto:
+    """The digits model, with one bias of its second block off by 1.5."""
+    model = onnx.load(DIGITS / "digits.onnx")
+    for one in model.graph.initializer:
+        if one.name == "bn2_bias":
+            value = numpy_helper.to_array(one).copy()
+            value[5] += 1.5
+            one.CopyFrom(numpy_helper.from_array(value, one.name))
+    return model
+
+
 def main() -> None:
     from rknn.api import RKNN
 
@@ -40,13 +52,17 @@ def main() -> None:
         np.save(work / f"in{number}.npy", image[None])
     (work / "set.txt").write_text("\n".join(str(work / f"in{number}.npy") for number in range(100)))
     onnx.save(outlier(), work / "outlier.onnx")
-    for name, path in (("healthy", DIGITS / "digits.onnx"), ("outlier", work / "outlier.onnx")):
+    onnx.save(wrong(), work / "wrong.onnx")
+    for name, path in (
+        ("healthy", DIGITS / "digits.onnx"), ("outlier", work / "outlier.onnx"), ("wrong", work / "wrong.onnx")
+    ):  # fmt: skip
         rknn = RKNN(verbose=False)
         rknn.config(target_platform="rk3588", quantized_algorithm="normal")
         rknn.load_onnx(str(path), inputs=["image"], input_size_list=[[1, 1, 8, 8]])
         rknn.build(do_quantization=True, dataset=str(work / "set.txt"))
         rknn.accuracy_analysis(inputs=[str(work / "in0.npy")], output_dir=str(work / name))
         rknn.release()
+        (HERE / name).mkdir(exist_ok=True)
         shutil.copy(work / name / "map_name_to_file.txt", HERE / name)
         shutil.copytree(work / name / "simulator" / "npy", HERE / name / "simulator" / "npy", dirs_exist_ok=True)
 
