@@ -79,8 +79,9 @@ def test_tables_are_whole(name: str) -> None:
 
 
 def test_the_page_is_what_the_tables_say(root: Path, tmp_path: Path) -> None:
-    done = command("doctor", "--settings_page", "settings.md")
+    done = command("doctor", "--columns_page", "columns.md", "--settings_page", "settings.md")
     assert done.returncode == 0, done.stderr
+    assert (tmp_path / "columns.md").is_file()
     written = (tmp_path / "settings.md").read_text(encoding="utf-8")
     assert written == (root / "docs" / "settings.md").read_text(encoding="utf-8"), (
         "write it again: python -m precision_debug doctor --settings_page docs/settings.md"

@@ -11,7 +11,7 @@ from typing import Any
 from .. import registry
 from ..errors import OutputError
 from ..reasons import CORE as REASONS
-from ..reasons import Text
+from ..reasons import Catalogue, Text
 from ..records import Availability, RunMode
 from ..report.machine import machine
 from ..report.widths import text_width
@@ -40,13 +40,15 @@ def run(arguments: Sequence[str]) -> int:
     """Print the machine, the packages and every run mode; 0 if at least one mode can run here, else 1."""
     args = parse(verb_parser("doctor", __doc__, DESCRIPTION_ZH, _FLAGS, language=True), arguments)
     language = language_of(args.lang)
-    if args.columns_page:
-        return _write_page(Path(args.columns_page), columns_page.page())
-    if args.settings_page:
-        return _write_page(Path(args.settings_page), settings_page.page(_tables()))
-    if args.reasons_page:
-        own = {f"backend {backend.name}": backend.reasons for backend in registry.backends()}
-        return _write_page(Path(args.reasons_page), reasons_page.page({"every backend": REASONS, **own}))
+    pages = {
+        args.columns_page: columns_page.page,
+        args.settings_page: lambda: settings_page.page(_tables()),
+        args.reasons_page: lambda: reasons_page.page(_reasons()),
+    }
+    if any(pages):
+        for path in filter(None, pages):
+            _write_page(Path(path), pages[path]())
+        return 0
     from rich.console import Console
 
     console = Console(highlight=False, soft_wrap=True, markup=False)
@@ -169,13 +171,17 @@ def _tables() -> dict[str, Sequence[Setting]]:
     return {f"backend {name}": table for name, table in backends.items() if table}
 
 
-def _write_page(path: Path, text: str) -> int:
+def _reasons() -> dict[str, Catalogue]:
+    own = {f"backend {backend.name}": backend.reasons for backend in registry.backends()}
+    return {"every backend": REASONS, **own}
+
+
+def _write_page(path: Path, text: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise OutputError(f"cannot write there: {error.strerror}", where=str(path)) from error
-    return 0
 
 
 def _version(name: str) -> str:

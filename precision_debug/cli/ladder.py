@@ -163,7 +163,7 @@ class _Climber:
         open_ = next((row for row in rows if row.status is Status.INCONCLUSIVE), None)
         if wrong is None and open_ is not None:  # it would pass whatever it holds, which is not a pass
             sentence = described(open_)
-            said = Text(f"inconclusive: {sentence.en}", f"无法判定：{sentence.zh}")
+            said = Text(f"inconclusive: {sentence.en}", f"无法下结论：{sentence.zh}")
             return Step(passes=None, text=said.en, chinese=said.zh, op_types=types, exit_status=1)
         worst = max(rows, key=lambda row: (row.comparison.max_abs or 0.0) if row.comparison else 0.0)
         sentence = described(wrong or worst)

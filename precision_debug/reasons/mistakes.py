@@ -147,5 +147,5 @@ MISTAKES: Mapping[str, Wording] = {
     "no_limit": Wording("'{value}' is not a limit", "'{value}' 不是限值"),
     "limit_form": Wording("write an error (0.02) or a percentage of it (50%)", "请写误差（0.02）或其比例（50%）"),
     "no_difference_format": Wording("the difference can be written as {known}", "前后对比可写成 {known}"),
-    "end_the_name": Wording("end the name in one of these of these", "请以其中之一作为后缀"),
+    "end_the_name": Wording("use one of these as the suffix", "请以其中之一作为后缀"),
 }  # fmt: skip

@@ -39,7 +39,7 @@ STATUS_TEXT = {
 STATUS_NAME = {
     Status.PASS: Text("pass", "通过"),
     Status.FAIL: Text("fail", "超差"),
-    Status.INCONCLUSIVE: Text("inconclusive", "无法判定"),
+    Status.INCONCLUSIVE: Text("inconclusive", "无法下结论"),
     Status.FUSED_AWAY: Text("fused away", "被融合"),
     Status.UNMATCHED: Text("unmatched", "未配对"),
     Status.NOT_COMPARED: Text("not compared", "未比较"),

@@ -146,9 +146,9 @@ def _answer(case: Any, report: dict[str, Any], done: subprocess.CompletedProcess
 PAGE = {
     "gallery.md": (
         "# Real bugs of engines and tools",
-        "Each of these is a published report about a released wheel. Each was reproduced without this tool first, in an"
-        " environment of its own, and then found by the command that stands below it; what follows is the first"
-        " sentence of its report, or its error. `python tests/published/run.py NAME` installs the old wheel and does"
+        "Each of these is a published report about a released wheel. Each was first reproduced without this tool, in"
+        " its own environment, and then found by the command below it, which is followed by the first sentence of its"
+        " report, or its error. `python tests/published/run.py NAME` installs the old wheel and does"
         " both again.",
         "Release: `{needs}`. Published: {published}. Without this tool: {alone}.",
         ("relative L2 error {error:.3g}", "the outputs have another shape",
