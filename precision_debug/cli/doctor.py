@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ def run(arguments: Sequence[str]) -> int:
     """Print the machine, the packages and every run mode; 0 if at least one mode can run here, else 1."""
     args = parse(verb_parser("doctor", __doc__, DESCRIPTION_ZH, _FLAGS, language=True), arguments)
     language = language_of(args.lang)
-    pages = {
+    pages: dict[str, Callable[[], str]] = {
         args.columns_page: columns_page.page,
         args.settings_page: lambda: settings_page.page(_tables()),
         args.reasons_page: lambda: reasons_page.page(_reasons()),
