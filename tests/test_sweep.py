@@ -138,6 +138,35 @@ def test_modes_whose_times_overlap_are_not_ranked(made: Sweep) -> None:
     assert line["spread"] == "1 to 4"
 
 
+def test_the_front_ranks_no_times_that_overlap() -> None:
+    """A faster median is nothing where the rounds overlap: the more exact mode is then as fast."""
+    lucky, exact = rounds("lucky", 1e-2, 1, 1.2, 4), rounds("exact", 1e-3, 1.5, 2, 2.2)
+    slow, clear = rounds("slow", 0.0, 5, 6, 5.5), rounds("clear", 1e-1, 0.5, 0.6, 0.4)
+    assert [one.name for one in front((lucky, exact, slow))] == ["exact", "slow"]
+    assert [one.name for one in front((lucky, exact, slow, clear))] == ["clear", "exact", "slow"]
+    assert [one.name for one in front((lucky, rounds("twin", 1e-2, 1.1, 1.3, 3)))] == ["lucky", "twin"]
+    assert front((rounds("lost", math.inf, 1, 1, 1), rounds("odd", math.nan, 1, 1, 1))) == []
+
+
+def test_one_round_is_as_uncertain_as_its_runs(made: Sweep) -> None:
+    """What is dear to build is timed once: nobody knows whether the machine was busy then."""
+
+    def once(name: str, error: float, low: float, median: float, high: float, **more: object) -> Mode:
+        one = mode(name, error, 1, **more)
+        speed = dataclasses.replace(one.speeds[0], p01=low / 1e3, median=median / 1e3, p99=high / 1e3)
+        return dataclasses.replace(one, speeds=(Speed.of_rounds([speed]),))
+
+    base = rounds("base", 0.0, 8, 9, 7.5, verdict="baseline")
+    wide, narrow = (once(name, 1e-2, 2, 3, high, verdict="as expected") for name, high in (("wide", 8), ("narrow", 4)))
+    assert not wide.speeds[0].faster_than(base.speeds[0])
+    assert narrow.speeds[0].faster_than(base.speeds[0])
+    said = "No mode that holds is measurably faster", "Fastest that holds: `narrow`, 2.67 x"
+    for one, begins in zip((wide, narrow), said, strict=True):
+        found = dataclasses.replace(made, modes=(base, one))
+        assert sentences(found)[0].en.startswith(begins)
+        assert next(line for line in lines(found) if line["mode"] == one.name)["spread"].startswith("2 to ")
+
+
 def test_the_modes_take_turns(tmp_path: Path, root: Path) -> None:
     """What is dear to build is built and timed once; a mode that fails in a later round keeps what it has."""
     timed: list[str] = []

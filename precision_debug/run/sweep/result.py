@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,8 @@ __all__ = ["Mode", "Speed", "Sweep", "front"]
 @dataclass(frozen=True, kw_only=True)
 class Speed:
     """Times of runs without a hook, in seconds. build: until the first run had ended. size: bytes of what runs, 0: not
-    known. rounds: the median of each round, where the modes took turns; ``median`` is that of these."""
+    known. p01: 1 % of the runs were faster; 0: not known. rounds: the median of each round, where the modes took turns;
+    ``median`` is that of these."""
 
     batch: int
     runs: int
@@ -24,17 +26,18 @@ class Speed:
     build: float
     size: int
     file: str = ""
+    p01: float = 0.0
     rounds: tuple[float, ...] = ()
 
     @property
     def low(self) -> float:
-        """The fastest round's median."""
-        return min(self.rounds, default=self.median)
+        """The fastest round's median; of one round, which says nothing of the machine's moods, the fastest runs'."""
+        return min(self.rounds) if len(self.rounds) > 1 else self.p01 or self.median
 
     @property
     def high(self) -> float:
-        """The slowest round's."""
-        return max(self.rounds, default=self.median)
+        """The slowest round's median, or the slowest runs'."""
+        return max(self.rounds) if len(self.rounds) > 1 else self.p99 if self.p01 else self.median
 
     def faster_than(self, other: Speed) -> bool:
         """Whether each round was faster than each of the other's: what overlaps is not ranked."""
@@ -46,7 +49,7 @@ class Speed:
         medians = tuple(one.median for one in found)
         return dataclasses.replace(
             found[0], runs=sum(one.runs for one in found), median=statistics.median(medians),
-            p99=max(one.p99 for one in found), rounds=medians,
+            p99=max(one.p99 for one in found), p01=min(one.p01 for one in found), rounds=medians,
         )  # fmt: skip
 
     @property
@@ -115,13 +118,24 @@ class Sweep:
 def front(modes: Sequence[Mode]) -> list[Mode]:
     """The Pareto front of error against latency: modes for which no other is as exact and as fast, and better in one.
 
-    Fastest first; modes without an error or a time are none of it.
+    Fastest first; modes without an error or a time are none of it. Where the times of two overlap, neither is the
+    faster one.
     """
-    points = [(mode.speed.median, mode.rel_l2, mode) for mode in modes if mode.speed and mode.rel_l2 is not None]
-    kept: list[Mode] = []
-    best = float("inf")
-    for _, error, mode in sorted(points, key=lambda point: point[:2]):
-        if error < best:
-            best = error
-            kept.append(mode)
-    return kept
+    points = [
+        (mode.speed, mode.rel_l2, mode)
+        for mode in modes
+        if mode.speed and mode.rel_l2 is not None and math.isfinite(mode.rel_l2)
+    ]
+    kept = [
+        (speed.median, error, mode)
+        for speed, error, mode in points
+        if not any(_beats(fast, exact, speed, error) for fast, exact, _ in points)
+    ]
+    return [mode for *_, mode in sorted(kept, key=lambda point: point[:2])]
+
+
+def _beats(speed: Speed, error: float, other: Speed, others: float) -> bool:
+    """Whether a mode is as exact and as fast as another one, and better in one of both."""
+    if error > others or other.faster_than(speed):
+        return False
+    return error < others or speed.faster_than(other)

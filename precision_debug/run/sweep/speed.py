@@ -63,7 +63,7 @@ def measure_here(spec: RunSpec, *, batch: int, seconds: float, folder: Path) -> 
         session.close()
     return Speed(
         batch=size, runs=len(times), median=float(np.median(times)), p99=float(np.quantile(times, 0.99)), build=build,
-        size=bytes_, file=file,
+        size=bytes_, file=file, p01=float(np.quantile(times, 0.01)),
     )  # fmt: skip
 
 

@@ -69,7 +69,7 @@ def heads(sweep: Sweep) -> tuple[Head, ...]:
                 Head(key=f"{key} ratio", title="ratio", title_zh="比值", kind="ratio"),
             )
         ),
-        Head(key="spread", title="Rounds (ms)", title_zh="各轮中位延迟 (ms)", kind="text"),
+        Head(key="spread", title="Spread (ms)", title_zh="延迟范围 (ms)", kind="text"),
         Head(key="mean_rel", title="Mean Rel Error", title_zh="平均相对误差"),
         Head(key="share", title="Share > 1%", title_zh="误差>1% 比例", kind="share"),
         Head(key="worst", title="Worst Tensor", title_zh="最差张量", kind="text"),
@@ -111,7 +111,7 @@ def _lines(sweep: Sweep, mode: Mode) -> list[Line]:
 def _timed(line: Line, speed: Speed, first: Mode | None) -> Line:
     other = next((one for one in first.speeds if one.batch == speed.batch), None) if first is not None else None
     found: Line = {**line, "batch": speed.batch}
-    if len(speed.rounds) > 1:
+    if speed.low < speed.high:
         found["spread"] = f"{1e3 * speed.low:.3g} to {1e3 * speed.high:.3g}"
     for key, _, _, _, get in _SPEEDS:
         if number := get(speed):
