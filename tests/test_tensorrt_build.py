@@ -496,13 +496,34 @@ def test_a_cast_is_written_once_for_all_its_readers(tmp_path: Path) -> None:
     assert list(carriers(typed.graph).values()).count("embeddings") == 1
 
 
-def test_subgraphs_stay_in_fp32_and_are_named(tmp_path: Path) -> None:
+def test_bodies_are_typed_and_take_and_give_fp32(tmp_path: Path) -> None:
     written = write_casts(models.loop(), "FP16", {}, folder=tmp_path)
     typed = written.proto
-    assert written.regardless == ("loop",)
+    assert written.regardless == ()
+    assert written.types == dict.fromkeys(["before", "body_mul", "body_add", "after"], "FP16")
     body = next(node for node in typed.graph.node if node.name == "loop").attribute[0].g
-    assert {"two", "one"} <= {item.name for item in typed.graph.initializer}
+    assert [node.op_type for node in body.node] == ["Identity", "Cast", "Mul", "Add", "Cast"]
+    held = {item.name: item.data_type for item in typed.graph.initializer}
+    assert held["two_fp16"] == held["one_fp16"] == onnx.TensorProto.FLOAT16, "constants of the graph around it too"
+    assert [item.type.tensor_type.elem_type for item in body.output] == [onnx.TensorProto.BOOL, onnx.TensorProto.FLOAT]
+    branches = write_casts(models.branch(), "BF16", {}, folder=tmp_path).proto
+    onnx.checker.check_model(branches, full_check=True)
+    both = next(node for node in branches.graph.node if node.name == "if").attribute
+    assert [[node.op_type for node in one.g.node] for one in both] == [["Cast", "Neg", "Cast"], ["Cast", "Exp", "Cast"]]
+    kept = write_casts(models.loop(), "FP16", {"loop": "FP32"}, folder=tmp_path)
+    body = next(node for node in kept.proto.graph.node if node.name == "loop").attribute[0].g
     assert [node.op_type for node in body.node] == ["Identity", "Mul", "Add"]
+
+
+def test_a_body_with_a_tensor_of_unknown_type_stays(tmp_path: Path) -> None:
+    proto = models.loop()
+    body = next(node for node in proto.graph.node if node.name == "loop").attribute[0].g
+    body.node[1].op_type, body.node[1].domain = "Doubling", "somebody"
+    proto.opset_import.append(onnx.helper.make_opsetid("somebody", 1))
+    written = write_casts(proto, "FP16", {}, folder=tmp_path)
+    assert written.regardless == ("loop",)
+    found = next(node for node in written.proto.graph.node if node.name == "loop").attribute[0].g
+    assert [node.op_type for node in found.node] == ["Identity", "Doubling", "Add"]
 
 
 def test_int8_without_qdq_is_calibrated_into_the_model(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ nodes in the layer's metadata, and where an engine has none, by the node names t
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -106,13 +107,14 @@ def onnx_tensors(graph: Any, network: Mapping[str, str], refused: Mapping[str, R
     """
     listed = without_casts(graph)
     found = [value for value in values(graph) if value.node is None or not value.node.name.startswith(CAST)]
-    label = {key: listed.get(name, name) for key, name in labels(found).items()}
+    label = labels([dataclasses.replace(value, name=listed.get(value.name, value.name)) for value in found])
     outputs = {item.name for item in graph.output}
     shapes = _declared(graph)
     constants = initializers_of(graph)
     metas = []
     for value in found:
-        node, name, own = value.node, label[value.key], listed.get(value.name, value.name)
+        own = listed.get(value.name, value.name)
+        node, name = value.node, label[dataclasses.replace(value, name=own).key]
         main = not value.scope.key
         is_output = main and own in outputs
         if node is None or is_output:

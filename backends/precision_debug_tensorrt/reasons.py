@@ -181,8 +181,9 @@ REASONS = Catalogue("tensorrt", {
         "已以 {count} 个 Cast 将 {type} 写入模型；输入和输出保持 FP32。",
     ),
     "stay_fp32": Wording(
-        "These nodes stay in FP32, because they have no lower precision or contain a subgraph: {nodes}.",
-        "下列节点保持 FP32，因为没有更低精度，或含有子图：{nodes}。",
+        "These nodes stay in FP32, because they have no lower precision, or a body with tensors of unknown type:"
+        " {nodes}.",
+        "下列节点保持 FP32，因为没有更低精度，或其子图中有类型未知的张量：{nodes}。",
     ),
     "unfit_constants": Wording(
         "These nodes stay in FP32, because {type} cannot hold a constant that they read: {nodes}.",

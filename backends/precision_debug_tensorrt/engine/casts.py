@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from precision_debug.onnx.graph import outer_reads, subgraphs
+from precision_debug.onnx.graph import all_graphs, outer_reads, subgraphs
 
 from .narrow_constants import fits, narrowed
 
@@ -20,6 +20,7 @@ CAST = "precision_debug_cast:"
 
 _FLOAT, _FLOAT16, _BFLOAT16 = 1, 10, 16
 _TYPES = {"FP32": _FLOAT, "FP16": _FLOAT16, "BF16": _BFLOAT16}
+_NAMES = {kind: name for name, kind in _TYPES.items()}
 _SUFFIX = {_FLOAT: "fp32", _FLOAT16: "fp16", _BFLOAT16: "bf16"}
 # their output's type is an attribute, or they move integers and shapes: no precision of their own to speak of
 _SILENT = frozenset(
@@ -41,8 +42,8 @@ _FP32_INPUTS = {"Resize": {1, 2}, "Upsample": {1}}
 @dataclass(frozen=True, kw_only=True)
 class Written:
     """A model whose types are its precisions. types: of each node that reads or produces floats, "FP32", "FP16" or
-    "BF16". regardless: nodes that stay in FP32 because they have no lower precision, or contain a subgraph.
-    unfit: those whose constants the lower type does not hold."""
+    "BF16". regardless: nodes that stay in FP32 because they have no lower precision, or a body with tensors of unknown
+    type. unfit: those whose constants the lower type does not hold."""
 
     proto: Any
     types: Mapping[str, str]
@@ -52,7 +53,12 @@ class Written:
 
 def carriers(graph: Any) -> dict[str, str]:
     """Tensors that only carry another one in another type, and which one that is."""
-    return {node.output[0]: node.input[0] for node in graph.node if node.name.startswith(CAST)}
+    return {
+        node.output[0]: node.input[0]
+        for inner in all_graphs(graph)
+        for node in inner.node
+        if node.name.startswith(CAST)
+    }
 
 
 def write_casts(proto: Any, base: str, layers: Mapping[str, str], *, folder: Path) -> Written:
@@ -64,27 +70,66 @@ def write_casts(proto: Any, base: str, layers: Mapping[str, str], *, folder: Pat
     """
     import onnx
 
+    inferred = onnx.shape_inference.infer_shapes(proto)
     result = onnx.ModelProto()
     result.CopyFrom(proto)
-    _lift_constants(result.graph)
-    floats = float_tensors(proto)
-    writer = _Writer(result.graph, floats, folder)
-    names, types = {kind: name for name, kind in _TYPES.items()}, {}
-    regardless, unfit = [], []
-    for node in list(result.graph.node):
-        kind = _TYPES[layers.get(node.name, base)]
+    taken = {name for graph in all_graphs(result.graph) for node in graph.node for name in (*node.input, *node.output)}
+    taken |= {item.name for graph in all_graphs(result.graph) for item in (*graph.initializer, *graph.input)}
+    work = _Work(base=base, layers=layers, folder=folder, taken=taken)
+    work.write(result.graph, inferred.graph, None)
+    return Written(proto=result, types=work.types, regardless=tuple(work.regardless), unfit=tuple(work.unfit))
+
+
+@dataclass(kw_only=True)
+class _Work:
+    """A model that is being written. taken: names of tensors. The rest: see ``Written`` and ``write_casts``."""
+
+    base: str
+    layers: Mapping[str, str]
+    folder: Path
+    taken: set[str]
+    types: dict[str, str] = field(default_factory=dict)
+    regardless: list[str] = field(default_factory=list)
+    unfit: list[str] = field(default_factory=list)
+
+    def write(self, graph: Any, inferred: Any, outer: _Writer | None) -> None:
+        """Rewrite one graph. inferred: the same with the types of its tensors. outer: of the graph around it."""
+        _lift_constants(graph)
+        floats = _floats_of(inferred)
+        writer = _Writer(graph, floats if outer is None else floats | outer.floats, self.folder, self.taken, outer)
+        known = {tuple(node.output): node for node in inferred.node}
+        for node in list(graph.node):
+            kind = self._kind(node, writer)
+            if any(True for _ in subgraphs(node)):
+                self._write_bodies(node, known[tuple(node.output)], writer)
+            elif not is_silent_node(node) and not writer.floats.isdisjoint((*node.input, *node.output)):
+                self.types[node.name] = _NAMES[kind]
+            writer.add(node, kind)
+        writer.finish()
+
+    def _kind(self, node: Any, writer: _Writer) -> int:
+        kind = _TYPES[self.layers.get(node.name, self.base)]
         if _stays(node):
-            kind = _FLOAT
             if node.op_type not in _SILENT:
-                regardless.append(node.name)
-        elif kind != _FLOAT and node.name not in layers and writer.loses_constants(node, kind):
-            kind = _FLOAT
-            unfit.append(node.name)
-        if not is_silent_node(node) and not floats.isdisjoint((*node.input, *node.output)):
-            types[node.name] = names[kind]
-        writer.add(node, kind)
-    writer.finish()
-    return Written(proto=result, types=types, regardless=tuple(regardless), unfit=tuple(unfit))
+                self.regardless.append(node.name)
+            return _FLOAT
+        if any(True for _ in subgraphs(node)):  # what goes in and what comes out; its bodies have types of their own
+            return _FLOAT
+        if kind != _FLOAT and node.name not in self.layers and writer.loses_constants(node, kind):
+            self.unfit.append(node.name)
+            return _FLOAT
+        return kind
+
+    def _write_bodies(self, node: Any, inferred: Any, writer: _Writer) -> None:
+        """Bodies of an If, Loop or Scan, which take and give FP32; one of whose tensors a type is unknown stays."""
+        bodies = [*zip(subgraphs(node), subgraphs(inferred), strict=True)]
+        kept = self.layers.get(node.name) == "FP32" or _stays(node)
+        if kept or not all(_all_typed(known) for _, (_, known) in bodies):
+            if node.name not in self.regardless and not kept:
+                self.regardless.append(node.name)
+            return
+        for (_, body), (_, known) in bodies:
+            self.write(body, known, writer)
 
 
 def is_silent_node(node: Any) -> bool:
@@ -108,14 +153,17 @@ def _lift_constants(graph: Any) -> None:
 
 
 def _stays(node: Any) -> bool:
-    return node.op_type in _KEPT or node.domain not in {"", "ai.onnx"} or any(True for _ in subgraphs(node))
+    return node.op_type in _KEPT or node.domain not in {"", "ai.onnx"}
 
 
 def float_tensors(proto: Any) -> frozenset[str]:
     """Tensors of the main graph that are FP32."""
     import onnx
 
-    inferred = onnx.shape_inference.infer_shapes(proto).graph
+    return _floats_of(onnx.shape_inference.infer_shapes(proto).graph)
+
+
+def _floats_of(inferred: Any) -> frozenset[str]:
     typed = {
         item.name
         for item in (*inferred.input, *inferred.value_info, *inferred.output)
@@ -124,16 +172,27 @@ def float_tensors(proto: Any) -> frozenset[str]:
     return frozenset(typed | {item.name for item in inferred.initializer if item.data_type == _FLOAT})
 
 
-class _Writer:
-    """Rewrites one graph. ``now``: the type that a tensor, FP32 in the model, has after rewriting."""
+def _all_typed(graph: Any) -> bool:
+    """Whether the type of every tensor that a body makes is known."""
+    known = {item.name for item in (*graph.value_info, *graph.output) if item.type.WhichOneof("value")}
+    return all(name in known for node in graph.node for name in node.output if name) and all(
+        _all_typed(inner) for node in graph.node for _, inner in subgraphs(node)
+    )
 
-    def __init__(self, graph: Any, floats: frozenset[str], folder: Path) -> None:
-        self.graph, self.floats, self.folder = graph, floats, folder
+
+class _Writer:
+    """Rewrites one graph. ``now``: the type that a tensor, FP32 in the model, has after rewriting; what comes from the
+    graph around it (``outer``) is FP32."""
+
+    def __init__(
+        self, graph: Any, floats: frozenset[str], folder: Path, taken: set[str], outer: _Writer | None
+    ) -> None:
+        self.graph, self.floats, self.folder, self.taken, self.outer = graph, floats, folder, taken, outer
         self.now = dict.fromkeys(floats, _FLOAT)
         self.weights = {item.name: item for item in graph.initializer}
         self.graph_inputs = {item.name for item in graph.input}
         self.outputs = {item.name for item in graph.output}
-        self.taken = {name for node in graph.node for name in (*node.input, *node.output)} | set(self.weights)
+        self.own = self.graph_inputs | {name for node in graph.node for name in node.output}
         self.made: dict[tuple[str, int], str] = {}
         self.arrays: dict[str, np.ndarray[Any, Any]] = {}
         self.renamed: dict[str, str] = {}
@@ -143,14 +202,19 @@ class _Writer:
         """Whether a constant that a node reads is another one in the type."""
         kept = _FP32_INPUTS.get(node.op_type, set())
         read = [name for place, name in enumerate(node.input) if place not in kept and name in self.floats]
-        return any(
-            not fits(node.op_type, self._array(name), _dtype(kind))
-            for name in read
-            if name in self.weights and name not in self.graph_inputs
-        )
+        homes = [(name, self._home(name)) for name in read]
+        return any(not fits(node.op_type, home.array(name), _dtype(kind)) for name, home in homes if home is not None)
+
+    def _home(self, name: str) -> _Writer | None:
+        """Whose constant a tensor is: this graph's, or one's around it; None where it is computed or fed."""
+        if name in self.weights:
+            return self if name not in self.graph_inputs else None
+        if self.outer is None or name in self.own:
+            return None
+        return self.outer._home(name)
 
     def add(self, node: Any, kind: int) -> None:
-        for name in outer_reads(node):  # inside a subgraph everything is as it was
+        for name in outer_reads(node):  # a body reads FP32
             if name in self.floats and self.now[name] != _FLOAT and name not in self.outputs:
                 self._restore(name)
         for place, name in enumerate(node.input):
@@ -185,9 +249,12 @@ class _Writer:
         if name in self.renamed and kind == _FLOAT:
             return name  # the model's own output, which was cast back
         made = self.made.get((name, kind))
+        home = self._home(name)
+        if made is None and home is not None and home is not self:
+            return home._as(name, kind)
         if made is None:
             made = self.made[name, kind] = self._new(name, kind)
-            if name in self.weights and name not in self.graph_inputs:
+            if home is self:
                 self._convert(name, made, kind)
             else:
                 self._cast(self.renamed.get(name, name), made, kind)
@@ -220,7 +287,7 @@ class _Writer:
 
         self.nodes.append(helper.make_node("Cast", [source], [target], name=f"{CAST}{target}", to=kind))
 
-    def _array(self, name: str) -> np.ndarray[Any, Any]:
+    def array(self, name: str) -> np.ndarray[Any, Any]:
         """An initializer; small ones are read once, as several nodes may read them."""
         from onnx import numpy_helper
 
@@ -234,7 +301,7 @@ class _Writer:
     def _convert(self, name: str, made: str, kind: int) -> None:
         from onnx import helper
 
-        low = narrowed(self._array(name), _dtype(kind))
+        low = narrowed(self.array(name), _dtype(kind))
         self.weights[made] = helper.make_tensor(made, kind, list(low.shape), low.tobytes(), raw=True)
 
 

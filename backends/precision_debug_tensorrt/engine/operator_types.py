@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from precision_debug.onnx.graph import all_graphs
+
 from .casts import float_tensors, is_silent_node
 
 __all__ = ["counted", "in_integers", "listed", "operator_types"]
@@ -16,13 +18,13 @@ _FLOAT8 = 17
 
 
 def operator_types(proto: Any, written: Mapping[str, str]) -> dict[str, str]:
-    """Node of the main graph to "FP32", "FP16", "BF16", "INT8" or "FP8".
+    """Node to "FP32", "FP16", "BF16", "INT8" or "FP8".
 
     written: what casts were written for, by node; where there are none, FP32 tensors tell.
     """
     floats = float_tensors(proto) if not written else frozenset()
     quantised = in_integers(proto)
-    found: dict[str, str] = {}
+    found = dict(written)  # of bodies too
     for node in proto.graph.node:
         if is_silent_node(node):
             continue
@@ -66,7 +68,7 @@ def counted(types: Mapping[str, str]) -> list[str]:
 
 def listed(proto: Any, types: Mapping[str, str]) -> list[str]:
     """A line for each type: how many operators, and how many of which; those that are fewer than the rest by name."""
-    nodes = [node for node in proto.graph.node if node.name in types]
+    nodes = [node for graph in all_graphs(proto.graph) for node in graph.node if node.name in types]
     lines = []
     for kind in sorted(set(types.values()), key=_ORDER.index):
         own = [node for node in nodes if types[node.name] == kind]

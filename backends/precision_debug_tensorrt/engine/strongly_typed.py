@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from precision_debug.errors import BackendError, OutputError
+from precision_debug.onnx.graph import all_graphs
 from precision_debug.onnx.model import name_nodes
 from precision_debug.reasons import Reason, some
 
@@ -47,7 +48,7 @@ def typed_model(
     layers = {**dict.fromkeys((name for name in options.keep_layers if name in set(names)), "FP32"), **layers}
     wanted = frozenset(layers)
     # a cast between DequantizeLinear and its reader would take the reader out of INT8
-    others = [node.name for node in proto.graph.node if node.op_type in kept_types]
+    others = [node.name for graph in all_graphs(proto.graph) for node in graph.node if node.op_type in kept_types]
     layers = {**dict.fromkeys([*others, *in_integers(proto)], "FP32"), **layers}
     types = operator_types(proto, {})
     if base != "FP32" or set(layers.values()) - {"FP32"}:

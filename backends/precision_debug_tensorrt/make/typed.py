@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from precision_debug.errors import BackendError
+from precision_debug.onnx.graph import subgraphs
 from precision_debug.reasons import Reason
 
 from ..engine.casts import CAST
@@ -71,7 +72,7 @@ def typed_build(
         try:
             return build(source), source, notes, asked
         except BackendError as error:
-            kind = _named(error.what, source)
+            kind = _named(error.what, source) or _body(source, kept)
             if not kind or kind in kept:
                 raise
             kept.append(kind)
@@ -106,6 +107,12 @@ def _named(said: str, source: OnnxModel) -> str:
     found = [node for node in source.model.proto.graph.node if node.name and node.name in words]
     low = [node for node in found if not node.name.startswith(CAST)]
     return str(low[0].op_type) if low else ""
+
+
+def _body(source: OnnxModel, kept: Sequence[str]) -> str:
+    """The type of an operator with bodies that are not kept yet: what is wrong in one, the builder names by nothing."""
+    types = (str(node.op_type) for node in source.model.proto.graph.node if any(True for _ in subgraphs(node)))
+    return next((kind for kind in types if kind not in kept), "")
 
 
 def _refused(api: Api, logger: Any, messages: Messages, source: OnnxModel) -> str:
