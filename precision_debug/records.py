@@ -252,12 +252,14 @@ class Stored:
 @dataclass(frozen=True, kw_only=True)
 class Operator:
     """What one operator is, as its graph has it: attributes as plain values, and the constants that it reads, by name,
-    in the order of its inputs, as numpy arrays. stored: those of them that the file holds as integers."""
+    in the order of its inputs, as numpy arrays. stored: those of them that the file holds as integers. reads: the
+    tensors that it reads besides, where a file says so."""
 
     op_type: str
     attributes: Mapping[str, Any] = field(default_factory=dict)
     parameters: Mapping[str, Any] = field(default_factory=dict)
     stored: Mapping[str, Stored] = field(default_factory=dict)
+    reads: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import onnx_models
+import pytest
 from onnx import helper
 
 import precision_debug
@@ -44,3 +46,48 @@ def test_an_operator_that_reads_some_of_its_inputs_twice_is_named_with_them(tmp_
     assert (first.name, first.cause) == ("c", "files_differ")
     assert first.evidence["base"] == "p0, p1, p2, p3"
     assert first.evidence["target"] == "p0, p1"
+
+
+def net(**changed: Any) -> onnx.ModelProto:
+    """Operators that OpenVINO splits or calls otherwise: a norm, a Gemm, a Clip, a Softmax, a square product."""
+    random = np.random.default_rng(3)
+    weights = {name: (random.normal(size=8 if name in "bgh" else (8, 8)) * 0.5).astype(np.float32) for name in "wvubgh"}
+    weights |= {"low": np.float32(-0.6), "high": np.float32(1.5), "p": np.float32(2.0)}
+    weights |= {name: change(weights[name]) for name, change in changed.items() if name in weights}
+    norm, gemm = {"epsilon": 1e-5, "axis": -1}, {"alpha": 1.0, "transB": 0}
+    nodes = [
+        helper.make_node("LayerNormalization", ["x", "g", "h"], ["n"], **norm | changed.get("norm", {})),
+        helper.make_node("MatMul", ["n", "w"], ["m"]),
+        helper.make_node("Clip", ["m", "low", "high"], ["c"]),
+        helper.make_node("Gemm", ["c", "v", "b"], ["f"], **gemm | changed.get("gemm", {})),
+        helper.make_node("Softmax", ["f"], ["s"], axis=changed.get("axis", -1)),
+        helper.make_node("Mul", ["s", "p"], ["d"]),
+        helper.make_node("Sub", changed.get("order", ["d", "c"]), ["e"]),
+        helper.make_node("MatMul", ["e", "u"], ["y"]),
+    ]
+    return onnx_models.model(nodes, [onnx_models.value("x", [6, 8])], [onnx_models.value("y")], weights, opset=17)
+
+
+FAULTS = {
+    "transposed product": ("m", {"w": np.transpose}), "transposed last product": ("y", {"u": np.transpose}),
+    "transposed Gemm": ("f", {"v": np.transpose}), "Gemm's flag": ("f", {"gemm": {"transB": 1}}),
+    "Gemm's factor": ("f", {"gemm": {"alpha": 0.5}}), "epsilon": ("n", {"norm": {"epsilon": 0.1}}),
+    "gain": ("n", {"g": lambda a: a + np.eye(8, dtype=np.float32)[2]}), "bias": ("f", {"b": lambda a: a[::-1].copy()}),
+    "bound": ("c", {"high": lambda a: a / 2}), "axis": ("s", {"axis": 0}), "factor": ("d", {"p": lambda a: a * 3}),
+    "order": ("e", {"order": ["c", "d"]}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_two_files_do_not_share_is_told_whoever_runs_them(fault: str, tmp_path: Path) -> None:
+    """The engines have other words for an operator than the file, and each other."""
+    pytest.importorskip("openvino")
+    who, changed = FAULTS[fault]
+    onnx.save(net(), tmp_path / "first.onnx")
+    onnx.save(net(**changed), tmp_path / "second.onnx")
+    report = precision_debug.compare(
+        tmp_path / "second.onnx", baseline_model=str(tmp_path / "first.onnx"), run_mode="ov_fp32", baseline="ort_fp32",
+        inputs={"x": np.random.default_rng(0).normal(size=(6, 8)).astype(np.float32)},
+    )  # fmt: skip
+    assert report.explanation is not None
+    assert [(one.name, one.cause) for one in report.explanation.culprits] == [(who, "files_differ")]

@@ -16,13 +16,6 @@ _NEEDS = {
 }  # fmt: skip
 
 
-_WRONG = dict.fromkeys(
-    ("projection_transposed_in_openvino_ov_fp32", "epsilon_of_a_norm_in_openvino_ov_fp32"),
-    "OpenVINO's operators do not show the constant that differs: another computation is said",
-)
-"""What is not right today, and why; a case that comes right fails here and is taken out."""
-
-
 def _missing(case: Unseen) -> str:
     needs = _NEEDS[case.mode.partition("_")[0]]
     return "" if importlib.util.find_spec(needs) is not None else f"needs {needs}"
@@ -39,8 +32,6 @@ def _all() -> list[object]:
         marks = [pytest.mark.slow] if kind in seen else []
         if why := _missing(case):
             marks.append(pytest.mark.skip(reason=why))
-        elif why := _WRONG.get(f"{case.name}_{case.mode}"):
-            marks.append(pytest.mark.xfail(reason=why, strict=True))
         seen.add(kind)
         found.append(pytest.param(case, id=f"{case.name}_{case.mode}", marks=marks))
     return found

@@ -8,6 +8,7 @@ from typing import Any
 
 from precision_debug.errors import BackendError
 from precision_debug.inspector import EngineLayer
+from precision_debug.onnx.file_operators import FileOperators
 from precision_debug.onnx.graph import subgraphs
 from precision_debug.onnx.model import Model, tensor_shape
 from precision_debug.protocols import Borrower, Feeds, Hook, OneRun, Replace, Replacer
@@ -62,8 +63,8 @@ class OrtSession:
         self._one_run = OneRun(model.path)
         self._open: _Opened | None = None
         self._by_name = {entry.meta.name: entry for entry in self._entries}
-        self._constants = engine_layout.Constants(model)
-        self._source = engine_layout.Constants(source)
+        self._constants = FileOperators(model)
+        self._source = FileOperators(source)
 
     @property
     def replacer(self) -> Replacer:
@@ -84,7 +85,9 @@ class OrtSession:
         entry = self._by_name.get(name) or self._by_name.get(name.rpartition("@")[0])
         own = name if entry is None else entry.meta.origin or entry.meta.name
         found = self._source.operator_of(own.removesuffix("!rounded"))
-        return found if found is not None or entry is None else self._constants.operator(entry)
+        if found is not None or entry is None or entry.value.node is None:
+            return found
+        return self._constants.described(entry.value.node)
 
     def run_replacing(self, feeds: Feeds, replace: Replace, names: Collection[str] | None = None) -> Mapping[str, Any]:
         """See protocols.Replacer."""
@@ -205,7 +208,7 @@ class _Run:
     borrow: Callable[[str, str, Any], Callable[[], None]] | None
     opened: _Opened
     shown: Shown
-    constants: engine_layout.Constants
+    constants: FileOperators
     error: BaseException | None = None
     copies: bool = field(init=False)
     lent: dict[int, Callable[[], None]] = field(default_factory=dict)

@@ -35,19 +35,34 @@ def files_differ(subject: Subject, name: str) -> Evidence:
     own = (subject.meta_of[name],) if name in rows and name in subject.meta_of else ()
     for meta in reversed(subject.region_of.get(name, own)):
         row = rows.get(meta.name)
-        mine, theirs = baseline.operator(meta.name), target.operator(row.target_name if row is not None else meta.name)
+        there = row.target_name if row is not None else meta.name
+        held = _in_files(subject, meta, there)
+        mine, theirs = held or (baseline.operator(meta.name), target.operator(there))
         if mine is None or theirs is None:
             continue
         if row is None and mine.op_type != theirs.op_type:
             continue  # inside a fused region equal names do not tell that the operators are the same
-        if subject.two_frameworks:
+        if subject.two_frameworks and held is None:
             difference = _other_constant(mine, theirs) or _other_attribute(mine, theirs)
         else:
             difference = _difference(mine, theirs, meta.name)
+        if held is not None:
+            difference = difference or _reads_others_there(subject, meta.name, *held)
         difference = difference or _reads_others(subject, meta, row) or _put_between(subject, name, row)
         if difference:
             return difference
     return {}
+
+
+def _in_files(subject: Subject, meta: TensorMeta, there: str) -> tuple[Operator, Operator] | None:
+    """A tensor's operators as two files of one format have them, where engines have other words for one operator; None
+    where they are not of one kind: a file may have several where the other has one."""
+    if subject.in_files is None:
+        return None
+    running = subject.targets.get(there)
+    names = dict.fromkeys((running.origin if running is not None else "", there, meta.name))
+    found = (subject.in_files(meta.origin or meta.name, name) for name in names if name)
+    return next((pair for pair in found if pair is not None and pair[0].op_type == pair[1].op_type), None)
 
 
 def other_weight(subject: Subject, name: str) -> Evidence:
@@ -90,6 +105,14 @@ def _reads_others(subject: Subject, meta: TensorMeta, row: Row | None) -> Eviden
         return {}
     what = {"what": say("an_input"), "name": meta.name}
     return {**what, "base": ", ".join(meta.inputs), "target": ", ".join(mapped)}
+
+
+def _reads_others_there(subject: Subject, name: str, mine: Operator, theirs: Operator) -> Evidence:
+    """The same of two files of which engines keep the names; {} where what either reads was not compared."""
+    mapped = tuple(subject.partner.get(read, "") for read in theirs.reads)
+    if mapped == mine.reads or not {*mapped, *mine.reads} <= subject.row_of.keys():
+        return {}
+    return {"what": say("an_input"), "name": name, "base": ", ".join(mine.reads), "target": ", ".join(mapped)}
 
 
 def _put_between(subject: Subject, name: str, row: Row | None) -> Evidence:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -13,7 +13,7 @@ from ..errors import BackendError
 from ..numbers.precisions import QUANTISED, promised
 from ..pairing.align import stem
 from ..protocols import Feeds, Replace, Replacer, Session, Workbench
-from ..records import Row, TensorMeta, TensorStats
+from ..records import Operator, Row, TensorMeta, TensorStats
 from .bounds import LEAST
 from .operators import BODIES, JOIN, MOVE, plain_type
 from .units import FEW_STEPS, INT4, INT8, INTEGERS, NARROW, held_type, model_unit, unit_of
@@ -59,6 +59,7 @@ class Subject:
     simulation: bool = False
     two_files: bool = False
     two_frameworks: bool = False
+    in_files: Callable[[str, str], tuple[Operator, Operator] | None] | None = None
     fails: bool = False
     memory_budget: int | None = None
     iterations: Mapping[str, int] = field(default_factory=dict)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .. import events, explain
+from ..errors import PrecisionDebugError
+from ..onnx.file_operators import FileOperators
+from ..onnx.model import read_model
 from ..reasons import say
-from ..records import Culprit, Explanation, Status
+from ..records import Culprit, Explanation, Operator, Status
 from .comparing import Comparing
 from .faulty_pass import with_faulty_pass
 from .fixes import tried_fix
 from .inside_sums import inside_sums
 from .open_pair_run import OpenPair, SampleResult
-from .plan import crosses
+from .plan import Opening, crosses
 from .second_opinion import with_second_opinion
 from .step_fix import scale_asked, tried_scale
 
@@ -66,6 +70,7 @@ def _subject(work: Comparing, both: OpenPair, sample: int, ran: SampleResult) ->
         simulation=bool(target.opening.mode and target.opening.mode.simulation),
         two_files=base.opening.spec.model != target.opening.spec.model,
         two_frameworks=base.opening.backend is not target.opening.backend,
+        in_files=_in_files(base.opening, target.opening),
         memory_budget=spec.memory_budget,
         iterations=ran.iterations,
         bearers=ran.bearers,
@@ -73,6 +78,29 @@ def _subject(work: Comparing, both: OpenPair, sample: int, ran: SampleResult) ->
         target_outputs=ran.target_outputs,
         fails=spec.tolerance.given and any(row.status is Status.FAIL and row.name in outputs for row in ran.rows),
     )
+
+
+def _in_files(
+    base: Opening, target: Opening
+) -> Callable[[str, str], tuple[Operator, Operator] | None] | None:  # fmt: skip
+    """See explain.Subject. Of two ONNX files that two engines run: one engine says it of both in its own words."""
+    first, second = (opening.spec.model.model_file for opening in (base, target))
+    of_onnx = first.lower().endswith(".onnx") and second.lower().endswith(".onnx")
+    if not of_onnx or first == second or base.backend is target.backend or None in (base.backend, target.backend):
+        return None
+
+    @functools.cache
+    def files() -> tuple[FileOperators, FileOperators]:
+        return FileOperators(read_model(first)), FileOperators(read_model(second))
+
+    def held(name: str, there: str) -> tuple[Operator, Operator] | None:
+        try:
+            one, other = (file.operator_of(key) for file, key in zip(files(), (name, there), strict=True))
+        except PrecisionDebugError:
+            return None
+        return None if one is None or other is None else (one, other)
+
+    return held
 
 
 def _explained(work: Comparing, both: OpenPair, subject: explain.Subject, sample: int) -> Explanation:

@@ -8,6 +8,7 @@ from typing import Any
 
 from precision_debug.errors import BackendError, PrecisionDebugError
 from precision_debug.inspector import EngineLayer
+from precision_debug.onnx.file_operators import FileOperators
 from precision_debug.onnx.graph import attribute, initializers_of, subgraphs
 from precision_debug.onnx.model import Model, read_model
 from precision_debug.onnx.real_numbers import RealNumbers
@@ -17,7 +18,6 @@ from precision_debug.records import Doubt, Operator, SessionSpec, TensorMeta
 
 from ..reasons import say
 from .check_feeds import checked_feeds
-from .engine_layout import Constants
 from .reference_fallback import Borrowed, OneByOne
 from .reference_subgraphs import (
     evaluator_class,
@@ -87,7 +87,7 @@ class _ReferenceSession:
         self._hook: Replace | None = None
         self._raised: BaseException | None = None
         self._replacing = False
-        self._source = Constants(model)
+        self._source = FileOperators(model)
 
     @property
     def replacer(self) -> Replacer:

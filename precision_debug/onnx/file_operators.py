@@ -1,0 +1,114 @@
+"""The operators of a graph as its file has them: type, attributes, constants, and integers with their scales."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from ..records import Operator, Stored
+from .graph import all_graphs
+from .model import Model
+
+__all__ = ["FileOperators"]
+
+Array = np.ndarray[Any, Any]
+
+_WHOLE = {"QLinearConv": 3, "QLinearMatMul": 3, "QGemm": 3}
+"""Operators of whole numbers, and the place of the weight that they read; its scale and zero point come next."""
+
+
+class FileOperators:
+    """The constants of a graph by name, weights, scales and zero points, and its operators by what they make."""
+
+    def __init__(self, model: Model) -> None:
+        self._folder = str(model.folder)
+        self._graph = model.proto.graph
+        self._arrays: dict[str, Array] = {}
+
+    @functools.cached_property
+    def _tensors(self) -> dict[str, Any]:
+        found = {}
+        for inner in all_graphs(self._graph):
+            for node in inner.node:
+                for item in node.attribute if node.op_type == "Constant" else ():
+                    if item.name == "value":
+                        found[node.output[0]] = item.t
+            found.update({tensor.name: tensor for tensor in inner.initializer})
+        return found
+
+    def get(self, name: str) -> Array | None:
+        """A constant; None where the value is computed, or cannot be read."""
+        if name not in self._arrays:
+            from onnx import numpy_helper
+
+            if name not in self._tensors:
+                return None
+            try:
+                self._arrays[name] = numpy_helper.to_array(self._tensors[name], self._folder)
+            except (OSError, ValueError, TypeError):
+                return None
+        return self._arrays[name]
+
+    @functools.cached_property
+    def _makers(self) -> dict[str, Any]:
+        """What makes each tensor, by the tensor's name; names that several graphs have are left out."""
+        found: dict[str, Any] = {}
+        for inner in all_graphs(self._graph):
+            for node in inner.node:
+                found.update({name: None if name in found else node for name in node.output if name})
+        return found
+
+    def operator_of(self, name: str) -> Operator | None:
+        """The node that makes a tensor; None where no node does, or more than one."""
+        node = self._makers.get(name)
+        return None if node is None else self.described(node)
+
+    def described(self, node: Any) -> Operator:
+        """A node of the graph."""
+        from onnx import helper
+
+        attributes = {
+            item.name: _plain(helper.get_attribute_value(item))
+            for item in node.attribute
+            if not (item.HasField("g") or item.HasField("t") or item.graphs or item.tensors)
+        }
+        constants = {name: array for name in node.input if name and (array := self.get(name)) is not None}
+        stored = {name: found for name in node.input if (found := self._stored(node, name)) is not None}
+        reads = tuple(name for name in node.input if name and name not in constants)
+        return Operator(
+            op_type=node.op_type, attributes=attributes, parameters=constants, stored=stored, reads=reads
+        )  # fmt: skip
+
+    def _stored(self, node: Any, name: str) -> Stored | None:
+        """A constant that a node reads through a DequantizeLinear, or beside its own scale; None where it is none."""
+        maker = self._makers.get(name)
+        if maker is not None and maker.op_type == "DequantizeLinear":
+            axis = next((item.i for item in maker.attribute if item.name == "axis"), 1)
+            return self._integers(maker.input[0], maker.input[1], maker.input[2] if len(maker.input) > 2 else "", axis)
+        place = _WHOLE.get(node.op_type, 0)
+        if place and len(node.input) > place + 2 and name == node.input[place]:
+            axis = 0 if node.op_type == "QLinearConv" else -1
+            return self._integers(name, node.input[place + 1], node.input[place + 2], axis)
+        return None
+
+    def _integers(self, held: str, scale: str, zero: str, axis: int) -> Stored | None:
+        integers, step = self.get(held), self.get(scale)
+        if integers is None or step is None or step.ndim > 1 or not integers.ndim:
+            return None
+        offset = self.get(zero) if zero else None
+        axis = axis if -integers.ndim <= axis < integers.ndim else 0
+        shape = [1] * integers.ndim
+        shape[axis] = -1
+
+        def along(array: Array) -> Array:
+            return array.reshape(shape) if array.size > 1 else array.reshape(())
+
+        return Stored(integers=integers, scale=along(step), zero_point=along(np.zeros(1) if offset is None else offset))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return list(value) if isinstance(value, (list, tuple)) or type(value).__name__.startswith("Repeated") else value
