@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ import pytest
 from report_factory import make_report, make_row
 
 from precision_debug.reasons import say
-from precision_debug.records import Culprit, Explanation, Status, Tolerance
+from precision_debug.records import Culprit, Explanation, Introduced, Status, Tolerance
+from precision_debug.report.blame import blame
 from precision_debug.report.lead import lead
 from precision_debug.report.model import Report
 
@@ -61,6 +63,7 @@ REPORTS = {
         FINE, explained("healthy"), notes=(say("proven_bias_clipped", op="Conv", name="c", bias="b", count=3),)
     ),
     "No culprit was found. …": report(WRONG, explained("diffuse", **TRIED)),
+    "No culprit was looked for…": report(WRONG, None),
     "The run ended early: …": report(WRONG, None, failure="the engine crashed"),
     "… rejects the outputs …": report(
         FINE, explained("healthy"), checks={"logits": 0.5}, checked=4, checked_by="mine.py:near"
@@ -70,7 +73,7 @@ SECOND = {
     "Diffuse: no single culprit. …": report(WRONG, explained("diffuse", **TRIED)),
     "No single operator causes the error: …": report(WRONG, explained("healthy", **TRIED)),
     "The error is within what rounding to the target's type costs, …": report(WRONG, explained("healthy")),
-    "The error of … does not reach an output.": report(WRONG, explained("healthy", unfelt="inside")),
+    "The error of … does not reach an output beyond its bounds.": report(WRONG, explained("healthy", unfelt="inside")),
     "The bound of … is the usual one of …: …": report(MORE, None),
     "Whether one operator causes most of it was not measured: …": report(
         MORE, explained("healthy", candidates=40, tried=8)
@@ -116,6 +119,26 @@ def test_nothing_that_accuses_stands_beside_as_expected() -> None:
     texts = [line.text.en for line in lines(found)] + [text.en for text in (*page.lead, *page.details)]
     texts += [cell.text.en for section in page.sections for line in section.lines for cell in line]
     assert any("AS EXPECTED" in text for text in texts)
-    for accusing in ("out of tolerance.", "lost the precision itself", "is the first of", "No culprit was found"):
+    for accusing in ("out of tolerance.", "lost the precision itself", "is the first of", "No culprit was"):
         assert [text for text in texts if accusing in text] == []
     assert [text for text in texts if " of 12 elements" in text or "elements (" in text] == []
+
+
+def test_what_was_not_looked_for_is_not_called_not_found() -> None:
+    ended = report(WRONG, None, failure="interrupted")
+    ended = dataclasses.replace(ended, spec=dataclasses.replace(ended.spec, explain="fast"))
+    off = report(WRONG, None)
+    assert "No culprit was looked for: the run ended before that." in lead(ended)[2].en
+    assert lead(off)[0].en.startswith("No culprit was looked for (--explain off).")
+    assert not [text for one in (ended, off) for text in lead(one) if "was found" in text.en or "未找到" in text.zh]
+
+
+@pytest.mark.parametrize("born", [0, 3])
+def test_an_error_beside_a_result_of_nothing_but_0_is_no_nan(born: int) -> None:
+    found = dataclasses.replace(culprit("other_arithmetic", rel_l2=math.inf), introduced=math.inf, units=math.inf)
+    own = Introduced(name="inside", method="isolated", elements=6, rel_l2=math.inf, max_abs=47.0, born_inf=born)
+    rows = (dataclasses.replace(INSIDE[0], introduced=own), WRONG[1])
+    made = report(rows, explained("culprits", culprits=(found,)))
+    said = [cell.text.en for line in blame(made).lines for cell in line]
+    assert any("NaN or Inf first appears in it" in text for text in said) is bool(born)
+    assert any("the exact result is all 0, so the error it introduces (47)" in text for text in said) is (not born)

@@ -179,6 +179,8 @@ def test_advice_on_outliers_and_subnormals() -> None:
 def test_advised_tolerances_are_enough() -> None:
     numbers = make_comparison(0.1, required_atol=0.012301, required_rtol=math.inf)
     assert "would pass with --atol 0.013." in said(make_row(comparison=numbers))
+    useless = make_comparison(0.1, required_atol=1e6, required_rtol=57000.0)  # a result of nothing but 0 would pass
+    assert "would pass" not in said(make_row(comparison=useless))
     for value in (0.012301, 1.0, 9.99e-9, 123456.0, 5e-324, 0.1 + 0.2):
         assert float(sufficient(value)) >= value
     assert sufficient(math.inf) == "inf"

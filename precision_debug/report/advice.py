@@ -173,10 +173,12 @@ def _few(row: Row, comparison: Comparison) -> tuple[Text, ...]:
 
 
 def _tolerance(comparison: Comparison) -> tuple[Text, ...]:
+    """What every element would pass with, where a result of nothing but 0 would not."""
+    largest = max(abs(comparison.base.min or 0.0), abs(comparison.base.max or 0.0))
     parts = [
         f"--{name} {sufficient(value)}"
-        for name, value in (("atol", comparison.required_atol), ("rtol", comparison.required_rtol))
-        if value is not None and math.isfinite(value) and value > 0
+        for name, value, most in (("atol", comparison.required_atol, largest), ("rtol", comparison.required_rtol, 1.0))
+        if value is not None and 0 < value < most
     ]
     if not parts:
         return ()

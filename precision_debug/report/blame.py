@@ -126,7 +126,7 @@ def blame(report: Report) -> Section:
         row = rows.get(culprit.name)
         label = Cell(text=same(f"{place}. {_short(culprit.name)}"), row=_index(row))
         lines.append((label, plain(sentence_of(culprit, report.target.precision, report.to_keep))))
-        lines.append((plain(same("")), plain(_evidence(culprit))))
+        lines.append((plain(same("")), plain(_evidence(culprit, row))))
     more = len(explanation.culprits) - _SHOWN
     if more > 0:
         lines.append((plain(same("")), plain(Text(f"… and {count(more)} more", f"……另有 {count(more)} 个"))))
@@ -212,8 +212,8 @@ def _none(report: Report) -> Text | None:
         return None
     if explanation.unfelt:
         return Text(
-            f"The error of `{explanation.unfelt}` does not reach an output.",
-            f"`{explanation.unfelt}` 的误差未传到任何输出。",
+            f"The error of `{explanation.unfelt}` does not reach an output beyond its bounds.",
+            f"`{explanation.unfelt}` 的误差未使任何输出超限。",
         )
     if explanation.candidates:
         tried = _tried(explanation)
@@ -245,12 +245,17 @@ def _tried(explanation: Explanation) -> Text:
     return Text(en, zh)
 
 
-def _evidence(culprit: Culprit) -> Text:
+def _evidence(culprit: Culprit, row: Row | None) -> Text:
     english, chinese = [], []
     # what is left of a tensor in which NaN or Inf are born is no evidence
     known = CAUSES.get(culprit.cause)
     beyond = known is not None and known.out_of_range == "above"
-    if culprit.introduced == math.inf:
+    own = row.introduced if row is not None else None
+    if culprit.introduced == math.inf and own is not None and own.max_abs and not (own.born_nan or own.born_inf):
+        size = figure(own.max_abs)
+        english.append(f"the exact result is all 0, so the error it introduces ({size}) is infinite beside it")
+        chinese.append(f"精确结果全为 0，因此它引入的误差（{size}）相对而言为无穷大")
+    elif culprit.introduced == math.inf:
         english.append("NaN or Inf first appears in it, so the error it introduces is infinite")
         chinese.append("NaN 或 Inf 由它产生，因此它引入的误差为无穷大")
     elif culprit.introduced is not None and not (beyond and (culprit.units or 0.0) < 1.0):

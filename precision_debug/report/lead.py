@@ -180,14 +180,25 @@ def _accused(report: Report) -> list[Text]:
     assert first is not None
     reason = explained(first.reason)
     failed = count(report.counts[Status.FAIL])
+    nobody = Text("No culprit was found", "未找到元凶") if report.explanation is not None else _not_looked(report)
     sentences = [
         Text(
-            f"No culprit was found. {first.op_type} `{first.name}` is the first of {failed} tensors out of tolerance"
+            f"{nobody.en}. {first.op_type} `{first.name}` is the first of {failed} tensors out of tolerance"
             + (f": {reason.en}." if reason.en else "."),
-            f"未找到元凶。{first.op_type} `{first.name}` 是 {failed} 个超差张量中的第一个"
+            f"{nobody.zh}。{first.op_type} `{first.name}` 是 {failed} 个超差张量中的第一个"
             + (f"：{reason.zh}。" if reason.zh else "。"),
         )
     ]
     said = blame(report).lines
     sentences += [said[0][-1].text] if said else list(advice(first, report.target.precision)[:1])
     return sentences
+
+
+def _not_looked(report: Report) -> Text:
+    """That nobody was looked for, and why: not that nobody was found."""
+    nobody = Text("No culprit was looked for", "未归因")
+    if report.failure:
+        return Text(f"{nobody.en}: the run ended before that", f"{nobody.zh}：运行在此之前已结束")
+    if report.spec.explain == "off":
+        return Text(f"{nobody.en} (--explain off)", f"{nobody.zh}（--explain off）")
+    return nobody
