@@ -34,9 +34,10 @@ def shell(words: str, *, before: str = "", after: str = "", **environment: str) 
 
 def one_line(done: subprocess.CompletedProcess[str], status: int) -> str:
     assert done.returncode == status, done.stderr
-    assert len(done.stderr.splitlines()) == 1, done.stderr
-    assert done.stderr.startswith("precision_debug: ")
-    return done.stderr
+    said = [line for line in done.stderr.splitlines() if "s of it in this step" not in line]  # a busy machine is slow
+    assert len(said) == 1, done.stderr
+    assert said[0].startswith("precision_debug: ")
+    return said[0]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
