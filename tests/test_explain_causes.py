@@ -194,3 +194,29 @@ def test_a_constant_vanishes_where_the_median_of_what_is_not_zero_does() -> None
         assert not told or told["value"] == np.median(sizes)
         assert _vanished({"w": values}, 0.0) == {}
     assert 100 < sum(found) < 1900
+
+
+@pytest.mark.parametrize("behind", ["Softmax", "Tanh", "Relu"])
+def test_a_product_whose_result_becomes_small_behind_it_does_not_cancel(behind: str, tmp_path: Path) -> None:
+    """One region, as only its end was seen: a softmax's results are small whatever the product's terms are."""
+    g = Graph(seed=1)
+    weight = g.random.normal(size=(96, 256))
+    if behind == "Relu":
+        weight[48:] = -weight[:48] + 1e-3 * weight[48:]  # halves that nearly cancel
+    half = g.random.normal(size=(64, 48))
+    x = g.input("x", np.hstack([half, half]).astype(np.float32) * (30 if behind == "Tanh" else 1))
+    m = g.op("MatMul", [x, g.weight("w", weight)], "m")
+    y = g.op("Mul", [m, g.weight("s", np.array(1e-4))], "z") if behind == "Tanh" else m
+    path = g.save(tmp_path / "m.onnx", [g.op(behind, [y], "y")])
+    backend = next(b for b in registry.backends() if b.name == "onnxruntime")
+    session = backend.open(SessionSpec(model=ModelFiles(model_file=str(path)), mode="ort_fp32"), [g.feeds])
+    exact = session.run(g.feeds)["y"]
+    wrong = exact * np.float32(1 + 2.0**-6)
+    rows = [row(0, "Input", "x", g.feeds["x"], g.feeds["x"]), row(1, behind, "y", exact, wrong, is_output=True)]
+    targets = {"y": TensorMeta(name="y", op_type=behind, node="node_y", dtype="float16")}
+    subject = Subject(
+        baseline=session, target=session, feeds=g.feeds, rows=rows, tensors=session.tensors, targets=targets,
+        precision="float16",
+    )  # fmt: skip
+    assert (cause(subject, exact, wrong)[0] == "cancellation") is (behind == "Relu")
+    session.close()

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from report_factory import make_comparison, make_report, make_row, make_stats
 
+from precision_debug.cli.summary import lines as terminal_lines
 from precision_debug.reasons import same, say
-from precision_debug.records import Row, Status, Tolerance
+from precision_debug.records import Introduced, Row, Status, Tolerance
 from precision_debug.report import Report
 from precision_debug.report.advice import advice
 from precision_debug.report.curve import curve
@@ -100,6 +101,27 @@ def test_first_mismatch_and_outputs_lead_to_their_rows() -> None:
     assert section(content, "first").lines[0][1].row == first.index
     assert [line[0].row for line in section(content, "outputs").lines] == [row.index for row in report.outputs]
     assert [line[0].row for line in section(content, "worst").lines] == [row.index for row in report.worst()]
+
+
+def test_the_worst_operators_are_those_that_introduced_most_where_that_was_measured() -> None:
+    """A Reshape behind the culprit has all of the error, and introduced nothing."""
+    def introduced(name: str, error: float | None, **more: Any) -> Introduced:
+        return Introduced(name=name, method="isolated", elements=8, rel_l2=error, **more)
+
+    rows = [
+        make_row(0, 0.2, name="culprit", introduced=introduced("culprit", 0.2)),
+        make_row(1, 0.75, name="moved", op_type="Reshape", introduced=introduced("moved", 0.0)),
+        make_row(2, 0.9, name="whole", introduced=introduced("whole", None, flips=0)),
+        make_row(3, 0.8, name="later", introduced=introduced("later", 0.01)),
+    ]
+    report = with_rows(*rows)
+    assert [row.name for row in report.worst(2)] == ["culprit", "later"]
+    text = "\n".join(line.text.en for line in terminal_lines(report))
+    assert "by the error that the operator itself introduced\n" in text
+    assert "introduced 0.2" in text
+    unmeasured = with_rows(*(dataclasses.replace(row, introduced=None) for row in rows))
+    text = "\n".join(line.text.en for line in terminal_lines(unmeasured))
+    assert "the operator's own was not measured" in text
 
 
 def said(row: Row, precision: str = "float16") -> str:

@@ -34,7 +34,7 @@ from .operator_facts import (
     narrow_type,
     types_of,
 )
-from .operators import CANCEL, REACH_FURTHER, SQUARE_NOTHING, SUM_UP, plain_type
+from .operators import CANCEL, MOVE, REACH_FURTHER, SELECT, SQUARE_NOTHING, SUM_UP, plain_type
 from .rounded_constant import rounded_constant
 from .subject import Subject
 from .units import largest_of, smallest_of
@@ -404,13 +404,21 @@ def _cancels_inside(subject: Subject, name: str, constants: Mapping[str, Array])
         return {}
     rms = math.sqrt(float(np.mean(np.square(weights[-1].astype(np.float64)))))
     terms = size * rms * math.sqrt(depth_of(subject, name, constants))
-    if terms < _NEARLY_EQUAL * own:
+    if terms < _NEARLY_EQUAL * own or _made_small_behind(subject, name):
         return {}
     summing = [meta.op_type for meta in subject.region_of.get(name, ()) if plain_type(meta.op_type) in SUM_UP]
     return {
         "amplifier": name, "amplifier_type": (summing or [row.op_type])[-1], "factor": terms / own, "input_size": terms,
         "output_size": own,
     }  # fmt: skip
+
+
+def _made_small_behind(subject: Subject, name: str) -> bool:
+    """Whether something behind the first product of a region makes its result small, a softmax say, or another product:
+    then the size of the region's result says nothing of the terms of the first."""
+    types = [plain_type(meta.op_type) for meta in subject.region_of.get(name, ())]
+    behind = next((types[place + 1 :] for place, one in enumerate(types) if one in SUM_UP), [])
+    return any(one in SUM_UP or one not in MOVE | SELECT | CANCEL for one in behind)
 
 
 def _subtracts_a_constant(subject: Subject, name: str, constants: Mapping[str, Array]) -> Evidence:

@@ -165,7 +165,8 @@ class Report:
         return {Verdict.PASS: 0, Verdict.EXPECTED: 0, Verdict.PARTIAL: 3}.get(self.verdict, 1)
 
     def worst(self, count: int = 5) -> tuple[Row, ...]:
-        """Failed rows whose operator itself lost the most: by the relative L2 error that it added to its inputs'."""
+        """Failed rows whose operator itself lost the most: by the relative L2 error that it introduced, as measured, or
+        where that was not, by how much larger than its inputs' its error is."""
         return tuple(sorted((r for r in self.rows if r.status is Status.FAIL), key=_loss, reverse=True)[:count])
 
     def save(self, path: str | Path) -> Path:
@@ -235,5 +236,8 @@ def _loss(row: Row) -> tuple[bool, float]:
     """Whether the tensor is broken (shape, new NaN or Inf), and the relative error that its operator itself added."""
     comparison, error = row.comparison, row.relative_l2 or 0.0
     broken = comparison is not None and (not comparison.shapes_match or newly_broken(row))
+    own = row.introduced
+    if own is not None and (own.rel_l2 is not None or own.flips == 0):
+        return broken, own.rel_l2 or 0.0
     growth = row.error_growth
     return broken, error if growth is None else max(0.0, error * (1 - 1 / growth)) if growth else 0.0
