@@ -93,6 +93,11 @@ _KINDS = {
 }  # fmt: skip
 
 
+_OF_WORD = {
+    "tensor(float)": DataType.FLOAT, "tensor(float16)": DataType.HALF, "tensor(int32)": DataType.INT32,
+    "tensor(int64)": DataType.INT64, "tensor(bool)": DataType.BOOL, "tensor(int8)": DataType.INT8,
+    "tensor(uint8)": DataType.UINT8,
+}  # fmt: skip
 _TYPES = {1: DataType.FLOAT, 10: DataType.HALF, 6: DataType.INT32, 7: DataType.INT32, 9: DataType.BOOL}
 
 
@@ -229,6 +234,9 @@ class Engine:
         self.session = ort.InferenceSession(self.proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
         self.inputs = {item.name: item for item in self.session.get_inputs()}
         self.names = [*self.inputs, *self.shown]
+        self.types = {item.name: _OF_WORD[item.type] for item in (*self.inputs.values(), *self.session.get_outputs())}
+        inferred = onnx.shape_inference.infer_shapes(self.proto).graph
+        self.typed_half = {item.name for item in inferred.value_info if item.type.tensor_type.elem_type == 10}
 
     num_io_tensors = property(lambda self: len(self.names))
     num_layers = property(lambda self: len(self._layers()))
@@ -248,7 +256,7 @@ class Engine:
         return TensorIOMode.INPUT if name in self.inputs else TensorIOMode.OUTPUT
 
     def get_tensor_dtype(self, name: str) -> DataType:
-        return DataType.FLOAT
+        return self.types[name]
 
     def get_tensor_location(self, name: str) -> TensorLocation:
         return TensorLocation.DEVICE
@@ -280,6 +288,8 @@ class Engine:
         ]  # fmt: skip
 
     def _kind(self, nodes: Sequence[onnx.NodeProto]) -> str:
+        if nodes[-1].output[0] in self.typed_half:
+            return "Half"
         return "Half" if self.half and not {node.name for node in nodes} & self.kept else "Float"
 
 
@@ -306,6 +316,23 @@ def _round(proto: onnx.ModelProto, kept: set[str]) -> None:
         node.output[0] = f"{name}!exact"
         nodes.append(onnx.helper.make_node("Cast", [node.output[0]], [f"{name}!half"], name=f"round:{name}", to=10))
         nodes.append(onnx.helper.make_node("Cast", [f"{name}!half"], [name], name=f"round:{name}!", to=1))
+    del proto.graph.node[:]
+    proto.graph.node.extend(nodes)
+
+
+def _keep_types(proto: onnx.ModelProto) -> None:
+    """Two Identities behind every node that gives FP16: ONNX Runtime, which has few such kernels on a CPU, would leave
+    out the casts between two nodes that it computes in FP32, and compute one Identity in FP32 too."""
+    inferred = onnx.shape_inference.infer_shapes(proto).graph
+    half = {item.name for item in (*inferred.value_info, *inferred.output) if item.type.tensor_type.elem_type == 10}
+    nodes = []
+    for node in list(proto.graph.node):
+        nodes.append(node)
+        for place, name in enumerate(node.output):
+            if name in half:
+                node.output[place] = f"{name}!exact"
+                for a, b in ((f"{name}!exact", f"{name}!half"), (f"{name}!half", name)):
+                    nodes.append(onnx.helper.make_node("Identity", [a], [b], name=f"round:{b}"))
     del proto.graph.node[:]
     proto.graph.node.extend(nodes)
 
@@ -382,7 +409,7 @@ class Context:
         for name in self.engine.debug if self.listener is not None else ():
             value = np.ascontiguousarray(self.values[name])
             self.listener.process_debug_tensor(
-                value.ctypes.data, TensorLocation.DEVICE, DataType.FLOAT, value.shape, name, stream
+                value.ctypes.data, TensorLocation.DEVICE, self.engine.types[name], value.shape, name, stream
             )
         for name in self.engine.shown:
             value = np.ascontiguousarray(self.values[name])
@@ -440,6 +467,7 @@ def fake_tensorrt(
     untaken: Sequence[str] = (),
 ) -> Any:
     """The module. refuse: tensors without which it builds no engine. too_large: outputs, in bytes, that end a build.
+    From 11 on networks are typed strongly: they compute in the model's types, and flags and constraints are gone.
     rounds: FP16 rounds what every layer gives, but for layers that are asked to be FP32 with their outputs. untaken:
     operator types that its parser does not take, where it is asked.
 
@@ -447,11 +475,13 @@ def fake_tensorrt(
     ``taken`` the layers for which a selector left only tactic 2 of the tactics 1 and 2. ``builders``: those that
     were made.
     """
-    listens = not version.startswith("8")
+    listens, typed = not version.startswith("8"), int(version.partition(".")[0]) >= 11
     kind = LaterNetwork if tuple(int(part) for part in version.split(".")[:2]) >= (10, 12) else Network
-    members = ("TF32", "FP16", "INT8", "OBEY_PRECISION_CONSTRAINTS", "PREFER_PRECISION_CONSTRAINTS")
+    weak = ("FP16", "INT8", "OBEY_PRECISION_CONSTRAINTS", "PREFER_PRECISION_CONSTRAINTS")
+    members = ("TF32",) if typed else ("TF32", *weak)
     flags = enum.Enum("BuilderFlag", members)  # type: ignore[misc]
-    creation = enum.IntEnum("NetworkDefinitionCreationFlag", ("EXPLICIT_BATCH",), start=0)  # type: ignore[misc]
+    how = ("STRONGLY_TYPED",) if typed else ("EXPLICIT_BATCH",)
+    creation = enum.IntEnum("NetworkDefinitionCreationFlag", how, start=0)  # type: ignore[misc]
     builds: list[list[str]] = []
     asked: list[dict[str, str]] = []
     taken: list[list[str]] = []
@@ -489,10 +519,13 @@ def fake_tensorrt(
             del proto.graph.output[:]
             wanted = dict.fromkeys([*names, *network.debug])
             proto.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in wanted)
-            half = flags.FP16 in config.flags
+            on = {flag.name for flag in config.flags}
+            half = "FP16" in on
+            if typed:
+                _keep_types(proto)
             if half and rounds:
                 _round(proto, {layer.name for layer in network.layers if layer.is_single})
-            if flags.INT8 in config.flags and rounds:
+            if "INT8" in on and rounds:
                 _round_to_grid(proto, {layer.name for layer in network.layers if layer.is_single})
             kept = [layer.name for layer in network.layers if layer.is_single]
             plan = {"model": proto.SerializeToString().hex(), "half": half, "rounds": rounds, "kept": kept,
@@ -528,13 +561,14 @@ def fake_tensorrt(
                 return self.found[place][0]
 
     extra = {"IDebugListener": Base} if listens else {}
+    extra |= {} if typed else {"IInt8EntropyCalibrator2": Base, "IAlgorithmSelector": Base}
     return SimpleNamespace(
         __version__=version, builds=builds, asked=asked, taken=taken, builders=builders, BuilderFlag=flags,
         NetworkDefinitionCreationFlag=creation,
         DataType=DataType, LayerType=LayerType, TensorLocation=TensorLocation, TensorIOMode=TensorIOMode,
         TensorFormat=TensorFormat, TacticSource=enum.IntEnum("TacticSource", ("CUBLAS",), start=0),
         MemoryPoolType=SimpleNamespace(WORKSPACE=0), ProfilingVerbosity=SimpleNamespace(DETAILED=2),
-        LayerInformationFormat=SimpleNamespace(JSON=1), ILogger=Base, IInt8EntropyCalibrator2=Base,
-        IAlgorithmSelector=Base, IOutputAllocator=Base, INetworkDefinition=kind, Builder=Builder,
+        LayerInformationFormat=SimpleNamespace(JSON=1), ILogger=Base,
+        IOutputAllocator=Base, INetworkDefinition=kind, Builder=Builder,
         OnnxParser=Parser, Runtime=Runtime, init_libnvinfer_plugins=lambda *_: True, **extra,
     )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -75,6 +76,65 @@ def test_the_simulation_is_searched_and_the_engine_verifies(run: Any, tmp_path: 
     made = {name: node for node in typed.graph.node for name in node.output}
     sub = next(node for node in typed.graph.node if node.name == "Sub")
     assert made[sub.input[0]].name == "Add"
+
+
+def beyond_fp16() -> onnx.ModelProto:
+    """Values of 180000 between constants that FP16 holds; all others fit."""
+    helper, names = onnx.helper, ("x", "large", "too_large", "large_again", "y")
+    nodes = [
+        helper.make_node("Mul", [names[place], "up" if place < 2 else "low"], [names[place + 1]], name=name)
+        for place, name in enumerate(("more", "over", "down", "back"))
+    ]
+    constants = [helper.make_tensor("up", 1, [], [300.0]), helper.make_tensor("low", 1, [], [1 / 300])]
+    ends = [[helper.make_tensor_value_info(name, 1, [4, 8])] for name in ("x", "y")]
+    graph = helper.make_graph(nodes, "g", *ends, constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def test_where_types_are_all_that_there_is_the_search_speaks_of_types(run: Any, tmp_path: Path) -> None:
+    """TensorRT 11 has no precision flags and no constraints: what is handed over is the model with its types."""
+    (tmp_path / "stand_in" / "tensorrt.py").write_text(TENSORRT.replace("fake_tensorrt(", 'fake_tensorrt("11.0.0", '))
+    onnx.save(beyond_fp16(), tmp_path / "m.onnx")
+    done = run("search", "--model_file", "m.onnx", "--run_mode", "trt_fp16", "--val_range", "1,2", "--output", "o.json")
+    assert done.returncode == 0, done.stderr + done.stdout
+    fix = Report.load(tmp_path / "o.json").fix
+    assert fix is not None
+    assert (fix.state, [unit.key for unit in fix.kept]) == ("found", ["over", "down"])
+    engine, typed = (item for item in fix.artefacts if item.path)
+    assert (engine.verified, typed.verified) == (True, True), [item.note for item in fix.artefacts]
+    texts = {item.kind: item.text for item in fix.artefacts if item.text}
+    assert texts["command"] == f"trtexec --onnx={typed.path} --saveEngine={engine.path}"
+    assert texts["setting"] == "--run_mode trt_fp16 --keep_layers over down"
+    assert "config" not in texts
+    kinds = {item.name: item.type.tensor_type.elem_type
+             for item in onnx.shape_inference.infer_shapes(onnx.load(typed.path)).graph.value_info}  # fmt: skip
+    nodes = {node.name: node for node in onnx.load(typed.path).graph.node}
+    assert kinds[nodes["over"].output[0]] == kinds[nodes["down"].output[0]] == onnx.TensorProto.FLOAT
+    assert onnx.TensorProto.FLOAT16 in kinds.values()
+
+
+def test_a_fix_that_is_tried_leaves_the_saved_model_alone(run: Any, tmp_path: Path) -> None:
+    """Sets that were kept in FP32 on trial were saved over the model that the user asked for."""
+    (tmp_path / "stand_in" / "tensorrt.py").write_text(TENSORRT.replace("fake_tensorrt(", 'fake_tensorrt("11.0.0", '))
+    onnx.save(beyond_fp16(), tmp_path / "m.onnx")
+    done = run("--model_file", "m.onnx", "--run_mode", "trt_fp16", "--val_range", "1,2", "--save_model", "typed.onnx",
+               "--save_engine", "saved.engine", "--output", "o.json")  # fmt: skip
+    assert done.returncode == 1, done.stderr + done.stdout
+    assert "Tried: keeping 2 of 4 operators (`over`, `down`) in FP32" in done.stdout
+    saved = onnx.load(tmp_path / "typed.onnx").graph
+    assert {item.data_type for item in saved.initializer} == {onnx.TensorProto.FLOAT16}
+    held = onnx.ModelProto.FromString(bytes.fromhex(json.loads((tmp_path / "saved.engine").read_text())["model"]))
+    assert {item.data_type for item in held.graph.initializer} == {onnx.TensorProto.FLOAT16}
+
+
+def test_layer_precisions_become_casts_where_types_are_all_that_there_is(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "stand_in" / "tensorrt.py").write_text(TENSORRT.replace("fake_tensorrt(", 'fake_tensorrt("11.0.0", '))
+    done = run("--model_file", "m.onnx", "--run_mode", "trt_fp16", "--layer_precisions", "Add:float32", "Sub:float32",
+               "--val_range", "1,2", "--save_model", "typed.onnx", "--output", "o.json")  # fmt: skip
+    assert done.returncode == 0, done.stderr + done.stdout
+    notes = [str(note) for note in Report.load(tmp_path / "o.json").target.notes]
+    assert any("Operators by the type that is written into the model" in note for note in notes), notes
+    assert any("Layer 'Add', FP32 requested: obeyed" in note for note in notes), notes
 
 
 def test_kept_nodes_that_became_no_layer_are_an_error(run: Any) -> None:

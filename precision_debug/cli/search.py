@@ -25,6 +25,7 @@ from ..run.searching.search_run import EVALUATIONS
 from ..run.supervisor import supervise
 from ..safety.visible import visible
 from ..search.request import SearchRequest, limit_of
+from ..settings import SAVED, without_saving
 from ..settings.options import Workers
 from . import compare, ladder, summary
 from .language import Help, error_line, language_of
@@ -42,9 +43,6 @@ DESCRIPTION_ZH = """precision_debug search：应保留为高精度的最小算�
 
 _CRASHES = 20
 """New processes after a crash of the engine: each crash is one set that failed."""
-
-_SAVED = ("save_model", "save_engine", "save_ir", "save_inspector", "save_tactics")
-"""Settings that name a file which a run writes; a search's backend says which of them it takes for its answer."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -137,9 +135,8 @@ def _score(args: Any) -> None:
 def _without_saving(spec: RunSpec) -> tuple[RunSpec, dict[str, str]]:
     """What a search's sets are run as, and where the user wants what is handed over: no set of them is saved there."""
     names = {key: key.removeprefix("target.") for key in spec.options}
-    save = {name: str(Path(spec.options[key]).absolute()) for key, name in names.items() if name in _SAVED}
-    rest = {key: one for key, one in spec.options.items() if names[key] not in _SAVED}
-    return dataclasses.replace(spec, options=rest), save
+    save = {name: str(Path(spec.options[key]).absolute()) for key, name in names.items() if name in SAVED}
+    return dataclasses.replace(spec, options=without_saving(spec.options)), save
 
 
 def _searched(

@@ -17,6 +17,7 @@ from ..numbers.precisions import PRECISIONS, is_narrow
 from ..protocols import Feeds, Rung, Switch
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Explanation, TensorMeta
+from ..settings import without_saving
 from .distance import apart
 from .plan import Opening
 
@@ -124,7 +125,7 @@ class Rebuilt:
 def _rebuilt(
     subject: explain.Subject, target: Opening, options: Mapping[str, Any], feeds: Feeds, sets: tuple[Feeds, ...]
 ) -> Rebuilt:  # fmt: skip
-    spec = dataclasses.replace(target.spec, options={**target.spec.options, **options, "save_model": ""})
+    spec = dataclasses.replace(target.spec, options={**without_saving(target.spec.options), **options})
     try:
         session = dataclasses.replace(target, spec=spec, comparer=None).open(sets)
         try:

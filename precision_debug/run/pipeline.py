@@ -19,6 +19,7 @@ from ..protocols import Feeds
 from ..reasons import say
 from ..records import Culprit, RunSpec
 from ..report import machine
+from ..settings import without_saving
 from .comparing import Comparing
 from .dumped import with_recorded_dumps
 from .explaining import explain_sample
@@ -134,7 +135,7 @@ def _announced(both: OpenPair, journal: Journal) -> None:
 
 def _culprits_with(work: Comparing, sample: int, settings: Mapping[str, Any]) -> Sequence[Culprit]:
     """Whom one more comparison names, with further settings of the target's, on one sample."""
-    there = dataclasses.replace(work.target.spec, options={**work.target.spec.options, **settings})
+    there = dataclasses.replace(work.target.spec, options={**without_saving(work.target.spec.options), **settings})
     plan = Plan(
         baseline=dataclasses.replace(work.baseline, comparer=None),
         target=dataclasses.replace(work.target, comparer=None, spec=there),

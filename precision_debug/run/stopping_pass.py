@@ -13,6 +13,7 @@ from ..errors import BackendCrash, BackendError, ModelError, PrecisionDebugError
 from ..explain.ladder import explain as bisected
 from ..protocols import Feeds, Rung
 from ..reasons import say
+from ..settings import without_saving
 from .faulty_pass import option_of, work_of_file
 from .plan import Opening
 
@@ -58,7 +59,7 @@ def with_stopping_pass(
 
 
 def _runs(target: Opening, options: Mapping[str, Any], feeds: Feeds, sets: tuple[Feeds, ...]) -> bool:
-    spec = dataclasses.replace(target.spec, options={**target.spec.options, **options, "save_model": ""})
+    spec = dataclasses.replace(target.spec, options={**without_saving(target.spec.options), **options})
     try:
         session = dataclasses.replace(target, spec=spec, comparer=None).open(sets)
         try:

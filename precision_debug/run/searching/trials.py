@@ -22,6 +22,7 @@ from ...records import ModelFiles, SessionSpec
 from ...registry import find
 from ...search import Evaluation
 from ...search.request import limit_of
+from ...settings import without_saving
 from ..executed import executed_of
 from ..plan import Opening
 from ..side import guarded
@@ -44,7 +45,8 @@ _PATIENCE, _MOMENT = 3.0, 0.3
 
 
 class Trials:
-    """opening: the run mode that is tried, the target's or its simulation. feeds: all sample sets, which calibrate.
+    """opening: the run mode that is tried, the target's or its simulation, which saves no files then. feeds: all sample
+    sets, which calibrate.
 
     folder: an existing one; each trial has its own in it while it lasts.
     """
@@ -52,7 +54,9 @@ class Trials:
     def __init__(
         self, opening: Opening, keep: Keep, criterion: Criterion, feeds: Sequence[Feeds], folder: Path
     ) -> None:
-        self.opening, self.keep, self.criterion, self.feeds, self.folder = opening, keep, criterion, feeds, folder
+        spec = dataclasses.replace(opening.spec, options=without_saving(opening.spec.options))
+        self.opening = dataclasses.replace(opening, spec=spec)
+        self.keep, self.criterion, self.feeds, self.folder = keep, criterion, feeds, folder
         self.opened = 0
 
     @property
