@@ -534,6 +534,8 @@ def test_int8_without_qdq_is_calibrated_into_the_model(tmp_path: Path) -> None:
     assert "QuantizeLinear" in typed.op_types
     assert "3 sample sets" in notes[0]
     assert asked == ()
+    assert typed.types["conv1"] == typed.types["fc"] == "INT8"
+    assert typed.types["relu1"] == "FP32 (reads and writes INT8)", "each operator has a QDQ of its own"
     zero = [onnx.numpy_helper.to_array(i) for i in typed.model.proto.graph.initializer if "zero_point" in i.name]
     assert all(z.dtype == np.int8 and not z.any() for z in zero)  # TensorRT takes symmetric INT8 only
     wanted, got = ort_run(models.residual(), feeds[0]), ort_run(typed.model.proto, feeds[0])
@@ -642,5 +644,6 @@ def test_operators_between_qdq_run_in_what_they_were_quantised_to(tmp_path: Path
         typed, _, _ = typed_model(source, recipe(mode), read_options({}), [], tmp_path)
         kinds = {node.op_type: typed.types.get(node.name, "") for node in typed.model.proto.graph.node}
         assert kinds["Conv"] == "INT8"
+        assert kinds["Relu"] == "INT8", "alone between a convolution and a QuantizeLinear"
         assert {kind for kind in kinds.values() if kind} <= {"INT8", rest}
         assert kinds["QuantizeLinear"] == kinds["DequantizeLinear"] == ""

@@ -173,7 +173,7 @@ REASONS = Catalogue("tensorrt", {
         "引擎连同 kernel 共 {plan:,} 字节；模型的 FP32 权重为 {weights:,} 字节。",
     ),
     "qdq_written": Wording(
-        "INT8: QDQ was written into the model, calibrated on {count} sample sets (MinMax).",
+        "INT8: QDQ was written into the model, calibrated on {count} {count:sample set|sample sets} (MinMax).",
         "INT8：已向模型写入 QDQ，以 {count} 组样本校准（MinMax）。",
     ),
     "casts_written": Wording(

@@ -13,12 +13,14 @@ from .casts import float_tensors, is_silent_node
 __all__ = ["counted", "in_integers", "listed", "operator_types"]
 
 _PRODUCTS = frozenset(["Conv", "ConvTranspose", "Gemm", "MatMul"])
-_ORDER = ("FP32", "BF16", "FP16", "INT8", "FP8")
+_WITHIN = "FP32 (reads and writes {})"
+_ORDER = ("FP32", *map(_WITHIN.format, ("INT8", "FP8")), "BF16", "FP16", "INT8", "FP8")
 _FLOAT8 = 17
 
 
 def operator_types(proto: Any, written: Mapping[str, str]) -> dict[str, str]:
-    """Node to "FP32", "FP16", "BF16", "INT8" or "FP8".
+    """Node to "FP32", "FP16", "BF16", "INT8" or "FP8"; "FP32 (reads and writes INT8)" of what is no product and may be
+    computed either way, as a Softmax between DequantizeLinear and QuantizeLinear.
 
     written: what casts were written for, by node; where there are none, FP32 tensors tell.
     """
@@ -37,8 +39,9 @@ def operator_types(proto: Any, written: Mapping[str, str]) -> dict[str, str]:
 
 
 def in_integers(proto: Any) -> dict[str, str]:
-    """Nodes that run in "INT8" or "FP8", which the types around them do not say: a product of two dequantised tensors,
-    and an operator that reads one, or a product's result alone, and of which only a QuantizeLinear reads."""
+    """Nodes whose precision QDQ decides, and not the types around them: a product of two dequantised tensors and what
+    alone reads its result, "INT8" or "FP8"; and another operator that reads a dequantised tensor (see
+    ``operator_types``). Of all but the products, only a QuantizeLinear reads the result."""
     makers = {name: node for node in proto.graph.node for name in node.output if name}
     held = {item.name: item.data_type for item in proto.graph.initializer}
     reads = [(name, node.op_type) for node in proto.graph.node for name in node.input if name]
@@ -53,7 +56,8 @@ def in_integers(proto: Any) -> dict[str, str]:
         dequantised = [one for one in sources if one is not None and one.op_type == "DequantizeLinear"]
         if len(dequantised) == len(sources) and (product or plain.isdisjoint(node.output)):
             zero = dequantised[0].input[2] if len(dequantised[0].input) > 2 else ""
-            found[node.name] = "FP8" if held.get(zero) == _FLOAT8 else "INT8"
+            kind = "FP8" if held.get(zero) == _FLOAT8 else "INT8"
+            found[node.name] = kind if product else _WITHIN.format(kind)
         elif not product and readers[node.input[0]] == 1 and plain.isdisjoint(node.output):
             before = sources[0].name if sources[0] is not None else ""
             if before in found:
