@@ -29,6 +29,7 @@ class RunMode:
     concurrent: its sessions may run in a thread beside another session of this process, and a hook may block them.
     accumulates: the type in which sums inside one operator (a mean, a norm) are known to be done; "": not known.
     builds: opening it builds an engine, which takes far longer than running it: unasked that is done once or twice.
+    calibrates: opening it runs the model, unless that is quantised already, to see the range of each tensor.
     """
 
     name: str
@@ -39,6 +40,7 @@ class RunMode:
     simulation: bool = False
     concurrent: bool = False
     builds: bool = False
+    calibrates: bool = False
     accumulates: str = ""
     zh: str = ""
     tried: str = ""

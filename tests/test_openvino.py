@@ -408,6 +408,36 @@ def test_int8_of_a_plain_model_by_nncf(tmp_path: Path) -> None:
     assert any(row.view == "dequantised" for row in report.rows if row.comparison is not None)
 
 
+def test_convolutions_of_unsigned_bytes_ran_in_int8(tmp_path: Path) -> None:
+    """Behind a Relu OpenVINO multiplies unsigned bytes; what has nothing but truth values in bytes is in no INT8."""
+    pytest.importorskip("nncf", reason="nncf is not installed")
+    from planted.onnx_faults import Graph
+
+    from precision_debug.run.executed import executed_of
+    from precision_debug.run.plan import Opening
+
+    graph = Graph(seed=0)
+    x = graph.input("x", graph.random.normal(size=(1, 3, 16, 16)).astype(np.float32))
+    value = graph.op("Where", [graph.op("Less", [x, graph.weight("most", np.float32(9))], "less"), x, x], "chosen")
+    for number in range(4):
+        weight = graph.weight(f"w{number}", 0.2 * graph.random.normal(size=(8, 8 if number else 3, 3, 3)))
+        value = graph.op("Relu", [graph.op("Conv", [value, weight], f"conv{number}")], f"relu{number}")
+    path = str(graph.save(tmp_path / "convs.onnx", [value]))
+    mode = next(one for one in BACKEND.run_modes if one.name == "ov_int8")
+
+    def low(**options: Any) -> int:
+        spec = SessionSpec(model=ModelFiles(model_file=path), mode="ov_int8", options={"side": "target", **options})
+        session = BACKEND.open(spec, [graph.feeds])
+        session.run(graph.feeds)
+        found = executed_of(Opening(spec=spec, mode=mode, backend=BACKEND), session)
+        session.close()
+        assert found is not None
+        return found.low
+
+    assert low() >= 4
+    assert low(nodes_to_exclude=tuple(f"conv{number}" for number in range(4))) == 0
+
+
 def test_what_int8_leaves_out_is_handed_over_in_nncfs_words(tmp_path: Path) -> None:
     """The text is Python for a quantisation of one's own, with the names that NNCF knows of this model."""
     from planted.onnx_faults import CASES

@@ -403,7 +403,6 @@ def test_a_mask_far_from_the_culprit_is_found_by_leaving_the_rest_low(tmp_path: 
     assert kept.tried.was is not None
     assert kept.tried.still is not None
     assert kept.tried.still.low >= kept.tried.was.low // 2
-    assert kept.tried.slower is not None
 
 
 TABLE = """

@@ -64,7 +64,7 @@ _SUMS_IN_FLOAT32 = frozenset({"ort_fp16", "ort_cuda_fp16"})
 
 def _mode(name: str, precision: str, summary: str, zh: str, simulation: bool = False) -> RunMode:
     return RunMode(
-        name=name, summary=summary, zh=zh, builds="tensorrt" in name,
+        name=name, summary=summary, zh=zh, builds="tensorrt" in name, calibrates=name == "ort_int8",
         suffixes=(".onnx",), baseline="ort_fp32", precision=precision,
         simulation=simulation, concurrent=True, accumulates="float32" if name in _SUMS_IN_FLOAT32 else "",
     )

@@ -33,7 +33,8 @@ class Recipe:
 
 def _mode(name: str, precision: str, summary: str, zh: str) -> RunMode:
     return RunMode(
-        name=name, summary=summary, zh=zh, suffixes=_SUFFIXES, baseline="ov_fp32", precision=precision, concurrent=True
+        name=name, summary=summary, zh=zh, suffixes=_SUFFIXES, baseline="ov_fp32", precision=precision, concurrent=True,
+        calibrates=name == "ov_int8",
     )
 
 

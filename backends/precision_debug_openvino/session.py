@@ -181,7 +181,8 @@ class OpenVinoSession:
         names: dict[str, list[str]] = {}
         for entry in self._entries:
             names.setdefault(entry.value.key[0], []).append(entry.meta.name)
-        return engine_layers(self._layers, names)
+        floats = {entry.value.key[0] for entry in self._entries if entry.value.dtype.startswith("float")}
+        return engine_layers(self._layers, names, floats)
 
     def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
         with self._one_run:

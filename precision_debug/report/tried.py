@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..protocols import BETWEEN, WHOLE, Executed
 from ..reasons import Text
-from ..search import ToKeep, Tried
+from ..search import ToKeep, Tried, gives_up_most
 from .figures import count, figure
 from .model import Report
 from .words import explained
@@ -39,6 +39,9 @@ def about(kept: ToKeep, mode: str) -> Text:
     tried = kept.tried
     assert tried is not None
     en, zh = _kept(kept)
+    if tried.still is not None and gives_up_most(tried.was, tried.still, len(kept.keys), kept.of):
+        given_up = tried.still.precision
+        en, zh = f"only by giving up most of {given_up}: {en}", f"须放弃大部分 {given_up}：{zh}"
     en += f" reduces the error from {_error(tried.before)} to {_error(tried.after)} in {mode}"
     zh += f" 后，{mode} 的误差从 {_wu(tried.before)} 降到 {_wu(tried.after)}"
     if tried.allowed is not None:
@@ -54,6 +57,11 @@ def about(kept: ToKeep, mode: str) -> Text:
             before = _low(tried.was)
             en += f" ({count(tried.was.low)} of {count(tried.was.of)} before)"
             zh += f"（此前为 {before.zh}）"
+    if tried.trade:
+        fewer = ", ".join(f"{figure(point.error)} with {count(point.kept)} kept" for point in tried.trade)
+        shao = "、".join(f"保留 {count(point.kept)} 个时为 {figure(point.error)}" for point in tried.trade)
+        en += f"; smaller sets leave {fewer}"
+        zh += f"；更小的集合：{shao}"
     if tried.others:
         en += (
             f"; on {count(tried.others)} other input{'s' if tried.others > 1 else ''} from"
@@ -62,8 +70,11 @@ def about(kept: ToKeep, mode: str) -> Text:
         zh += f"；在另外 {count(tried.others)} 组输入上从 {_wu(tried.others_before)}"
         zh += f" 降到 {_wu(tried.others_after)}"
     if tried.slower is not None:
-        en += f"; a run takes {tried.slower:.2f} times as long"
-        zh += f"；单次运行耗时为原来的 {tried.slower:.2f} 倍"
+        en += f"; a run takes {tried.slower:.2f} times as long as with nothing kept"
+        zh += f"；单次运行耗时为不保留时的 {tried.slower:.2f} 倍"
+        if tried.whole_slower is not None:
+            en += f" (with everything kept: {tried.whole_slower:.2f} times)"
+            zh += f"（全部保留时为 {tried.whole_slower:.2f} 倍）"
     if kept.replaced:
         en += f"; it replaces this command's {', '.join(kept.replaced)}"
         zh += f"；替换此命令已有的 {'、'.join(kept.replaced)}"

@@ -26,7 +26,8 @@ def executed_of(opening: Opening, session: Session) -> Executed | None:
     executed = reader.executed(session) if reader is not None else None
     if executed is not None:
         return Executed(low=executed[0], of=executed[1], precision=narrow.short)
-    layers = [real_precision(layer)[0] for layer in session.layers if not layer.is_reformat]
+    busy = (one for one in session.layers if not one.is_reformat and plain_type(one.layer_type) not in MOVE)
+    layers = [real_precision(layer)[0] for layer in busy]
     known = [name for name in layers if name]
     if known:
         mixed = opening.precision == MIXED

@@ -1,9 +1,10 @@
 """From culprits to a change that helps: a few sets of kept operators run on the engine, the smallest that does it told.
 
 The first set keeps what the culprits are, with what reads them. Where that is not enough, the same is kept in every
-layer, then what a comparison with these kept names next, then what the ranking has next. Of a set that does it, parts
-are tried as long as the work allows. A set counts only if its error is less than half of what it was, and what was to
-stay in the low precision still runs in it.
+layer, in INT8 then what makes what the culprits read, then what a comparison with these kept names next, then what the
+ranking has next. Of a set that does it, parts are tried as long as the work allows. A set counts only if its error is
+less than half of what it was, and what was to stay in the low precision still runs in it. One that gives up most of the
+low precision is offered only where no smaller one comes near it, and says so.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from dataclasses import dataclass, field, replace
 
 from ..errors import BackendUnavailable, PrecisionDebugError, UsageError
 from ..explain import is_mended
+from ..numbers.precisions import promised
 from ..protocols import BETWEEN, WHOLE, Executed, Session
 from ..records import Culprit
-from ..search import Evaluation, Group, ToKeep, Tried, repeats_of
+from ..search import Evaluation, Group, ToKeep, TradePoint, Tried, gives_up_most, repeats_of
 from .searching.criterion import Sample
 from .searching.trials import Trials
 from .staying_low import stays_low
@@ -40,6 +42,9 @@ error: a third of a model in FP32 is no answer to a few operators' fault."""
 _FEW, _SMALL_WORK = 24, 12
 """Units up to which each is left in the low precision by itself, and sets that may be run of a model that is small
 enough for it."""
+
+_POINTS = 3
+"""Smaller sets that are told of beside a fix that gives up most of the low precision."""
 
 _AGAIN = 3
 """Runs of a set that another comparison, explained, is worth."""
@@ -88,9 +93,7 @@ class FixFinder:
         if not any(map(self._helps, self.seen)):
             self._leave_low()
         helping = [groups for groups in self.seen if self._helps(groups)]
-        best = min(
-            helping, key=lambda groups: (not self._holds(groups), self._error(groups), len(groups)), default=None
-        )  # fmt: skip
+        best = min(helping, key=self._rank, default=None)
         if best is None:
             return self._nothing()
         units = len(self.keepable.units)
@@ -100,7 +103,7 @@ class FixFinder:
         found = self._smaller(best, culprits)
         if found != best and self._again_so(found) is None:
             found = best
-        return self._to_keep(found)
+        return self._to_keep(self._cheaper(found))
 
     # sets -------------------------------------------------------------------------------------------------------
 
@@ -124,6 +127,8 @@ class FixFinder:
         if module:
             yield from _parts(self.keepable.groups(self._everywhere(names)))
         yield self.keepable.groups(self._everywhere(names))
+        if not coarse and promised(self.keepable.target.precision).computes == "int8":
+            yield from self.keepable.before(names)
         if self.again is not None and self.most - self.spent > _AGAIN:
             kept = min(self.seen, key=self._error, default=())
             self.spent += _AGAIN
@@ -207,6 +212,19 @@ class FixFinder:
                 parts = min(len(best), 2 * parts)
         return best
 
+    def _cheaper(self, found: Groups) -> Groups:
+        """In place of a set that gives up most of the low precision, the smallest that does not, and comes near it."""
+        if not self._gives_up(found) or self.trials.criterion.tolerance.given:
+            return found
+        near = _NEARLY * max(self.allowed, self._error(found))
+        smaller = [
+            groups for groups in self.seen
+            if self._helps(groups) and not self._gives_up(groups) and len(groups) < len(found)
+            and self._error(groups) <= near
+        ]  # fmt: skip
+        chosen = min(smaller, key=lambda groups: (len(groups), self._error(groups)), default=found)
+        return chosen if self._again_so(chosen) is not None else found
+
     # runs -------------------------------------------------------------------------------------------------------
 
     def _run(self, groups: Groups) -> Evaluation | None:
@@ -238,6 +256,24 @@ class FixFinder:
 
     def _holds(self, groups: Groups) -> bool:
         return self._helps(groups) and self.seen[groups].passes
+
+    def _rank(self, groups: Groups) -> tuple[bool, float, float, int]:
+        """The smallest of those that hold well first, then the others by their error."""
+        strict, error = self.trials.criterion.tolerance.given, self._error(groups)
+        well = self._holds(groups) and (strict or error <= _MARGIN * self.allowed)
+        return not self._holds(groups), len(groups) if well else math.inf, error, len(groups)
+
+    def _gives_up(self, groups: Groups) -> bool:
+        return gives_up_most(self.was, self.seen[groups].executed, len(groups), len(self.keepable.units))
+
+    def _trade(self, groups: Groups) -> tuple[TradePoint, ...]:
+        """Of the smaller sets that were run, those with the least error of their size and below."""
+        least, points = _finite(self.before[0]) or math.inf, []
+        for smaller in sorted(self.seen, key=lambda one: (len(one), self._error(one))):
+            if len(smaller) < len(groups) and self._error(smaller) < least:
+                least = self._error(smaller)
+                points.append(TradePoint(what="curve", kept=len(smaller), error=least, passes=self._holds(smaller)))
+        return tuple(points[-_POINTS:])
 
     def _nearly(self, groups: Groups) -> bool:
         """Whether a set helps, and all but reaches what is expected."""
@@ -284,8 +320,18 @@ class FixFinder:
             allowed=self.allowed, was=self.was, still=found.executed, runs=len(self.seen),
             others=len(self.samples) - 1, others_before=_finite(max(self.before[1:], default=0.0)),
             others_after=max((e for e in again.errors[1:] if e is not None), default=None), slower=again.slower,
+            whole_slower=None if again.slower is None else self._whole_slower(),
+            trade=self._trade(groups) if self._gives_up(groups) else (),
         )  # fmt: skip
         return replace(self.keepable.typed(groups), tried=tried)
+
+    def _whole_slower(self) -> float | None:
+        """Times as long a run takes with everything kept; None where the runs are used up."""
+        if self.spent >= self.most:
+            return None
+        self.spent += 1
+        keys = tuple(dict.fromkeys(key for group in self.keepable.everything for key in group))
+        return self.trials.run(keys, self.samples[:1], timed=False, beside=self.beside).slower
 
     def _nothing(self) -> ToKeep:
         """What came of everything that can be kept says where else to look."""

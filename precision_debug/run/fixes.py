@@ -14,7 +14,6 @@ from ..errors import PrecisionDebugError
 from ..explain import Subject, allowed_by, is_mended
 from ..feeds import FeedSet
 from ..numbers.arrays import as_array
-from ..numbers.precisions import promised
 from ..protocols import Feeds
 from ..reasons import say
 from ..records import Culprit, Explanation, RunSpec
@@ -35,7 +34,7 @@ __all__ = ["tried_fix"]
 _MOST = 12
 """Sets that are run for a small model."""
 
-_WORK = 1 << 30
+_WORK = 2 << 30
 """Bytes of tensors and weights that all of them may pass through, unasked; one set always may, up to ``_LARGE``."""
 
 _LARGE = 2 << 30
@@ -44,8 +43,8 @@ _LARGE = 2 << 30
 _FULL = 8
 """Times more for those who ask for a full explanation, who wait for whatever it takes."""
 
-_QUANTISES = 8
-"""Times the work of opening a mode that quantises: it runs the model to calibrate, and rewrites it."""
+_CALIBRATES = 8
+"""Times the work of opening a mode that calibrates: it runs the model with every tensor shown, and rewrites it."""
 
 _OTHERS = 2
 """Other inputs that a fix is run on: more than one, so that it is not one lucky input."""
@@ -121,7 +120,7 @@ def _sets(spec: RunSpec, subject: Subject, opening: Opening) -> tuple[int, int]:
     weights = file.stat().st_size if file.is_file() else 0
     beside = file.with_suffix(".pdiparams")
     weights += beside.stat().st_size if beside.is_file() else 0
-    work = (tensors + weights) * (_QUANTISES if promised(opening.precision).computes == "int8" else 1)
+    work = (tensors + weights) * (_CALIBRATES if opening.mode is not None and opening.mode.calibrates else 1)
     times = _FULL if spec.explain == "full" else 1
     if work > _LARGE and spec.explain != "full":
         return 0, work

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,7 +36,7 @@ class Keepable:
     def groups(self, names: Iterable[str], *, readers: bool = True) -> tuple[tuple[str, ...], ...]:
         """What is kept for the baseline's tensors, the keys of one operator a group: those that make them, with
         ``readers`` also what reads them. Nothing for names that it does not have."""
-        own = [self.known.get(name, "") for name in names] if self.known is not None else list(names)
+        own = self._own(names)
         found: set[int] = set()
         for name in own:
             unit = self.units.of(name)
@@ -50,6 +50,20 @@ class Keepable:
             grouped = {key for group in groups for key in group}
             groups += [(key,) for key in dict.fromkeys(others) if key and key not in grouped]
         return tuple(dict.fromkeys(groups))
+
+    def before(self, names: Iterable[str]) -> Iterator[tuple[tuple[str, ...], ...]]:
+        """What is kept for what the makers of these of the baseline's tensors read: they do no more than make matter
+        what was rounded on its way in. The makers with one operator before them, then two, four, up to all but all."""
+        found = frozenset(unit for name in self._own(names) if (unit := self.units.of(name)) is not None)
+        away, next_one, last = 0, 1, frozenset[int]()
+        while found != last and len(found) < len(self.units):
+            if away == next_one:
+                yield tuple(self.units.units[unit].keys for unit in sorted(found))
+                next_one *= 2
+            away, last, found = away + 1, found, self.units.above(found)
+
+    def _own(self, names: Iterable[str]) -> list[str]:
+        return [self.known.get(name, "") for name in names] if self.known is not None else list(names)
 
     @property
     def everything(self) -> tuple[tuple[str, ...], ...]:

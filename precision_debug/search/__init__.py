@@ -24,6 +24,7 @@ __all__ = [
     "Tried",
     "Unit",
     "Units",
+    "gives_up_most",
     "kept_units",
     "minimise",
     "rank_groups",
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from .ranking import Group, kept_units, rank_groups
     from .repeats import repeats_of
     from .strategy import Found, minimise
-    from .to_keep import ToKeep, Tried
+    from .to_keep import ToKeep, Tried, gives_up_most
     from .units import Unit, Units
 
 __getattr__ = offered(
@@ -47,7 +48,7 @@ __getattr__ = offered(
         "ranking": "Group kept_units rank_groups",
         "strategy": "Found minimise",
         "repeats": "repeats_of",
-        "to_keep": "ToKeep Tried",
+        "to_keep": "ToKeep Tried gives_up_most",
         "units": "Unit Units",
     },
 )

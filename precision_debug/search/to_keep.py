@@ -8,8 +8,20 @@ from typing import Any
 
 from ..protocols import Executed
 from ..reasons import NOTHING, Reason
+from .fix import TradePoint
 
-__all__ = ["ToKeep", "Tried"]
+__all__ = ["ToKeep", "Tried", "gives_up_most"]
+
+_MOST = 0.5
+"""Of what ran in the low precision, what has to be left of it: who asked for INT8 wants its speed."""
+
+
+def gives_up_most(was: Executed | None, still: Executed | None, kept: int, of: int) -> bool:
+    """Whether a fix leaves less than half of what ran in the low precision, or where nobody can tell that, keeps more
+    than half of the units. was, still: with nothing kept, and with these."""
+    if was is None or still is None or not was.low:
+        return kept > (1 - _MOST) * of
+    return still.low < _MOST * was.low
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,8 +37,9 @@ class Tried:
     others: further inputs that it was run on; others_before, others_after: the worst error there.
     whole: in "none", the error with everything kept that can be, whole_still: in which precision that ran; None where
     that was not run. each: in "none", whether each unit was left in the low precision by itself, and none could be:
-    nothing but everything helps then. slower: a run with these kept takes so many times as long as with nothing kept,
-    the medians of both by turns on this machine; None: not timed.
+    nothing but everything helps then. trade: of a fix that gives up most of the low precision, smaller sets that were
+    run, each with the least error of its size and those below. slower: a run with these kept takes so many times as
+    long as with nothing kept, both by turns on this machine; whole_slower: with everything kept. None: not timed.
     """
 
     state: str
@@ -44,6 +57,8 @@ class Tried:
     whole_ran: bool = False
     each: bool = False
     slower: float | None = None
+    whole_slower: float | None = None
+    trade: tuple[TradePoint, ...] = ()
     why: Reason = NOTHING
 
 

@@ -136,6 +136,13 @@ class Units:
                     waiting.append(source)
         return frozenset(found)
 
+    def above(self, units: Collection[int]) -> frozenset[int]:
+        """These units, and those that make what they read."""
+        read = [source for unit in units for meta in self.units[unit].metas for source in meta.inputs]
+        found = {source: self._of.get(source) for source in read}
+        further = [self._above(source) for source, own in found.items() if own is None]
+        return frozenset(units).union((own for own in found.values() if own is not None), *further)
+
     @cached_property
     def _inputs(self) -> Mapping[str, Sequence[str]]:
         return {meta.name: meta.inputs for meta in self._tensors}

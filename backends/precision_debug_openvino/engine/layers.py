@@ -108,16 +108,21 @@ def names_of(text: str, known: Collection[str]) -> list[str]:
     return found
 
 
-def engine_layers(layers: Iterable[Layer], tensors: Mapping[str, Sequence[str]]) -> tuple[EngineLayer, ...]:
-    """As the report lists them. tensors: names of the tensors that come out of an operator."""
+def engine_layers(
+    layers: Iterable[Layer], tensors: Mapping[str, Sequence[str]], floats: Collection[str]
+) -> tuple[EngineLayer, ...]:
+    """As the report lists them. tensors: names of the tensors that come out of an operator. floats: operators that
+    make real numbers: unsigned bytes are their INT8 (a convolution behind a Relu), and others' truth values."""
     found = []
     for layer in layers:
         dtype = precision_name(layer.outputs[0] if layer.outputs else "")
+        unsigned = layer.precision == "u8" and any(op in floats for op in layer.ops)
+        precision = "INT8" if unsigned else precision_name(layer.precision)
         names = [name for op in layer.ops for name in tensors.get(op, ())]
         found.append(
             EngineLayer(
                 name=layer.name, layer_type=layer.kind, onnx_nodes=layer.ops, tactic_name=layer.kernel,
-                weights_type=precision_name(layer.precision), is_reformat=layer.kind == "Reorder",
+                weights_type=precision, is_reformat=layer.kind == "Reorder",
                 outputs=tuple(EngineTensor(name=name, format=layer.layout, dtype=dtype) for name in names),
             )
         )  # fmt: skip

@@ -40,6 +40,12 @@ _TURNS = 5
 _ROUNDED = 1e-9
 """By what a mean of scores may miss its limit: it was rounded in the last digit."""
 
+_TOLD, _AT_ONCE = 0.004, 100
+"""Seconds that a turn of both takes at least, and runs of each in it at most."""
+
+_AGREE = 1.5
+"""Times the second smallest ratio of the turns, up to which the second largest agrees with it."""
+
 _PATIENCE, _MOMENT = 3.0, 0.3
 """Runs that are timed, and seconds that they may take: of what is reported, and of a set that is tried."""
 
@@ -244,18 +250,28 @@ def _timed(session: Session, sample: Sample, patience: float = _PATIENCE) -> flo
 
 
 def _times_as_long(session: Session, plain: Session, sample: Sample) -> float | None:
-    """Median time of a run against another session's, by turns, so that a busy machine slows both; None where that
-    would take longer than a user waits for it."""
-    times: dict[int, list[float]] = {0: [], 1: []}
-    for turn in range(1 + _TIMED):  # the first one warms both up
-        for place, one in enumerate((plain, session)):
-            begun = time.perf_counter()
-            guarded("timing", lambda one=one: one.run(sample.target_feeds))  # type: ignore[misc]
-            times[place].append(time.perf_counter() - begun)
-        spent = sum(map(sum, times.values()))
-        if turn == 0 and spent > _MOMENT:
-            return None
-        if spent > _PATIENCE and turn >= _TURNS:
+    """How many times as long a run takes as another session's: both by turns, so that a busy machine slows both, and
+    so many runs at once as a clock can tell. None where that would take longer than a user waits for it, or where the
+    turns disagree."""
+
+    def took(one: Session, runs: int) -> float:
+        begun = time.perf_counter()
+        for _ in range(runs):
+            guarded("timing", lambda: one.run(sample.target_feeds))
+        return time.perf_counter() - begun
+
+    first = took(plain, 1) + took(session, 1)  # warms both up
+    if first > _MOMENT:
+        return None
+    runs = max(1, math.ceil(_TOLD / max(first, _TOLD / _AT_ONCE)))
+    ratios: list[float] = []
+    begun = time.perf_counter()
+    for turn in range(_TIMED):
+        pair = (plain, session) if turn % 2 == 0 else (session, plain)
+        times = {id(one): took(one, runs) for one in pair}
+        ratios.append(times[id(session)] / max(times[id(plain)], 1e-9))
+        if time.perf_counter() - begun > _PATIENCE and turn + 1 >= _TURNS:
             break
-    usual, kept = (statistics.median(times[place][1:]) for place in (0, 1))
-    return kept / usual if usual else None
+    ratios.sort()
+    steady = ratios[-2] <= _AGREE * ratios[1]
+    return statistics.median(ratios) if steady else None
