@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -13,6 +15,7 @@ pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
 import precision_debug
 from precision_debug.errors import ModelError
+from precision_debug.records import ModelFiles, SessionSpec
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(4, 8)).astype(np.float32)
@@ -82,3 +85,40 @@ def test_a_shared_bias_whose_copy_would_have_the_name_of_a_tensor(tmp_path: Path
     report = precision_debug.compare(str(path), run_mode="ort_int8", inputs=feeds)
     assert report.outputs[0].relative_l2 < 0.05
     assert any("quantised" in str(note) for note in report.target.notes)
+
+
+def test_ranges_are_measured_once_for_many_sets_and_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are the float model's, whatever is excluded, so that what one set measured serves the others to the bit."""
+    from onnxruntime.quantization import calibrate, quantize_static
+    from planted.onnx_faults import CASES
+    from precision_debug_onnxruntime import OnnxRuntimeBackend
+
+    if "calibration_cache_path" not in inspect.signature(quantize_static).parameters:
+        pytest.skip("this onnxruntime keeps no ranges (1.32 does)")
+    backend = OnnxRuntimeBackend()
+    model, _, feeds = next(case for case in CASES if case.name == "mask_in_int8").make(tmp_path)
+    nodes = [node.name for node in onnx.load(str(model)).graph.node if node.op_type in ("MatMul", "Gemm")]
+
+    def ran(number: int, **options: Any) -> Any:
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        spec = SessionSpec(
+            model=ModelFiles(model_file=str(model)), mode="ort_int8", work_dir=str(folder),
+            options={"side": "target", **options},
+        )  # fmt: skip
+        session = backend.open(spec, [feeds])
+        output = next(np.array(value) for value in session.run(feeds).values())
+        session.close()
+        return output
+
+    sets = ((), (nodes[0],), tuple(nodes[1:4]))
+    anew = [ran(number, nodes_to_exclude=names) for number, names in enumerate(sets)]
+    calls = []
+    plain = calibrate.MinMaxCalibrater.compute_data
+    monkeypatch.setattr(calibrate.MinMaxCalibrater, "compute_data", lambda self: calls.append(0) or plain(self))
+    for number, names in enumerate(sets):
+        once = ran(10 + number, nodes_to_exclude=names, calibrated=str(tmp_path / "calibrated"))
+        np.testing.assert_array_equal(once, anew[number])
+    assert len(calls) <= 2, "one for each form that the quantiser is given: prepared, or as it is"

@@ -408,34 +408,61 @@ def test_int8_of_a_plain_model_by_nncf(tmp_path: Path) -> None:
     assert any(row.view == "dequantised" for row in report.rows if row.comparison is not None)
 
 
-def test_convolutions_of_unsigned_bytes_ran_in_int8(tmp_path: Path) -> None:
-    """Behind a Relu OpenVINO multiplies unsigned bytes; what has nothing but truth values in bytes is in no INT8."""
-    pytest.importorskip("nncf", reason="nncf is not installed")
+def convolutions(folder: Path) -> tuple[str, dict[str, Any]]:
+    """Four of them, a Relu behind each, behind truth values and a choice."""
     from planted.onnx_faults import Graph
-
-    from precision_debug.run.executed import executed_of
-    from precision_debug.run.plan import Opening
 
     graph = Graph(seed=0)
     x = graph.input("x", graph.random.normal(size=(1, 3, 16, 16)).astype(np.float32))
     value = graph.op("Where", [graph.op("Less", [x, graph.weight("most", np.float32(9))], "less"), x, x], "chosen")
     for number in range(4):
         weight = graph.weight(f"w{number}", 0.2 * graph.random.normal(size=(8, 8 if number else 3, 3, 3)))
-        value = graph.op("Relu", [graph.op("Conv", [value, weight], f"conv{number}")], f"relu{number}")
-    path = str(graph.save(tmp_path / "convs.onnx", [value]))
+        bias = graph.weight(f"b{number}", graph.random.normal(size=8))
+        value = graph.op("Relu", [graph.op("Conv", [value, weight, bias], f"conv{number}")], f"relu{number}")
+    return str(graph.save(folder / "convs.onnx", [value])), graph.feeds
+
+
+def in_int8(path: str, feeds: dict[str, Any], **options: Any) -> tuple[int, Any]:
+    """How many operators ran in INT8, and the output."""
+    from precision_debug.run.executed import executed_of
+    from precision_debug.run.plan import Opening
+
     mode = next(one for one in BACKEND.run_modes if one.name == "ov_int8")
+    spec = SessionSpec(model=ModelFiles(model_file=path), mode="ov_int8", options={"side": "target", **options})
+    session = BACKEND.open(spec, [feeds])
+    output = np.array(next(iter(session.run(feeds).values())))
+    found = executed_of(Opening(spec=spec, mode=mode, backend=BACKEND), session)
+    session.close()
+    assert found is not None
+    return found.low, output
 
-    def low(**options: Any) -> int:
-        spec = SessionSpec(model=ModelFiles(model_file=path), mode="ov_int8", options={"side": "target", **options})
-        session = BACKEND.open(spec, [graph.feeds])
-        session.run(graph.feeds)
-        found = executed_of(Opening(spec=spec, mode=mode, backend=BACKEND), session)
-        session.close()
-        assert found is not None
-        return found.low
 
-    assert low() >= 4
-    assert low(nodes_to_exclude=tuple(f"conv{number}" for number in range(4))) == 0
+def test_convolutions_of_unsigned_bytes_ran_in_int8(tmp_path: Path) -> None:
+    """Behind a Relu OpenVINO multiplies unsigned bytes; what has nothing but truth values in bytes is in no INT8."""
+    pytest.importorskip("nncf", reason="nncf is not installed")
+    path, feeds = convolutions(tmp_path)
+    assert in_int8(path, feeds)[0] >= 4
+    assert in_int8(path, feeds, nodes_to_exclude=tuple(f"conv{number}" for number in range(4)))[0] == 0
+
+
+def test_sets_are_chosen_among_by_one_calibration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left without a convolution's quantisers is what NNCF makes with that convolution ignored; where it
+    corrects other biases then, the error is of that size."""
+    nncf = pytest.importorskip("nncf", reason="nncf is not installed")
+    path, feeds = convolutions(tmp_path)
+    anew = {name: in_int8(path, feeds, nodes_to_exclude=name) for name in ((), ("conv2",), ("conv0", "conv3"))}
+    exact = BACKEND.open(SessionSpec(model=ModelFiles(model_file=path), mode="ov_fp32"), [feeds])
+    wanted = np.array(next(iter(exact.run(feeds).values())))
+    exact.close()
+    calls, quantize = [], nncf.quantize
+    monkeypatch.setattr(nncf, "quantize", lambda *given, **named: calls.append(0) or quantize(*given, **named))
+    for name, (low, output) in anew.items():
+        once = in_int8(path, feeds, nodes_to_exclude=name, calibrated=str(tmp_path / "calibrated"))
+        assert once[0] == low
+        if len(name) < 2:
+            np.testing.assert_allclose(once[1], output, atol=1e-5)
+        assert np.linalg.norm(once[1] - wanted) == pytest.approx(np.linalg.norm(output - wanted), rel=0.5)
+    assert len(calls) == 1
 
 
 def test_what_int8_leaves_out_is_handed_over_in_nncfs_words(tmp_path: Path) -> None:

@@ -58,8 +58,8 @@ def about(kept: ToKeep, mode: str) -> Text:
             en += f" ({count(tried.was.low)} of {count(tried.was.of)} before)"
             zh += f"（此前为 {before.zh}）"
     if tried.trade:
-        fewer = ", ".join(f"{figure(point.error)} with {count(point.kept)} kept" for point in tried.trade)
-        shao = "、".join(f"保留 {count(point.kept)} 个时为 {figure(point.error)}" for point in tried.trade)
+        fewer = ", ".join(f"{_error(point.error)} with {count(point.kept)} kept" for point in tried.trade)
+        shao = "、".join(f"保留 {count(point.kept)} 个时为 {_wu(point.error)}" for point in tried.trade)
         en += f"; smaller sets leave {fewer}"
         zh += f"；更小的集合：{shao}"
     if tried.others:

@@ -1,7 +1,7 @@
 """From culprits to a change that helps: a few sets of kept operators run on the engine, the smallest that does it told.
 
-The first set keeps what the culprits are, with what reads them. Where that is not enough, the same is kept in every
-layer, in INT8 then what makes what the culprits read, then what a comparison with these kept names next, then what the
+The first set keeps what the culprits are, with what reads them. Where that is not enough, in INT8 what makes what they
+read is kept too, then the same in every layer, then what a comparison with these kept names next, then what the
 ranking has next. Of a set that does it, parts are tried as long as the work allows. A set counts only if its error is
 less than half of what it was, and what was to stay in the low precision still runs in it. One that gives up most of the
 low precision is offered only where no smaller one comes near it, and says so.
@@ -48,6 +48,9 @@ _POINTS = 3
 
 _AGAIN = 3
 """Runs of a set that another comparison, explained, is worth."""
+
+_OTHERWISE = 2
+"""Sets that helped, tried once more where the chosen one does not do so again."""
 
 _STEADY = 0.1
 """Relative difference up to which two runs of a set came to the same."""
@@ -100,10 +103,11 @@ class FixFinder:
         if units >= _LARGE and len(best) > _SHARE * units:
             nearly = [groups for groups in helping if len(groups) <= _FEWER * len(best) and self._nearly(groups)]
             best = min(nearly, key=lambda groups: (len(groups), self._error(groups)), default=best)
-        found = self._smaller(best, culprits)
-        if found != best and self._again_so(found) is None:
-            found = best
-        return self._to_keep(self._cheaper(found))
+        found = self._cheaper(self._smaller(best, culprits))
+        for chosen in dict.fromkeys((found, best, *sorted(helping, key=self._rank)[:_OTHERWISE])):
+            if self._again_so(chosen) is not None:
+                return self._to_keep(chosen)
+        return self._nothing()
 
     # sets -------------------------------------------------------------------------------------------------------
 
@@ -123,12 +127,13 @@ class FixFinder:
             yield authors
             yield from _parts(first) if module else ()
         yield first
-        yield authors
+        if not coarse and promised(self.keepable.target.precision).computes == "int8":
+            yield from self.keepable.before(names)
+        else:
+            yield authors
         if module:
             yield from _parts(self.keepable.groups(self._everywhere(names)))
         yield self.keepable.groups(self._everywhere(names))
-        if not coarse and promised(self.keepable.target.precision).computes == "int8":
-            yield from self.keepable.before(names)
         if self.again is not None and self.most - self.spent > _AGAIN:
             kept = min(self.seen, key=self._error, default=())
             self.spent += _AGAIN
@@ -160,13 +165,13 @@ class FixFinder:
             return
         self.most = max(self.most, self.spent) + len(everything) + _AGAIN
         if len(everything) < len(self.keepable.units):  # what no module computes is left low
-            self._run(everything)
+            self._run(everything, rough=False)
             if self._helps(everything):
                 return
         harmless = []
         for group in everything:
             rest = tuple(other for other in everything if other != group)
-            self._run(rest)
+            self._run(rest, rough=False)
             if self._helps(rest):
                 harmless.append(group)
         while len(harmless) > 1:
@@ -195,7 +200,7 @@ class FixFinder:
             self.keepable.groups(self._everywhere(authors), readers=False), self.keepable.groups(authors[:1]),
         ]  # fmt: skip
         for groups in sorted(dict.fromkeys(plain), key=len):
-            if 0 < len(groups) < len(best) and self._as_good(groups, best):
+            if 0 < len(groups) < len(best) and not self._in_vain(groups) and self._as_good(groups, best):
                 best = groups
                 break
         goal, parts = best, 2
@@ -222,13 +227,17 @@ class FixFinder:
             if self._helps(groups) and not self._gives_up(groups) and len(groups) < len(found)
             and self._error(groups) <= near
         ]  # fmt: skip
-        chosen = min(smaller, key=lambda groups: (len(groups), self._error(groups)), default=found)
-        return chosen if self._again_so(chosen) is not None else found
+        return min(smaller, key=lambda groups: (len(groups), self._error(groups)), default=found)
+
+    def _in_vain(self, groups: Groups) -> bool:
+        """Whether a set that holds all of these did nothing: fewer will do no more."""
+        kept = set(groups)
+        return any(kept <= set(seen) and self._error(seen) >= _MARGIN * self.before[0] for seen in self.seen)
 
     # runs -------------------------------------------------------------------------------------------------------
 
-    def _run(self, groups: Groups) -> Evaluation | None:
-        """What came of a set; None where it has nothing in it, or the runs are used up."""
+    def _run(self, groups: Groups, *, rough: bool = True) -> Evaluation | None:
+        """What came of a set; None where it has nothing in it, or the runs are used up. rough: see ``Trials.run``."""
         if groups in self.seen:
             return self.seen[groups]
         if not groups or self.spent >= self.most:
@@ -236,7 +245,7 @@ class FixFinder:
         self.spent += 1
         keys = tuple(dict.fromkeys(key for group in groups for key in group))
         try:
-            found = self.trials.run(keys, self.samples[:1], timed=False)
+            found = self.trials.run(keys, self.samples[:1], timed=False, rough=rough)
         except (BackendUnavailable, UsageError) as error:
             found = Evaluation(kept=keys, mode=self.trials.mode, passes=False, text=str(error))
         self.seen[groups] = found
@@ -268,12 +277,18 @@ class FixFinder:
 
     def _trade(self, groups: Groups) -> tuple[TradePoint, ...]:
         """Of the smaller sets that were run, those with the least error of their size and below."""
-        least, points = _finite(self.before[0]) or math.inf, []
+        least, chosen = self.before[0], list[Groups]()
         for smaller in sorted(self.seen, key=lambda one: (len(one), self._error(one))):
             if len(smaller) < len(groups) and self._error(smaller) < least:
                 least = self._error(smaller)
-                points.append(TradePoint(what="curve", kept=len(smaller), error=least, passes=self._holds(smaller)))
-        return tuple(points[-_POINTS:])
+                chosen.append(smaller)
+        return tuple(map(self._point, chosen[-_POINTS:]))
+
+    def _point(self, groups: Groups) -> TradePoint:
+        found = self.seen[groups]
+        if self.trials.calibrates:  # what is told was run as it would be pasted
+            found = self.trials.run(found.kept, self.samples[:1], timed=False)
+        return TradePoint(what="curve", kept=len(groups), error=found.error, passes=found.passes)
 
     def _nearly(self, groups: Groups) -> bool:
         """Whether a set helps, and all but reaches what is expected."""
@@ -290,34 +305,37 @@ class FixFinder:
 
     def _again_so(self, groups: Groups) -> Evaluation | None:
         """A set run once more in a session of its own, on the other inputs too; None where that does not give what it
-        gave, or it does not help there. The one run of a model that takes long is not repeated."""
+        gave, or it does not help there. The one run of a model that takes long is not repeated, unless it was rough:
+        then what is not near to it is run a third time."""
         if groups in self.confirmed:
             return self.confirmed[groups]
         found: Evaluation | None = self.seen[groups]
-        if self.samples[1:] or self.most > 1:
+        if self.samples[1:] or self.most > 1 or self.trials.calibrates:
             keys = tuple(dict.fromkeys(key for group in groups for key in group))
-            again = self.trials.run(keys, self.samples, timed=False, beside=self.beside)
-            errors = [math.inf if error is None else error for error in again.errors]
             first = self._error(groups)
-            steady = bool(errors) and abs(errors[0] - first) <= _STEADY * max(errors[0], first)
+            again = self.trials.run(keys, self.samples, timed=False, beside=self.beside)
+            if self.trials.calibrates and not _near(first, again):
+                first = math.inf if again.error is None else _errors(again)[0]
+                again = self.trials.run(keys, self.samples, timed=False, beside=self.beside)
+            errors = _errors(again)
             helped = all(
                 error <= max(_HALF * before, self.allowed)
                 for error, before in zip(errors[1:], self.before[1:], strict=False)
             )  # fmt: skip
-            found = again if steady and helped else None
+            lessens = bool(errors) and math.isfinite(errors[0]) and errors[0] <= _HALF * self.before[0]
+            low = stays_low(self.keepable.units, again.kept, self.was, again.executed)
+            found = again if _near(first, again) and helped and lessens and low else None
         self.confirmed[groups] = found
         return found
 
     # answers ----------------------------------------------------------------------------------------------------
 
     def _to_keep(self, groups: Groups) -> ToKeep:
-        found = self.seen[groups]
         again = self._again_so(groups)
-        if again is None:
-            return self._nothing()
+        assert again is not None
         tried = Tried(
-            state="mended" if found.passes else "lessened", before=_finite(self.before[0]), after=found.error,
-            allowed=self.allowed, was=self.was, still=found.executed, runs=len(self.seen),
+            state="mended" if again.held[0] else "lessened", before=_finite(self.before[0]), after=again.errors[0],
+            allowed=self.allowed, was=self.was, still=again.executed, runs=len(self.seen),
             others=len(self.samples) - 1, others_before=_finite(max(self.before[1:], default=0.0)),
             others_after=max((e for e in again.errors[1:] if e is not None), default=None), slower=again.slower,
             whole_slower=None if again.slower is None else self._whole_slower(),
@@ -337,7 +355,7 @@ class FixFinder:
         """What came of everything that can be kept says where else to look."""
         everything = self.keepable.everything
         self.most += 1
-        whole = self._run(everything)
+        whole = self._run(everything, rough=False)
         least = min((self._error(groups) for groups in self.seen if groups != everything), default=math.inf)
         return ToKeep(
             unit=self.keepable.keep.unit, of=len(self.keepable.units),
@@ -363,3 +381,14 @@ def _parts(groups: Groups) -> Iterator[Groups]:
 
 def _finite(error: float) -> float | None:
     return error if math.isfinite(error) else None
+
+
+def _errors(found: Evaluation) -> list[float]:
+    """By sample; inf where one is not finite."""
+    return [math.inf if error is None else error for error in found.errors]
+
+
+def _near(first: float, again: Evaluation) -> bool:
+    """Whether a set came to the same on the first sample."""
+    errors = _errors(again)
+    return bool(errors) and abs(errors[0] - first) <= _STEADY * max(errors[0], first)

@@ -16,13 +16,15 @@ from .setting import SIDES, Setting
 
 __all__ = ["Taker", "passed", "read_by", "share"]
 
-_PASSED: Mapping[str, Any] = {"side": "target", "seed": 0, "anew": False, "target_mode": ""}
+_PASSED: Mapping[str, Any] = {"side": "target", "seed": 0, "anew": False, "target_mode": "", "calibrated": ""}
 
 
 def passed(options: Mapping[str, Any], name: str) -> Any:
     """What the core itself tells a session among its options, plain values too: "side", "seed", and "anew": it is one
     of several builds that are to differ as builds do, so that nothing that was measured before may steer it.
-    "target_mode": the run mode of the command's target, "" where there is none."""
+    "target_mode": the run mode of the command's target, "" where there is none. "calibrated": a folder of many sets of
+    kept operators that are only chosen among, where what one of them measured of the inputs may be left for the next;
+    "": what is opened is what the user gets."""
     default = _PASSED[name]
     return options.get(name, default) if options.get(name) is not None else default
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import re
 import traceback
 from collections import Counter
@@ -22,6 +23,7 @@ from precision_debug.onnx.graph import all_graphs
 from precision_debug.onnx.model import Model, name_nodes, read_model
 from precision_debug.protocols import Feeds
 from precision_debug.reasons import NOTHING, Reason
+from precision_debug.settings import passed
 
 from ..engine.full_disk import raise_if_full
 from ..engine.quiet_logging import quietly
@@ -36,6 +38,9 @@ __all__ = ["after_quantisation", "quantise"]
 
 _BIASED = ("Conv", "ConvTranspose", "Gemm")
 """Operators whose third input the quantiser copies where another one reads it too."""
+
+_CACHE = "calibration_cache_path"
+"""Of quantize_static since ONNX Runtime 1.32: it reads ranges from there, or leaves them."""
 
 _HINT = "keep what it stumbles over in float: options nodes_to_exclude, op_types"
 
@@ -116,7 +121,7 @@ def _quantised(
     try:
         with quietly(folder):
             if change == "int8":
-                _static(path, result, settings, common, feeds)
+                _static(path, result, settings, common, feeds, _ranges(runtime, model is source))
             else:
                 _dynamic(path, result, common)
     except MemoryError:
@@ -256,8 +261,25 @@ def _reached(node: Any, maker: Mapping[str, Any], readers: Mapping[str, Sequence
     return found
 
 
-def _static(path: Path, result: Path, settings: _Settings, common: Mapping[str, Any], feeds: Sequence[Feeds]) -> None:
+def _ranges(runtime: Runtime, as_it_is: bool) -> Path | None:
+    """Where the ranges of a model's tensors lie that one of many sets of excluded nodes measured for the others: they
+    are the float model's. None where each is to measure them itself."""
+    folder = str(passed(runtime.settings, "calibrated"))
+    if not folder:
+        return None
+    Path(folder).mkdir(exist_ok=True)
+    return Path(folder, "as_it_is.json" if as_it_is else "prepared.json")
+
+
+def _static(
+    path: Path, result: Path, settings: _Settings, common: Mapping[str, Any], feeds: Sequence[Feeds],
+    ranges: Path | None,
+) -> None:  # fmt: skip
     from onnxruntime import quantization
+
+    more: dict[str, Any] = {}
+    if ranges is not None and _CACHE in inspect.signature(quantization.quantize_static).parameters:
+        more[_CACHE] = str(ranges)
 
     quantization.quantize_static(
         str(path),
@@ -266,6 +288,7 @@ def _static(path: Path, result: Path, settings: _Settings, common: Mapping[str, 
         quant_format=quantization.QuantFormat.QDQ,
         activation_type=getattr(quantization.QuantType, TYPES[settings.activation]),
         calibrate_method=getattr(quantization.CalibrationMethod, METHODS[settings.method]),
+        **more,
         **common,
     )
 

@@ -7,16 +7,20 @@ import importlib.util
 import io
 import logging
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from precision_debug.errors import BackendError, BackendUnavailable
 from precision_debug.reasons import Reason
+from precision_debug.settings import passed
 
-from ..failures import plain
+from ..failures import plain, reading
 from ..reasons import say
 from ..settings import setting
+from .requantise import without_quantisers
 
 __all__ = ["is_quantised", "quantised"]
 
@@ -38,6 +42,32 @@ def quantised(
     """
     if is_quantised(model):
         return model, say("own_quantisation")
+    if folder := str(passed(options, "calibrated")):
+        return _from_one(model, feeds, options, ignored, path, Path(folder))
+    return _by_nncf(model, feeds, options, ignored, path)
+
+
+def _from_one(
+    model: Any, feeds: Sequence[Mapping[str, Any]], options: Mapping[str, Any], ignored: Sequence[str], path: str,
+    folder: Path,
+) -> tuple[Any, Reason]:  # fmt: skip
+    """As ``quantised``, from the one model that is calibrated and left in the folder, with its quantisers removed."""
+    import openvino
+
+    shapes = "any" if model.is_dynamic() else "fixed"
+    file, note = folder / f"{shapes}.xml", say("by_nncf", version=version("nncf"), count=len(feeds))
+    if not file.exists():
+        whole, note = _by_nncf(model.clone(), feeds, options, (), path)
+        folder.mkdir(exist_ok=True)
+        with reading(str(file)):
+            openvino.save_model(whole, file, compress_to_fp16=False)
+    with reading(str(file)):
+        return without_quantisers(openvino.Core().read_model(file), model, ignored), note
+
+
+def _by_nncf(
+    model: Any, feeds: Sequence[Mapping[str, Any]], options: Mapping[str, Any], ignored: Sequence[str], path: str
+) -> tuple[Any, Reason]:
     if importlib.util.find_spec("nncf") is None:
         hint = "pip install nncf, or give a model that is quantised already (QDQ, FakeQuantize)"
         raise BackendUnavailable("the model is not quantised, and NNCF is not installed", where=path, hint=hint)

@@ -70,13 +70,18 @@ class Trials:
         return self.opening.spec.mode
 
     @property
+    def calibrates(self) -> bool:
+        """Whether a set that is only chosen among may give an error that is not quite that of a session of its own."""
+        return self.opening.mode is not None and self.opening.mode.calibrates
+
+    @property
     def saves(self) -> bool:
         """Whether the mode can save what it runs, whose size is then known."""
         return self._reads("save_model") or self._reads("save_engine")
 
     def run(
         self, keys: Sequence[str], samples: Sequence[Sample], others: Sequence[Sample] = (), *, timed: bool = True,
-        beside: Session | None = None,
+        beside: Session | None = None, rough: bool = False,
     ) -> Evaluation:  # fmt: skip
         """What comes of keeping these. A set that does not run fails; what is missing on this machine is raised.
 
@@ -88,6 +93,8 @@ class Trials:
         try:
             with tempfile.TemporaryDirectory(dir=self.folder) as folder:
                 options = dict(self.keep.options(keys))
+                if rough and self.calibrates:
+                    options["calibrated"] = str(self.folder / "calibrated")
                 engine = Path(folder, "engine.engine")
                 if self._reads("save_engine"):
                     options["save_engine"] = str(engine)

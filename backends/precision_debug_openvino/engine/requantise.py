@@ -1,0 +1,88 @@
+"""One calibrated model, and operators taken out of its INT8 again: NNCF's quantisation of a model takes a hundred times
+as long as the removal of quantisers from it.
+
+What is left differs a little from a quantisation of its own with the same operators ignored: NNCF then puts quantisers
+elsewhere where several operators read a tensor, and corrects other biases. So this chooses among sets, and what is
+chosen is quantised anew. NNCF's accuracy-aware quantisation does the same (nncf.quantize_with_accuracy_control).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+__all__ = ["without_quantisers"]
+
+_PASSES_ON = frozenset({
+    "MaxPool", "AdaptiveMaxPool", "ReduceMax", "Reshape", "Squeeze", "Unsqueeze", "Split", "VariadicSplit", "Transpose",
+    "Tile", "StridedSlice", "ShuffleChannels", "Broadcast", "Pad", "Minimum", "Maximum", "ConvertLike", "Gather",
+    "GatherND", "GatherElements", "ScatterUpdate", "ScatterNDUpdate", "ScatterElementsUpdate", "DepthToSpace",
+    "SpaceToDepth", "BatchToSpace", "SpaceToBatch",
+})  # fmt: skip
+"""What a quantiser is moved in front of (nncf.openvino.graph.metatypes.groups.QUANTIZE_AGNOSTIC_OPERATIONS)."""
+
+_CORRECTED = frozenset({
+    "Convolution", "GroupConvolution", "ConvolutionBackpropData", "GroupConvolutionBackpropData", "MatMul",
+})  # fmt: skip
+"""What NNCF corrects the bias of."""
+
+
+def without_quantisers(quantised: Any, model: Any, names: Collection[str]) -> Any:
+    """A copy of a quantised model in which operators of these names read what was not quantised for them, and have
+    their own weights and biases. model: as it was before its quantisation, which kept the names."""
+    clone = quantised.clone()
+    before = {str(op.get_friendly_name()): op for op in model.clone().get_ops()}
+    ignored = frozenset(names)
+    for op in clone.get_ordered_ops():
+        if str(op.get_friendly_name()) in ignored and op.get_type_name() != "Constant":
+            for port in op.inputs():
+                _undo(port, ignored)
+            _restore(op, before)
+            if op.get_type_name() in _CORRECTED:
+                for reader in op.output(0).get_target_inputs():
+                    _restore(reader.get_node(), before)
+    clone.validate_nodes_and_infer_types()
+    return clone
+
+
+def _undo(port: Any, ignored: Collection[str]) -> None:
+    """Lead what an input reads past its quantiser; one behind what only moves numbers, if nobody else needs it."""
+    source, moved = port.get_source_output(), False
+    while source.get_node().get_type_name() in _PASSES_ON and source.get_node().get_input_size():
+        source, moved = source.get_node().input_value(0), True
+    quantiser = source.get_node()
+    if quantiser.get_type_name() != "FakeQuantize":
+        return
+    if not moved:
+        port.replace_source_output(quantiser.input_value(0))
+    elif all(name in ignored for name in _readers(quantiser.output(0))):
+        for reader in list(quantiser.output(0).get_target_inputs()):
+            reader.replace_source_output(quantiser.input_value(0))
+
+
+def _readers(port: Any) -> list[str]:
+    """Names of the operators that read a port, behind what only moves its numbers."""
+    found: list[str] = []
+    for reader in port.get_target_inputs():
+        op = reader.get_node()
+        if op.get_type_name() in _PASSES_ON:
+            found += [name for out in op.outputs() for name in _readers(out)]
+        else:
+            found.append(str(op.get_friendly_name()))
+    return found
+
+
+def _restore(op: Any, before: Mapping[str, Any]) -> None:
+    """Give an operator its own constants back: NNCF leaves weights as whole numbers, and biases corrected."""
+    was = before.get(str(op.get_friendly_name()))
+    if was is None or was.get_type_name() != op.get_type_name():
+        return
+    for port, source in zip(op.inputs(), was.input_values(), strict=True):
+        if source.get_element_type().is_real() and _is_constant(source):
+            port.replace_source_output(source)
+
+
+def _is_constant(port: Any) -> bool:
+    op = port.get_node()
+    inputs = op.input_values()
+    return op.get_type_name() == "Constant" or (bool(inputs) and all(map(_is_constant, inputs)))
