@@ -17,10 +17,13 @@ from planted.onnx_faults import Graph
 
 import precision_debug
 from precision_debug.protocols import Executed
+from precision_debug.records import ModelFiles, RunSpec, TensorMeta
 from precision_debug.report.tried import tried_sentence
+from precision_debug.run.plan import make_plan
 from precision_debug.run.searching import trials
 from precision_debug.run.searching.criterion import Sample
-from precision_debug.search import ToKeep, TradePoint, Tried
+from precision_debug.run.to_keep import Keepable
+from precision_debug.search import ToKeep, TradePoint, Tried, Units
 
 
 def a_wide_channel(folder: Path, layers: int, *, brought_back: bool) -> tuple[str, dict[str, np.ndarray]]:
@@ -139,3 +142,23 @@ def test_a_time_is_told_where_the_turns_agree(
     sample = Sample(feeds={}, target_feeds={}, values={})
     found = trials._times_as_long(clock.session(*kept), clock.session(*nothing), sample)
     assert found == (expected if expected is None else pytest.approx(expected))
+
+
+def test_what_lies_before_a_culprit_is_kept_up_to_all_of_it(tmp_path: Path) -> None:
+    """One operator back, two, four, and everything that leads there where that is not the whole model."""
+    model, _ = a_wide_channel(tmp_path, 2, brought_back=True)
+    target = make_plan(RunSpec(model=ModelFiles(model_file=model), run_mode="ort_int8")).target
+    assert target.capabilities.keeper is not None
+    keep = target.capabilities.keeper.keep(target.spec)
+    assert keep is not None
+    names = ["conv0", "sum0", "relu0", "conv1", "sum1", "relu1", "last", "shifted", "scaled", "y"]
+    chain = ["x", *names]
+    tensors = [TensorMeta(name="x", op_type="Input", dtype="float32", node="")] + [
+        TensorMeta(name=name, op_type="Add", dtype="float32", node=name, inputs=(before,))
+        for before, name in itertools.pairwise(chain)
+    ]
+    units = Units(tensors, lambda meta: meta.node)
+    keepable = Keepable(target=target, keep=keep, tensors=tensors, units=units)
+    assert [len(groups) for groups in keepable.before(["last"])] == [2, 3, 5, 7]
+    assert [len(groups) for groups in keepable.before(["y"])] == [2, 3, 5, 9]
+    assert not list(keepable.before(["conv0"]))

@@ -53,14 +53,15 @@ class Keepable:
 
     def before(self, names: Iterable[str]) -> Iterator[tuple[tuple[str, ...], ...]]:
         """What is kept for what the makers of these of the baseline's tensors read: they do no more than make matter
-        what was rounded on its way in. The makers with one operator before them, then two, four, up to all but all."""
-        found = frozenset(unit for name in self._own(names) if (unit := self.units.of(name)) is not None)
-        away, next_one, last = 0, 1, frozenset[int]()
-        while found != last and len(found) < len(self.units):
-            if away == next_one:
+        what was rounded on its way in. The makers with one operator before them, then two, four, up to all of them."""
+        makers = frozenset(unit for name in self._own(names) if (unit := self.units.of(name)) is not None)
+        chain = [makers, self.units.above(makers)]
+        while chain[-1] != chain[-2]:
+            chain.append(self.units.above(chain[-1]))
+        away = [1 << step for step in range(len(chain).bit_length()) if 1 << step < len(chain) - 2]
+        for found in dict.fromkeys(chain[steps] for steps in (*away, -1)):
+            if makers != found and len(found) < len(self.units):
                 yield tuple(self.units.units[unit].keys for unit in sorted(found))
-                next_one *= 2
-            away, last, found = away + 1, found, self.units.above(found)
 
     def _own(self, names: Iterable[str]) -> list[str]:
         return [self.known.get(name, "") for name in names] if self.known is not None else list(names)
