@@ -91,8 +91,10 @@ def test_the_first_step_that_leaves_its_band_is_told(
     said = capsys.readouterr().out
     assert ("Step 9 is the first out of the band" in said) == bool(status)
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert page.count("<polyline") == 16  # four parameters, four curves each
-    assert ("<circle" in page) == bool(status)
+    assert page.count("<polyline") == 8  # four parameters, two curves each: nothing is 0
+    assert "Zeros: none at any step." in page
+    assert (page.count("<line"), page.count("<circle")) == ((8, 2) if status else (0, 0))
+    assert "虚线为第 9 步" in page if status else "虚线" not in page  # the reader may switch
 
 
 def test_nan_leaves_the_band_at_once(tmp_path: Path) -> None:
@@ -106,6 +108,18 @@ def test_nan_leaves_the_band_at_once(tmp_path: Path) -> None:
     found = first_departure(read_log(tmp_path))
     assert found is not None
     assert (found.step, found.what, found.parameter) == (1, "broken", "weight")
+    assert main(["training", str(tmp_path), "--output", str(tmp_path / "page.html"), "--lang", "en"]) == 1
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert page.count('cy="4" r="2"') == 2  # where there is no number, of the weight's norm and update
+    assert "1 × NaN, Inf" in page
+
+
+def test_a_page_of_few_steps_or_none_is_one(tmp_path: Path) -> None:
+    for count in (0, 1):
+        trained(tmp_path / str(count), count=count)
+        page = tmp_path / f"{count}.html"
+        assert main(["training", str(tmp_path / str(count)), "--output", str(page), "--lang", "en"]) == 0
+        assert ("No step was logged." in page.read_text(encoding="utf-8")) == (count == 0)
 
 
 def test_a_step_that_was_kept_is_run_again(tmp_path: Path) -> None:

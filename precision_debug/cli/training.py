@@ -52,8 +52,10 @@ def run(arguments: Sequence[str]) -> int:
         path = Path(args.output)
         with replacing(path, what="the page") as file:
             shown = [step for step in ranks if off is None or step.step == off.step][-1:]
-            table = "".join(rank_table(step, language) for step in shown)
-            page = training_page(steps, found, said=said, below=table, language=language)
+            table = "".join(rank_table(step) for step in shown)
+            page = training_page(
+                steps, found, about=args.folder, said=said, bad=off is not None, below=table, language=args.lang or ""
+            )
             file.write_text(page, encoding="utf-8")
         print(visible(f"  {path}"))
     return 1 if found is not None or off is not None else 0

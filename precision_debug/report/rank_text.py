@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from ..reasons import Text
 from ..recording.rank_faults import RankFault
 from ..recording.rank_log import GradientNumbers, RankedStep
 from .figures import figure
+from .formats.html.text import both, escaped
 
 __all__ = ["missing_text", "next_text", "rank_table", "rank_text"]
 
@@ -124,10 +124,10 @@ def missing_text(steps: Sequence[RankedStep]) -> Text | None:
     )
 
 
-def rank_table(step: RankedStep, language: str) -> str:
-    """HTML: each parameter's gradient by rank, before and behind the reduction, in the order of the backward pass."""
-    local, reduced = Text("before", "归约前").of(language), Text("after", "归约后").of(language)
-    heads = "".join(f"<th>rank {rank}: {local}</th><th>{reduced}</th>" for rank in step.ranks)
+def rank_table(step: RankedStep) -> str:
+    """HTML: each parameter's gradient by rank, before and after the reduction, in the order of the backward pass."""
+    before, after = Text("before", "归约前"), Text("after", "归约后")
+    heads = "".join(f"<th>rank {rank}: {both(before)}</th><th>{both(after)}</th>" for rank in step.ranks)
     names = list(dict.fromkeys(name for one in step.ranks.values() for name in one.gradients))
     rows = []
     for name in names[:_ROWS]:
@@ -135,17 +135,22 @@ def rank_table(step: RankedStep, language: str) -> str:
         for one in step.ranks.values():
             sides = one.gradients.get(name)
             cells += [_cell(sides.local if sides else None), _cell(sides.reduced if sides else None)]
-        rows.append(f"<tr><td><code>{html.escape(name)}</code></td>{''.join(cells)}</tr>")
+        rows.append(f"<tr><td><code>{escaped(name)}</code></td>{''.join(cells)}</tr>")
     title = Text(
-        f"Step {step.step}: norm of each rank's gradient, in the order of the backward pass",
-        f"第 {step.step} 步：各 rank 梯度的范数，按反向顺序",
-    ).of(language)
-    return f"<h2>{html.escape(title)}</h2><div class=wide><table><tr><th></th>{heads}</tr>{''.join(rows)}</table></div>"
+        f"Step {step.step}: norm of each rank's gradient before and after the reduction",
+        f"第 {step.step} 步：各 rank 归约前后梯度的范数",
+    )
+    about = Text("In the order of the backward pass; – where there is none.", "按反向的顺序；– 表示没有梯度。")
+    table = f"<thead><tr><th>{both(Text('parameter', '参数'))}</th>{heads}</tr></thead><tbody>{''.join(rows)}</tbody>"
+    return (
+        f'<section class="card"><h2>{both(title)}</h2><p>{both(about)}</p><div class="wide"><table class="list">'
+        f"{table}</table></div></section>"
+    )
 
 
 def _cell(one: GradientNumbers | None) -> str:
     if one is None:
         return "<td>–</td>"
     if one.broken:
-        return f"<td class=bad>{one.broken} × NaN, Inf</td>"
+        return f'<td class="bad">{one.broken} × NaN, Inf</td>'
     return f"<td>{figure(one.norm)}{f' <small>{one.narrow}</small>' if one.narrow else ''}</td>"

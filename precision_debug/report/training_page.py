@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import html
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from ..reasons import Text
 from ..recording.training_log import Departure, ParameterNumbers, StepNumbers
 from .figures import figure, percent
+from .formats.html.small_page import small_page
+from .formats.html.text import both, escaped
 
 __all__ = ["departure_text", "training_page"]
 
@@ -17,19 +19,59 @@ _DRAWN = 24
 
 _WIDTH, _HEIGHT = 220, 48
 
-_CURVES: tuple[tuple[Text, Callable[[ParameterNumbers], float | None], bool], ...] = (
-    (Text("gradient norm", "梯度范数"), lambda one: math.inf if one.broken else one.norm, True),
-    (Text("share of zeros", "零的占比"), lambda one: one.zeros, False),
-    (Text("share below float16", "低于 float16 的占比"), lambda one: one.below, False),
-    (Text("update / weight", "更新 / 权重"), lambda one: one.moved, True),
-)
-"""Title, number, and whether the axis is logarithmic."""
+_ENDS = 100
+"""Steps with NaN or Inf that are marked in a curve."""
 
-_STYLE = (
-    "body{font:14px system-ui,sans-serif;margin:2em;color:#222;background:#fff}td,th{padding:4px 10px;text-align:left}"
-    "polyline{fill:none;stroke:#2563eb;stroke-width:1.5}circle{fill:#dc2626}.first{font-size:1.2em;margin:1em 0}"
-    "@media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}}"
-)
+
+@dataclass(frozen=True, kw_only=True)
+class _Curve:
+    """title: of the column. says: what it shows. number: of a parameter at a step. logarithmic: its axis. shares: it is
+    shown in percent."""
+
+    title: Text
+    says: Text
+    number: Callable[[ParameterNumbers], float | None]
+    logarithmic: bool = False
+    shares: bool = False
+
+
+_CURVES = (
+    _Curve(
+        title=Text("gradient norm", "梯度范数"), logarithmic=True,
+        number=lambda one: math.inf if one.broken else one.norm,
+        says=Text("L2 of the gradient, unscaled; logarithmic", "梯度的 L2 范数（还原损失缩放之后），对数轴"),
+    ),
+    _Curve(
+        title=Text("update / weight", "更新 / 权重"), number=lambda one: one.moved, logarithmic=True,
+        says=Text("L2 of the step over L2 of the parameter; logarithmic", "更新量与参数的 L2 之比，对数轴"),
+    ),
+    _Curve(
+        title=Text("zeros", "零"), number=lambda one: one.zeros, shares=True,
+        says=Text("share of the gradient's elements that are 0", "梯度中为 0 的元素占比"),
+    ),
+    _Curve(
+        title=Text("below float16", "低于 float16"), number=lambda one: one.below, shares=True,
+        says=Text(
+            "share of the others that float16 would make 0 at the step's loss scale",
+            "其余元素中，在该步的损失缩放下会被 float16 变为 0 的占比",
+        ),
+    ),
+)  # fmt: skip
+
+_STYLE = """
+.run { display: grid; grid-template-columns: minmax(150px, 1.1fr) repeat(4, minmax(0, 1fr)); gap: 4px 18px; }
+.run > * { min-width: 0; } .run code { overflow-wrap: anywhere; align-self: center; }
+.run svg { width: 100%; height: 48px; display: block; overflow: visible; }
+.run small { color: var(--soft); } .run .head { font-weight: 600; } .run .narrow { display: none; }
+.run polyline { fill: none; stroke: var(--blue); stroke-width: 1.5; stroke-linecap: round; }
+.run polyline, .run line { vector-effect: non-scaling-stroke; }
+.run line { stroke: var(--red); stroke-width: 1; stroke-dasharray: 3 3; }
+.run circle { fill: var(--red); } td.bad { color: var(--red); font-weight: 600; }
+@media (max-width: 760px) {
+  .run { grid-template-columns: 1fr 1fr; } .run .head { display: none; } .run .narrow { display: inline; }
+  .run code { grid-column: 1 / -1; margin-top: 8px; }
+}
+"""
 
 
 def departure_text(steps: Sequence[StepNumbers], found: Departure | None) -> Text:
@@ -57,66 +99,134 @@ def departure_text(steps: Sequence[StepNumbers], found: Departure | None) -> Tex
 
 
 def training_page(
-    steps: Sequence[StepNumbers], found: Departure | None, *, said: Sequence[Text] = (), below: str = "",
-    language: str = "en",
+    steps: Sequence[StepNumbers], found: Departure | None, *, about: str = "", said: Sequence[Text] = (),
+    bad: bool = False, below: str = "", language: str = "",
 ) -> str:  # fmt: skip
-    """One file without a network. said: its first sentences, in place of the departure's. below: HTML for its end.
-    language: "en" or "zh"."""
+    """One file without a network. about: the folder. said: its first sentences, in place of the departure's. bad:
+    whether they are of something wrong. below: HTML for its end. language: "en" or "zh", which it opens in; "": what
+    the reader's browser prefers."""
     names = list(dict.fromkeys(name for step in steps for name in step.parameters))
     spread = {name: _spread([step.parameters[name] for step in steps if name in step.parameters]) for name in names}
     first = found.parameter if found is not None else ""
     drawn = sorted(names, key=lambda name: (name != first, -spread[name]))[:_DRAWN]
-    heads = "".join(f"<th>{html.escape(title.of(language))}</th>" for title, _, _ in _CURVES)
-    rows = "".join(_row(steps, name, found if name == first else None) for name in drawn)
-    left = len(names) - len(drawn)
-    others = Text(f"{left} more parameters are only in the file.", f"其余 {left} 个参数仅在文件中。")
-    more = others if left > 0 else None
+    at = [step.step for step in steps]
+    mark = at.index(found.step) if found is not None else None
+    # what is 0 everywhere is said once, in place of a column of flat lines
+    curves = [one for one in _CURVES if not one.shares or any(_numbers(steps, name, one.number, 0.0) for name in names)]
+    legend = "".join(f"<li><strong>{both(one.title)}</strong>: {both(one.says)}</li>" for one in _CURVES)
+    heads = f'<span class="head">{both(Text("parameter", "参数"))}</span>' + "".join(
+        f'<span class="head">{both(one.title)}</span>' for one in curves
+    )
+    rows = "".join(_row(steps, name, curves, mark, marked=name == first) for name in drawn)
+    columns = f"minmax(150px, 1.1fr) repeat({len(curves)}, minmax(0, 1fr))"
+    style = _STYLE.replace("minmax(150px, 1.1fr) repeat(4, minmax(0, 1fr))", columns)
+    body = (
+        f'<section class="card"><h2>{both(Text("Gradients over the steps", "梯度随训练步的变化"))}</h2>'
+        f"<p>{both(_about(steps, len(drawn), len(names), found))}</p>"
+        + "".join(f"<p>{both(text)}</p>" for text in _flat(curves))
+        + f'<div class="run">{heads}{rows}</div><details><summary>{both(Text("How to read it", "如何阅读"))}</summary>'
+        f"<ul>{legend}</ul></details></section>{below}"
+    )
     sentences = said or [departure_text(steps, found)]
-    first_lines = "".join(f"<p class=first>{html.escape(text.of(language))}</p>" for text in sentences)
-    scales = [step.scale for step in steps]
-    scale = Text(
-        f"Loss scale: {figure(min(scales, default=1.0))} to {figure(max(scales, default=1.0))}.",
-        f"损失缩放：{figure(min(scales, default=1.0))} 至 {figure(max(scales, default=1.0))}。",
-    )
-    return (
-        f'<!doctype html><html lang="{language}"><meta charset="utf-8"><title>precision_debug training</title>'
-        f"<style>{_STYLE}</style>{first_lines}"
-        f"<p>{html.escape(scale.of(language))}</p><table><tr><th></th>{heads}</tr>{rows}</table>"
-        f"<p>{html.escape(more.of(language)) if more is not None else ''}</p>{below}</html>\n"
-    )
+    tone = "bad" if bad or found is not None else "good"
+    return small_page(Text("Training", "训练"), about, sentences, tone, body, style=style, language=language)
 
 
-def _row(steps: Sequence[StepNumbers], name: str, found: Departure | None) -> str:
+def _numbers(
+    steps: Sequence[StepNumbers], name: str, number: Callable[[ParameterNumbers], float | None], without: float
+) -> list[float]:
+    """Those that are not ``without``."""
+    found = [number(step.parameters[name]) for step in steps if name in step.parameters]
+    return [one for one in found if one is not None and one != without]
+
+
+def _flat(curves: Sequence[_Curve]) -> Iterator[Text]:
+    for one in _CURVES:
+        if one not in curves:
+            yield Text(f"{one.title.en.capitalize()}: none at any step.", f"{one.title.zh}：各步均无。")
+
+
+def _about(steps: Sequence[StepNumbers], drawn: int, names: int, found: Departure | None) -> Text:
+    """What is drawn, over which steps, and with which scales of the loss."""
+    if not steps:
+        return Text("No step was logged.", "没有保存任何步。")
+    span_en, span_zh = f"steps {steps[0].step} to {steps[-1].step}", f"第 {steps[0].step} 至 {steps[-1].step} 步"
+    which = Text("the parameter that changes most comes first.", "变化最大的参数排在最前。")
+    if drawn < names:
+        which = Text(
+            f"the {drawn} of {names} parameters whose gradients change most.",
+            f"只画出 {names} 个参数中变化最大的 {drawn} 个。",
+        )
+    said = Text(
+        f"Each curve runs over {span_en} ({len(steps)} logged); {which.en}",
+        f"每条曲线为{span_zh}（保存 {len(steps)} 步）；{which.zh}",
+    )
+    if found is not None:
+        said = Text(
+            f"{said.en} The dashed line is step {found.step}.", f"{said.zh}虚线为第 {found.step} 步。"
+        )
+    low, high = (figure(choose(step.scale for step in steps)) for choose in (min, max))
+    if (low, high) == (figure(1.0), figure(1.0)):
+        return said
+    scale = low if low == high else f"{low} – {high}"
+    return Text(f"{said.en} Loss scale: {scale}.", f"{said.zh}损失缩放：{scale}。")
+
+
+def _row(
+    steps: Sequence[StepNumbers], name: str, curves: Sequence[_Curve], mark: int | None, *, marked: bool
+) -> str:
     cells = []
-    for _, number, logarithmic in _CURVES:
-        values = [number(step.parameters[name]) if name in step.parameters else None for step in steps]
-        mark = next((place for place, step in enumerate(steps) if found is not None and step.step == found.step), None)
-        cells.append(f"<td>{_curve(values, logarithmic, mark)}</td>")
-    return f"<tr><td><code>{html.escape(name)}</code></td>{''.join(cells)}</tr>"
+    for one in curves:
+        values = [one.number(step.parameters[name]) if name in step.parameters else None for step in steps]
+        cells.append(f"<div>{_drawn(values, one, mark, marked)}</div>")
+    return f"<code>{escaped(name)}</code>{''.join(cells)}"
 
 
-def _curve(values: Sequence[float | None], logarithmic: bool, mark: int | None) -> str:
-    heights = [_height(value, logarithmic) for value in values]
+def _drawn(values: Sequence[float | None], curve: _Curve, mark: int | None, marked: bool) -> str:
+    heights = [_height(value, curve.logarithmic) for value in values]
     known = [one for one in heights if one is not None]
-    if not known:
-        return ""
-    low, high = min(known), max(known)
-    points = [
-        (_WIDTH * place / max(1, len(values) - 1), _HEIGHT - 4 - (_HEIGHT - 8) * (one - low) / ((high - low) or 1.0))
-        for place, one in enumerate(heights) if one is not None
-    ]  # fmt: skip
-    drawn = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-    dot = ""
-    if mark is not None:
-        x = _WIDTH * mark / max(1, len(values) - 1)
-        y = next((y for at, y in points if abs(at - x) < 0.05), 4.0)
-        dot = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4"/>'
     numbers = [value for value in values if value is not None and math.isfinite(value)]
-    span = f"{figure(min(numbers))} – {figure(max(numbers))}" if numbers else ""
+    shown = percent if curve.shares else figure
+    low, high = min(known, default=0.0), max(known, default=0.0)
+    span = shown(min(numbers)) if numbers else ""
+    span += f" – {shown(max(numbers))}" if numbers and min(numbers) != max(numbers) else ""
+    ends = [number for number, value in enumerate(values) if value is not None and not math.isfinite(value)]
+    span += f"{', ' if span else ''}{len(ends)} × NaN, Inf" if ends else ""
+
+    def place(number: int) -> float:
+        return _WIDTH * number / max(1, len(values) - 1)
+
+    def y(one: float) -> float:
+        return _HEIGHT - 4 - (_HEIGHT - 8) * ((one - low) / (high - low) if high > low else 0.0)
+
+    lines = []
+    for part in _unbroken(heights):
+        points = " ".join(f"{place(number):.1f},{y(one):.1f}" for number, one in part)
+        lines.append(f'<polyline points="{points if len(part) > 1 else f"{points} {points}"}"/>')
+    if mark is not None:
+        x, at = place(mark), heights[mark]
+        lines.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{_HEIGHT}"/>')
+        if marked and at is not None and curve.logarithmic:
+            lines.append(f'<circle cx="{x:.1f}" cy="{y(at):.1f}" r="3"/>')
+    lines += [f'<circle cx="{place(number):.1f}" cy="4" r="2"/>' for number in ends[:_ENDS]]
     return (
-        f'<svg width="{_WIDTH}" height="{_HEIGHT}" role="img"><title>{html.escape(span)}</title>'
-        f'<polyline points="{drawn}"/>{dot}</svg><br><small>{html.escape(span)}</small>'
+        f'<small class="narrow">{both(curve.title)}</small>'
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" preserveAspectRatio="none" role="img" aria-label="{escaped(span)}">'
+        f"{''.join(lines)}</svg><small>{escaped(span)}</small>"
     )
+
+
+def _unbroken(heights: Sequence[float | None]) -> Iterator[list[tuple[int, float]]]:
+    """Runs of steps that have a height: where there is NaN, Inf or nothing, a curve has a gap."""
+    part: list[tuple[int, float]] = []
+    for number, one in enumerate(heights):
+        if one is not None:
+            part.append((number, one))
+        elif part:
+            yield part
+            part = []
+    if part:
+        yield part
 
 
 def _height(value: float | None, logarithmic: bool) -> float | None:

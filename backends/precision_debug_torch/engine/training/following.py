@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,9 @@ __all__ = ["following", "step_file"]
 _SMALLEST = 2.0**-24
 """The smallest number of float16."""
 
+
+_PART, _LARGE_PART = 1 << 17, 1 << 26
+"""Elements that are looked at at once, on a CPU and on a device, where each look is a kernel."""
 
 _SKIPPED = 3
 """Steps in a row that GradScaler leaves out and that are kept: a loop that never gets on would fill the disk."""
@@ -134,8 +138,8 @@ class _Follower:
             if name not in self._sizes:
                 continue
             before, _ = self._sizes[name]
-            size = float(before.double().norm())
-            moved = float((local_part(one).detach().double() - before.double()).norm()) / size if size else None
+            size = _norm(before)
+            moved = _norm(local_part(one), before) / size if size else None
             norm, zeros, below, broken = self._gradients[name]
             rows[name] = ParameterNumbers(norm=norm, zeros=zeros, below=below, broken=broken, size=size, moved=moved)
         self._sizes.clear()
@@ -153,11 +157,33 @@ class _Follower:
 def _numbers(gradient: Any, scale: float) -> tuple[float, float, float, int]:
     """Norm, share of zeros, share below float16's smallest at the scale, and how many are no number."""
     values = (gradient.to_dense() if gradient.layout is not torch.strided else gradient).detach()
-    finite = torch.isfinite(values)
-    fair = torch.where(finite, values, torch.zeros_like(values)).double()
-    many, zeros = max(1, values.numel()), int((fair == 0).sum()) - int((~finite).sum())
-    below = int(((fair != 0) & (fair.abs() * scale < _SMALLEST / 2)).sum())
-    return float(fair.norm()), zeros / many, below / max(1, many - zeros), int((~finite).sum())
+    squares, some, small, broken = 0.0, 0, 0, 0
+    for part in _parts(values):
+        fair, here = part, float(part.double().square_().sum())
+        if not math.isfinite(here):
+            fair = part[torch.isfinite(part)]
+            here = float(fair.double().square_().sum())
+        broken += part.numel() - fair.numel()
+        squares += here
+        filled = int(torch.count_nonzero(fair))
+        some += filled
+        small += int(torch.count_nonzero(fair.abs() < _SMALLEST / 2 / scale)) - (fair.numel() - filled)
+    many = values.numel()
+    zeros = many - broken - some
+    return math.sqrt(squares), zeros / max(1, many), small / max(1, many - zeros), broken
+
+
+def _norm(values: Any, less: Any = None) -> float:
+    """L2 of a tensor, or of the difference of two."""
+    parts = _parts(values) if less is None else zip(_parts(values), _parts(less), strict=True)
+    found = (one.double() if less is None else one[0].double() - one[1].double() for one in parts)
+    return math.sqrt(sum(float(one.square_().sum()) for one in found))
+
+
+def _parts(values: Any) -> Any:
+    """On a CPU as much at once as its cache holds: several looks at it then take as long as one."""
+    flat = values.detach().reshape(-1)
+    return flat.split(_PART if flat.device.type == "cpu" else _LARGE_PART)
 
 
 def _copied(value: Any) -> Any:
