@@ -175,9 +175,10 @@ def _numbers(gradient: Any, scale: float) -> tuple[float, float, float, int]:
 
 def _norm(values: Any, less: Any = None) -> float:
     """L2 of a tensor, or of the difference of two."""
-    parts = _parts(values) if less is None else zip(_parts(values), _parts(less), strict=True)
-    found = (one.double() if less is None else one[0].double() - one[1].double() for one in parts)
-    return math.sqrt(sum(float(one.square_().sum()) for one in found))
+    if less is None:
+        return math.sqrt(sum(float(one.double().square_().sum()) for one in _parts(values)))
+    pairs = zip(_parts(values), _parts(less), strict=True)
+    return math.sqrt(sum(float((one.double() - other).square_().sum()) for one, other in pairs))
 
 
 def _parts(values: Any) -> Any:
