@@ -23,6 +23,7 @@ from torch.utils.checkpoint import checkpoint
 
 import precision_debug
 from precision_debug.errors import PrecisionDebugError
+from precision_debug.protocols.progress import progress_to
 from precision_debug.records import Status
 
 MODES = ("torch_fp32", "torch_fp64", "torch_autocast_bf16", "torch_autocast_fp16", "torch_bf16")
@@ -290,3 +291,14 @@ def test_a_step_needs_something_to_learn() -> None:
 def test_modes_for_inference_refuse_a_step() -> None:
     with pytest.raises(PrecisionDebugError, match="torch_int8 shows no training step"):
         opened(model_of(), "torch_int8", "backward")
+
+
+def test_the_memory_of_a_step_is_said_beforehand() -> None:
+    said: list[str] = []
+    model = model_of(adamw)
+    learned = sum(one.nbytes for one in model.module.parameters())
+    with progress_to(lambda text: said.append(str(text))):
+        opened(model, "torch_fp32", "backward").close()
+        opened(model, "torch_fp32", "optimiser").close()
+    found = [one for one in said if "take about" in one]
+    assert [f"{learned * times / 1e9:.3g} GB" in one for times, one in zip((1, 6), found, strict=True)] == [True, True]

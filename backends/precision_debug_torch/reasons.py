@@ -166,6 +166,11 @@ REASONS = Catalogue("torch", {
         " and loss",
         "训练步，运行到 {phase} 阶段，模块保持其训练模式；autocast 覆盖前向与损失",
     ),
+    "step_memory": Wording(
+        "running a step up to its {phase} phase: gradients, updates and the optimiser's states, where there are any,"
+        " take about {size} on each side, beside the model and what backward keeps of forward",
+        "运行训练步（到 {phase} 阶段）：除模型与反向所需的前向张量外，梯度、更新量与优化器状态在每一侧约占 {size}",
+    ),
     "step_scale": Wording(
         "the loss is multiplied by {scale} on both sides, as GradScaler does, and with it every row of the backward"
         " pass; the outputs `gradient/…` are unscaled",

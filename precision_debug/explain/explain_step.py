@@ -11,7 +11,7 @@ from .culprits import candidates_of, first_failing, suspects_before
 from .effects import NOTHING_CARRIED, Sink, known_sinks, plain_sinks, sinks_of
 from .introduced import Alone, nothing_alone, run_alone
 from .step_updates import lost_updates
-from .steps import allowed_at, blamed, expectations, wrong
+from .steps import allowed_at, beyond, blamed, expectations, wrong
 from .subject import Subject
 from .work import Work
 
@@ -46,7 +46,7 @@ def explained_step(subject: Subject, work: Work, folder: Path) -> tuple[Explanat
     unit = subject.typical_unit
     bounds = allowed_at(subject, sinks, expected, blamed=bool(culprits))
     before = _before(subject, bounds)
-    beyond = any(sink.non_finite or sink.flips or sink.rel_l2 > bounds[sink.name] for sink in sinks)
+    off = beyond(sinks, bounds)
     at = _worst(sinks, bounds)
     allowed = bounds.get(at, worth(unit) if culprits else allowed_error(unit, expected.get(at)))
     first = first_failing(subject)
@@ -56,13 +56,13 @@ def explained_step(subject: Subject, work: Work, folder: Path) -> tuple[Explanat
         sinks,
         at,
         expected,
-        beyond=beyond,
+        beyond=off,
         method=alone.method if looked else "",
         unit=unit,
         allowed=allowed,
         allowed_at={name: bound for name, bound in before.items() if bound != allowed},
         candidates=len(names),
-        unfelt=first if first and not culprits and not beyond and not subject.row_of[first].is_output else "",
+        unfelt=first if first and not culprits and not off and not subject.row_of[first].is_output else "",
         seconds=work.seconds,
     ), alone
 

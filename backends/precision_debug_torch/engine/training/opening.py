@@ -7,12 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 from precision_debug.errors import UsageError
+from precision_debug.protocols import tell
 from precision_debug.settings import passed
 
 from ...model import Model
 from ...modes import Recipe
+from ...reasons import say
 from ...settings import setting
-from .step import TrainingStep
+from .step import BACKWARD, TrainingStep
 
 __all__ = ["SCALE", "as_step"]
 
@@ -41,4 +43,8 @@ def as_step(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> tuple[M
         model.module, until=setting(options, "step"), loss=model.loss, optimiser=model.optimiser, scale=scale,
         clip=setting(options, "clip_norm"), path=model.path,
     )  # fmt: skip
+    held = sum(one.nbytes for one in model.module.parameters() if one.requires_grad)
+    # the gradient; with an optimiser also what it reads of it, the parameter before, its update, and Adam's two states
+    many = held * (1 if step.until == BACKWARD else 6)
+    tell(say("step_memory", phase=step.until, size=f"{many / 1e9:.3g} GB"))
     return replace(model, module=step, loaded=None), {**options, "training": True}
