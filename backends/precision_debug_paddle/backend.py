@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from precision_debug.errors import ModelError
+from precision_debug.errors import ModelError, UsageError
 from precision_debug.protocols import Capabilities, demand
 from precision_debug.reasons import Catalogue, Reason
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec, TensorMeta
@@ -48,7 +49,21 @@ class PaddleBackend:
             teller=self,
             describer=self,
             bare_runner=self,
+            follower=self,
         )
+
+    def follow(
+        self, model: Any, optimiser: Any, scaler: Any, folder: str, every: int, steps: Collection[int]
+    ) -> AbstractContextManager[Any] | None:
+        """See ``protocols.Follower``."""
+        if not any(base.__module__.startswith("paddle.nn") for base in type(model).__mro__):
+            return None
+        if steps:
+            what = "whole steps are kept of torch's loops only"
+            raise UsageError(what, where="training(steps=…)", hint="leave steps out: the statistics are kept")
+        from .engine.following import following
+
+        return following(model, optimiser, scaler, folder, every)
 
     def describe(self, path: str) -> Description:
         """See ``protocols.Describer``."""

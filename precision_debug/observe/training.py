@@ -20,11 +20,11 @@ def training(
 ) -> AbstractContextManager[Any]:  # fmt: skip
     """Follow a training loop inside a ``with`` statement.
 
-    model, optimizer, scaler: those of the loop (torch's); nothing of them is changed, and hooks are taken away in the
-    end. record: a folder, which gets ``statistics.jsonl``: norm, zeros, and update of each parameter at every
-    ``every``th optimiser step, from 0. steps: of these steps all that starts one is kept too (parameters, buffers, the
-    optimiser's state, the batch, random states), as ``step_<number>.pt``, so that ``--option from_step=FILE`` runs
-    it again.
+    model, optimizer, scaler: those of the loop (torch's, or Paddle's dynamic graph's, of which the statistics are kept
+    and neither steps nor ranks); nothing of them is changed, and hooks are taken away in the end. record: a folder,
+    which gets ``statistics.jsonl``: norm, zeros, and update of each parameter at every ``every``th optimiser step, from
+    0. steps: of these steps all that starts one is kept too (parameters, buffers, the optimiser's state, the batch,
+    random states), as ``step_<number>.pt``, so that ``--option from_step=FILE`` runs it again.
     Where torch.distributed runs, call it on every rank with the same folder (DDP, FSDP2, or a reduction of your own): a
     rank writes ``statistics_rank<rank>.jsonl``, with each gradient before and after the reduction, and
     ``step_<number>_rank<rank>.pt``.
@@ -44,4 +44,5 @@ def training(
         if found is not None:
             return found
     kinds = f"{type(model).__name__} and {type(optimizer).__name__}"
-    raise UsageError(f"no backend follows {kinds}", where="training()", hint="give a torch module and its optimiser")
+    hint = "give a module of torch or paddle and its optimiser"
+    raise UsageError(f"no backend follows {kinds}", where="training()", hint=hint)

@@ -1,0 +1,116 @@
+"""Follows somebody's own training loop in Paddle's dynamic graph: numbers of its gradients at some steps.
+
+Paddle's optimisers have no hooks of their own, so ``step`` and ``minimize`` of this one optimiser are wrapped while it
+is followed. GradScaler calls ``step`` itself, when the gradients are unscaled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from precision_debug.errors import OutputError
+from precision_debug.recording.training_log import LOG, ParameterNumbers, StepNumbers, written
+
+__all__ = ["following"]
+
+Array = np.ndarray[Any, Any]
+
+_SMALLEST = 2.0**-24
+"""The smallest number of float16."""
+
+_WRAPPED = ("step", "minimize")
+
+
+@contextlib.contextmanager
+def following(model: Any, optimiser: Any, scaler: Any, folder: str, every: int) -> Iterator[_Follower]:
+    """See ``precision_debug.training``."""
+    follower = _Follower(model, scaler, Path(folder, LOG), every)
+    for name in _WRAPPED:
+        setattr(optimiser, name, functools.partial(follower.stepped, getattr(optimiser, name)))
+    try:
+        yield follower
+    finally:
+        for name in _WRAPPED:
+            delattr(optimiser, name)  # the class's own is there again
+
+
+class _Follower:
+    """``step``: how many steps the optimiser was asked for."""
+
+    def __init__(self, model: Any, scaler: Any, log: Path, every: int) -> None:
+        self.step = 0
+        self._scaler, self._log, self._every = scaler, log, every
+        self._named = [(name, one) for name, one in model.named_parameters() if not one.stop_gradient]
+        self._inside = False
+        try:
+            log.write_text("", encoding="utf-8")
+        except OSError as error:
+            raise OutputError(f"cannot be written: {error.strerror}", where=str(log)) from error
+
+    def stepped(self, own: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """The optimiser's step, with what it reads and what it changes."""
+        if self._inside or self.step % self._every:
+            if not self._inside:
+                self.step += 1
+            return own(*args, **kwargs)
+        scale = self._scale()
+        learned = [(name, one) for name, one in self._named if one.grad is not None]
+        before = {name: np.array(_host(one)) for name, one in learned}
+        gradients = {name: _numbers(_gradient(one), scale) for name, one in learned}
+        self._inside = True
+        try:
+            result = own(*args, **kwargs)
+        finally:
+            self._inside = False
+        rows = {}
+        for name, one in learned:
+            norm, zeros, below, broken = gradients[name]
+            size = _norm(before[name])
+            moved = _norm(_host(one).astype(np.float64) - before[name]) / size if size else None
+            rows[name] = ParameterNumbers(norm=norm, zeros=zeros, below=below, broken=broken, size=size, moved=moved)
+        with self._log.open("a", encoding="utf-8") as log:
+            log.write(written(StepNumbers(step=self.step, scale=scale, parameters=rows)))
+        self.step += 1
+        return result
+
+    def _scale(self) -> float:
+        return float(self._scaler.state_dict().get("scale", 1.0)) if self._scaler is not None else 1.0
+
+
+def _host(tensor: Any) -> Array:
+    """A tensor's values; float32 of what numpy has no type for."""
+    narrow = "bfloat16" in str(tensor.dtype)
+    found: Array = (tensor.detach().astype("float32") if narrow else tensor.detach()).numpy()
+    return found
+
+
+def _gradient(parameter: Any) -> Array:
+    """A parameter's gradient; of a sparse one the rows that it has, and 0 for the others."""
+    gradient = parameter.grad
+    if not gradient.is_selected_rows():
+        return _host(gradient)
+    whole: Array = np.zeros(tuple(parameter.shape), np.float32)
+    rows = gradient._get_selected_rows() if hasattr(gradient, "_get_selected_rows") else gradient.get_selected_rows()
+    np.add.at(whole, np.array(rows.rows()), np.array(rows.get_tensor()))
+    return whole
+
+
+def _numbers(values: Array, scale: float) -> tuple[float, float, float, int]:
+    """Norm, share of zeros, share below float16's smallest at the scale, and how many are no number."""
+    finite = np.isfinite(values)
+    fair = values[finite]
+    some = int(np.count_nonzero(fair))
+    below = int(np.count_nonzero(np.abs(fair) < _SMALLEST / 2 / scale)) - (fair.size - some)
+    many = max(1, values.size)
+    return _norm(fair), (fair.size - some) / many, below / max(1, some), int(values.size - fair.size)
+
+
+def _norm(values: Array) -> float:
+    return math.sqrt(float(np.sum(np.square(values, dtype=np.float64))))

@@ -1,0 +1,88 @@
+"""A training loop in Paddle's dynamic graph that is followed: its numbers, and the first step that leaves its band.
+
+On a CPU paddle's auto_cast and GradScaler have no effect, so the faults are planted in FP32.
+"""
+
+# ruff: noqa: E402
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+paddle: Any = pytest.importorskip("paddle", reason="paddle is not installed")
+
+import precision_debug
+from precision_debug.cli import main
+from precision_debug.errors import UsageError
+from precision_debug.recording.training_log import first_departure, read_log
+
+FAULTS = {"none": -1, "inf": 8, "scaled": 8, "zeros": 8}
+
+
+def trained(folder: Path | None, fault: str = "none", *, sparse: bool = False, way: str = "step") -> Any:
+    paddle.seed(3)
+    words = paddle.nn.Embedding(20, 6, sparse=sparse)
+    net = paddle.nn.Sequential(words, paddle.nn.Linear(6, 8), paddle.nn.Tanh(), paddle.nn.Linear(8, 1))
+    optimiser: Any = paddle.optimizer.SGD(0.01, parameters=net.parameters())
+    drawn = np.random.default_rng(0)
+    scaler = paddle.amp.GradScaler(enable=False)
+
+    def loop() -> None:
+        for step in range(12):
+            x = paddle.to_tensor(drawn.integers(0, 20, (16, 3)))
+            loss = net(x).square().mean()
+            if step == FAULTS[fault]:
+                loss = {"inf": loss * float("inf"), "scaled": loss * 1e4, "zeros": loss * 0}[fault]
+            loss.backward()
+            if way == "scaler":
+                scaler.step(optimiser)
+                scaler.update()
+            elif way == "minimize":
+                optimiser.minimize(loss)
+            else:
+                optimiser.step()
+            optimiser.clear_grad()
+
+    if folder is None:
+        loop()
+    else:
+        with precision_debug.training(net, optimiser, record=folder, every=1, scaler=scaler):
+            loop()
+    assert "step" not in vars(optimiser)
+    return [np.array(one.numpy()) for one in net.parameters()]
+
+
+@pytest.mark.parametrize("way", ["step", "minimize", "scaler"])
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def test_a_followed_loop_trains_the_same_bits(tmp_path: Path, way: str, sparse: bool) -> None:
+    followed, alone = trained(tmp_path, way=way, sparse=sparse), trained(None, way=way, sparse=sparse)
+    assert [one.tobytes() for one in followed] == [one.tobytes() for one in alone]
+    steps = read_log(tmp_path)
+    assert [one.step for one in steps] == list(range(12))
+    table = steps[0].parameters["0.weight"]
+    assert 0 < table.zeros < 1  # words that the batch has not
+    assert table.norm > 0
+    assert table.moved is not None
+    assert table.moved * table.size == pytest.approx(0.01 * table.norm, rel=1e-3)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_first_step_that_leaves_its_band_is_told(
+    tmp_path: Path, fault: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trained(tmp_path, fault)
+    found = first_departure(read_log(tmp_path))
+    assert (found.step if found is not None else -1) == FAULTS[fault]
+    assert main(["training", str(tmp_path), "--lang", "en"]) == (0 if fault == "none" else 1)
+    assert ("Step 8 is the first out of the band" in capsys.readouterr().out) == (fault != "none")
+
+
+def test_whole_steps_are_refused_in_a_line(tmp_path: Path) -> None:
+    net = paddle.nn.Linear(2, 1)
+    optimiser = paddle.optimizer.SGD(0.1, parameters=net.parameters())
+    with pytest.raises(UsageError, match="whole steps are kept of torch's loops only"):
+        precision_debug.training(net, optimiser, record=tmp_path, steps=[1])
