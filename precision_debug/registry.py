@@ -119,7 +119,7 @@ def find(model: ModelFiles, mode: str) -> tuple[Backend, RunMode]:
     near = difflib.get_close_matches(mode, names, n=3)
     modes = " ".join(names)
     hint = (
-        say("near_modes_for", near=" or ".join(near), kind=kind, modes=modes) if near
+        say("near_modes_for", near=near, kind=kind, modes=modes) if near
         else say("modes_for", kind=kind, modes=modes)
     )  # fmt: skip
     raise UsageError(say("unknown_mode", mode=mode), hint=hint)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from precision_debug.cli import main
@@ -64,6 +65,88 @@ def test_wrong_commands(
         assert not WORDS.search(chinese), "English is left"
     assert main([*arguments, "--lang", "en"]) == 2
     assert not re.search("[\u4e00-\u9fff]", capsys.readouterr().err)
+
+
+ORT = ["--model_file", MODEL, "--run_mode", "ort_opt"]
+
+MISTAKES = [
+    (["--model_file", "empty.onnx", "--run_mode", "ort_opt"], "文件是空的"),
+    ([*ORT, "--model_dir", "folder"], "--model_file 与 --model_dir 不能同时使用"),
+    ([*ORT, "--params_file", "gone.bin"], "gone.bin：没有这个文件。建议：请检查 --params_file"),
+    (["--model_file", "m.engine", "--run_mode", "trt_engine"], "的默认基线 ort_fp32 不能读取此文件"),
+    ([*ORT, "--baseline", "none"], "没有可对比的一侧。建议：请加上 --validate"),
+    ([*ORT, "--baseline", "folder"], "不是录制：其中没有 manifest.json"),
+    ([*ORT, "--load_outputs", "gone.json"], "没有这个文件或文件夹"),
+    ([*ORT, "--load_outputs", "bad.json", "--baseline", "ort_fp32"], "--load_outputs 与 --baseline 不能同时使用"),
+    ([*ORT, "--inputs", "bad.npz"], "含有 Python 对象，不予读取。建议：请用 numpy.savez"),
+    ([*ORT, "--inputs", "text.npz"], "输入 'image' 的类型为 str，模型需要 float32，转换会改变数值"),
+    ([*ORT, "--inputs", "folder"], "文件夹中没有 .npz、.npy 或 input_N.pb 文件"),
+    ([*ORT, "--inputs", "boom.py:f"], "请修正脚本后重新运行"),
+    ([*ORT, "--inputs", "boom.py:g"], "脚本中没有函数 'g'。建议：其中定义了 f"),
+    ([*ORT, "--inputs", "bad.json"], "不是可读的 JSON"),
+    ([*ORT, "--metric", "f"], "请写 FILE.py:函数，而不是 'f'"),
+    ([*ORT, "--input_shapes", "image"], "'image' 中没有输入的名字"),
+    ([*ORT, "--val_range", "2,1"], "'2,1' 的下限大于上限"),
+    ([*ORT, "--option", "nokey"], "请写 KEY=VALUE，而不是 'nokey'"),
+    ([*ORT, "--step", "backward"], "它是后端 torch 的设置"),
+    ([*ORT, "--save_model", "m.onnx"], "它只用于目标"),
+    ([*ORT, "--checkpoint", "c"], "--checkpoint 须与 --engine ray 或 --jobs 同用"),
+    ([*ORT, "--mark", "re:("], "不是正则表达式"),
+    ([*ORT, "--marks_between", "logits", "pool_out"], "顺序反了，请写 --marks_between pool_out logits"),
+    ([*ORT, "--marks_from_inspector", "gone*.json"], "没有匹配的引擎 inspector 文件"),
+    ([*ORT, "--output", "foo:x.txt"], "没有名为 'foo' 的查看器"),
+    ([*ORT, "--output", "netron:x.txt"], "须为 .onnx 文件。建议：例如 netron:output/report.onnx"),
+    ([*ORT, "--output", MODEL], "即此命令要读取的"),
+    ([*ORT, "--record", "bad.json"], "是一个文件。建议：请指定文件夹"),
+    ([*ORT, "--gen_script", "x.txt"], "不是 .py 文件"),
+    ([*ORT, "--gen_script", "bad.json/x.py"], "无法写入（"),
+    (["--model_file", MODEL, "--run_mode", "ort_ep"], "未指定是哪一个"),
+    (["search", "--model_file", MODEL, "--run_mode", "ort_fp16_sim", "--check", "x"], "没有代表模型路径的 {model}"),
+    (["report", "bad.json", "--output", "r.html"], "不是完整的 JSON 文件"),
+    (["training", "folder"], "其中没有训练过程的统计量"),
+    (["--model_file", MODEL, "--run_mode", "ort_opt8"], "是否想写 ort_opt 或"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "said"), MISTAKES, ids=[said for _, said in MISTAKES])
+def test_mistakes_that_people_make(
+    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each is said in Chinese; what a library or the system said of it stays as it is."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    for name, text in (
+        ("empty.onnx", ""), ("m.engine", "junk"), ("bad.npz", "junk"), ("bad.json", "{"),
+        ("boom.py", "def f():\n    raise ValueError('boom')\n"),
+    ):  # fmt: skip
+        (tmp_path / name).write_text(text)
+    np.savez(tmp_path / "text.npz", image=np.array(["a"]))
+    assert main([*arguments, "--lang", "zh"]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "mode", "said"),
+    [
+        ("paddle", "m.pdmodel", "cpu_opt", "不是 Paddle 程序，或文件不完整"),
+        ("openvino", "m.xml", "ov_opt", "OpenVINO 无法读取它"),
+        ("torch", "m.pt2", "torch_bf16", "不是导出的程序"),
+        ("torch", "m.py", "torch_bf16", "没有指明工厂函数。建议：请写 m.py:函数；工厂函数返回"),
+        ("torch", "m.py:f", "torch_bf16", "工厂函数出错：ValueError: boom"),
+        ("torch", "m.py:g", "torch_bf16", "脚本中没有函数 'g'。建议：其中定义了 f"),
+    ],
+)
+def test_models_that_an_engine_cannot_read(
+    module: str, source: str, mode: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    pytest.importorskip(module)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / source.partition(":")[0]).write_text(
+        "def f():\n    raise ValueError('boom')\n" if ".py" in source else "junk"
+    )
+    assert main(["--model_file", source, "--run_mode", mode, "--lang", "zh"]) == 2
+    assert said in capsys.readouterr().err
 
 
 def test_a_line_is_the_same_in_english_and_survives_its_way_from_another_process() -> None:

@@ -14,9 +14,9 @@ from precision_debug.errors import UsageError
 from precision_debug.onnx.graph import Scope, all_graphs, subgraphs
 from precision_debug.onnx.model import Model, read_model
 from precision_debug.protocols import Handed
+from precision_debug.reasons import did_you_mean
 from precision_debug.reasons import say as core
 from precision_debug.records import SessionSpec, TensorMeta
-from precision_debug.safety.nearest import did_you_mean
 
 from .engine.int8_units import Int8Units
 from .engine.runtime import Runtime

@@ -12,6 +12,9 @@ _KEEP = "Keep the operators that read them in float32, or scale the weights."
 _REFERENCE = "Compare with ort_fp32 instead of onnx_ref."
 
 REASONS = Catalogue("onnxruntime", {
+    "no_plugin_named": Wording(
+        "ort_ep runs any plugin provider and none is named", "ort_ep 可运行任意插件，但未指定是哪一个"
+    ),
     # what a run mode needs
     "needs_wheel_with_tap": Wording(
         "the pure-Python wheel needs onnxruntime-extensions, which has no wheel for Python 3.14: install"

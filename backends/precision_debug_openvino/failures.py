@@ -7,6 +7,8 @@ from contextlib import AbstractContextManager
 
 from precision_debug.errors import BackendError, ModelError, shortened, translated
 
+from .reasons import say
+
 __all__ = ["building", "plain", "reading", "running"]
 
 _PLACES = re.compile(
@@ -23,9 +25,9 @@ def plain(error: BaseException) -> str:
 
 def reading(path: str) -> AbstractContextManager[None]:
     """Around reading a model file: ModelError for what OpenVINO raises."""
-    hint = "OpenVINO reads .onnx, .xml, .pdmodel, .pb and .tflite; another engine's mode may read this one"
+    hint = say("reads_these")
     return translated(
-        path, lambda error: ModelError(f"OpenVINO cannot read it ({plain(error)})", where=path, hint=hint)
+        path, lambda error: ModelError(say("cannot_read", error=plain(error)), where=path, hint=hint)
     )
 
 

@@ -113,6 +113,6 @@ def _device(core: Any, asked: str, recipe: Recipe) -> str:
     found = [str(name) for name in core.available_devices]
     name = asked.upper()
     if name.partition(".")[0] not in {one.partition(".")[0] for one in found}:
-        hint = f"OpenVINO has {', '.join(found) or 'none'} here"
-        raise BackendUnavailable(f"there is no device {asked}", where=recipe.mode.name, hint=hint)
+        hint = say("has_devices", names=", ".join(found) or "none")
+        raise BackendUnavailable(say("no_device", name=asked), where=recipe.mode.name, hint=hint)
     return name

@@ -10,6 +10,14 @@ _HOME = "Nothing to do: its values are compared in another row, or there is noth
 _ROUND = "See the tensors around it."
 
 REASONS = Catalogue("openvino", {
+    # a model or a device that is not there
+    "cannot_read": Wording("OpenVINO cannot read it ({error})", "OpenVINO 无法读取它（{error}）"),
+    "reads_these": Wording(
+        "OpenVINO reads .onnx, .xml, .pdmodel, .pb and .tflite; another engine's mode may read this one",
+        "OpenVINO 可读取 .onnx、.xml、.pdmodel、.pb 与 .tflite；其他引擎的模式或许能读取此文件",
+    ),
+    "no_device": Wording("there is no device {name}", "没有设备 {name}"),
+    "has_devices": Wording("OpenVINO has {names} here", "此处 OpenVINO 可用的设备：{names}"),
     # what a run mode needs
     "needs_bf16": Wording(
         "a CPU with BF16 (avx512_bf16 or amx_bf16)", "需要支持 BF16 的 CPU（avx512_bf16 或 amx_bf16）"

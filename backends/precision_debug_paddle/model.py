@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from precision_debug.errors import ModelError
+from precision_debug.reasons import say as core
 from precision_debug.records import ModelFiles
 
 from .engine.legacy_program import read_legacy
 from .engine.pir_program import read_pir
 from .engine.program import Program
+from .reasons import say
 
 __all__ = ["Model", "read_model"]
 
@@ -40,7 +42,7 @@ def read_model(files: ModelFiles) -> Model:
         raise ModelError("no such file", where=str(file), hint="check --model_file")
     try:
         if file.stat().st_size == 0:
-            raise ModelError("the file is empty", where=str(file), hint="export or copy the model again")
+            raise ModelError(core("file_empty"), where=str(file), hint=core("export_again"))
         program: Program = read_pir(file) if file.suffix.lower() == ".json" else read_legacy(file)
     except OSError as error:
         raise ModelError(f"cannot be read: {error.strerror}", where=str(file)) from error
@@ -66,10 +68,8 @@ def _in_folder(folder: Path) -> Path:
         return found[0]
     if found:
         names = " ".join(path.name for path in found)
-        raise ModelError(f"holds several models ({names})", where=str(folder), hint="name one with --model_file")
-    raise ModelError(
-        "holds no Paddle model (inference.json, *.pdmodel)", where=str(folder), hint="name one with --model_file"
-    )
+        raise ModelError(say("several_models", names=names), where=str(folder), hint=core("name_model_file"))
+    raise ModelError(say("no_model"), where=str(folder), hint=core("name_model_file"))
 
 
 def _params(file: Path) -> Path:

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from precision_debug.errors import ModelError, UsageError
 from precision_debug.protocols import Feeds, Session
-from precision_debug.reasons import Reason
+from precision_debug.reasons import Reason, did_you_mean
 from precision_debug.records import SessionSpec
-from precision_debug.safety.nearest import did_you_mean
 from precision_debug.settings import passed
 
 from . import modes

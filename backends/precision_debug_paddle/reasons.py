@@ -12,6 +12,18 @@ _MARKED = "If the fusion must not change, use --fused_only or mark fewer tensors
 _READERS = "See the tensors computed from it."
 
 REASONS = Catalogue("paddle", {
+    # a model that cannot be read
+    "no_program": Wording(
+        "is not a Paddle program, or is cut off ({error})", "不是 Paddle 程序，或文件不完整（{error}）"
+    ),
+    "no_model": Wording(
+        "holds no Paddle model (inference.json, *.pdmodel)", "其中没有 Paddle 模型（inference.json、*.pdmodel）"
+    ),
+    "several_models": Wording("holds several models ({names})", "其中有多个模型（{names}）"),
+    "factory_returns": Wording(
+        "a factory returns a paddle.nn.Layer or (layer, example_inputs)",
+        "工厂函数返回 paddle.nn.Layer，或（layer，示例输入）",
+    ),
     # why a tensor is not seen
     "not_entered": Wording(
         "in a branch or loop body that this run did not enter", "位于本次运行未进入的分支或循环体内",

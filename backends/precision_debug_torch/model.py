@@ -17,18 +17,19 @@ from typing import Any
 import numpy as np
 
 from precision_debug.errors import ModelError, PrecisionDebugError
+from precision_debug.feeds.factory import made_by
 from precision_debug.numbers.arrays import as_array
 from precision_debug.records import InputMeta, ModelFiles
-from precision_debug.safety.user_module import user_module
 
 from .engine.archive import check_program, check_script, data_only
 from .engine.nested_tensors import leaves
 from .engine.random_states import seeded
 from .engine.signature import forward_inputs
+from .reasons import say
 
 __all__ = ["Model", "example_feeds", "from_module", "load_program", "load_script", "read_inputs", "read_model"]
 
-_HINT = "a factory returns an nn.Module, (module, example_inputs), or these with a loss, and an optimiser, for a step"
+_HINT = say("factory_returns")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,23 +138,7 @@ def example_feeds(model: Model) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def _from_factory(text: str, seed: int) -> Model:
-    file, _, name = text.partition(".py:")
-    path = Path(file if file.endswith(".py") else file + ".py")
-    if not name:
-        raise ModelError("names no factory", where=text, hint=f"write {text}:FUNCTION; {_HINT}")
-    with seeded(seed):  # what the file draws while it is imported is part of the model too
-        module = user_module(path, ModelError)
-    factory = getattr(module, name, None)
-    if not callable(factory):
-        known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
-        raise ModelError(f"has no function '{name}'", where=str(path), hint=f"it has {', '.join(known[:8]) or 'none'}")
-    try:
-        with seeded(seed):
-            made = factory()
-    except PrecisionDebugError:
-        raise
-    except Exception as error:
-        raise ModelError(f"the factory failed: {type(error).__name__}: {error}", where=text) from error
+    made = made_by(text, lambda: seeded(seed), returns=_HINT)
     parts = made if isinstance(made, tuple) and 2 <= len(made) <= 4 else (made,)
     module, inputs, loss, optimiser = (*parts, None, None, None)[:4]
     steps = optimiser is None or callable(optimiser) or hasattr(optimiser, "step")
@@ -180,10 +165,8 @@ def load_program(path: str) -> Any:
         hint = "export it again with tensors and plain values alone, or write a factory FILE.py:FUNCTION"
         raise ModelError(what, where=path, hint=hint) from error
     except Exception as error:
-        hint = "save it with torch.export.save of this torch version"
-        raise ModelError(
-            f"is not an exported program: {type(error).__name__}: {error}", where=path, hint=hint
-        ) from error
+        what = say("no_program", error=f"{type(error).__name__}: {error}")
+        raise ModelError(what, where=path, hint=say("save_again")) from error
 
 
 def _from_program(path: str) -> Model:

@@ -10,6 +10,23 @@ _NOTHING = "Nothing to do: there is nothing to compare."
 _PLAIN = "Compare the modes of eager PyTorch: torch_fp32, torch_fp16, torch_bf16, …."
 
 REASONS = Catalogue("torch", {
+    # a model that cannot be read
+    "factory_returns": Wording(
+        "a factory returns an nn.Module, (module, example_inputs), or these with a loss, and an optimiser, for a step",
+        "工厂函数返回 nn.Module、（module，示例输入），训练步还需损失与优化器",
+    ),
+    "no_config": Wording(
+        "holds no config.json, as a folder of the transformers library does",
+        "其中没有 transformers 目录应有的 config.json",
+    ),
+    "reads_folders": Wording(
+        "torch modes read such a folder, FILE.py:FUNCTION, .pt2 and .pt",
+        "torch 的模式可读取 transformers 目录、FILE.py:函数、.pt2 与 .pt",
+    ),
+    "no_program": Wording("is not an exported program: {error}", "不是导出的程序：{error}"),
+    "save_again": Wording(
+        "save it with torch.export.save of this torch version", "请用此版本 torch 的 torch.export.save 重新保存"
+    ),
     # what a run mode needs
     "needs_torch": Wording(
         "a newer torch than {version} (2.4 or later)", "需要比 {version} 更新的 torch（2.4 及以上）"

@@ -87,7 +87,7 @@ def _no_verb(name: str) -> UsageError:
     """A word where a verb stands: a mistyped one, or a model."""
     near = [] if os.path.exists(name) else nearest(name, list(verbs()))
     if near or not ("." in name or os.path.exists(name)):
-        hint = say("did_you_mean", names=" or ".join(map(repr, near))) if near else ""
+        hint = say("did_you_mean", names=[repr(one) for one in near]) if near else ""
         return UsageError(say("no_verb", name=name), hint=hint or say("see_help", program="precision_debug"))
     return UsageError(
         say("a_model_needs_its_option"), where=name, hint=say("write_model_file", name=shlex.quote(name))

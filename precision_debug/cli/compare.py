@@ -151,7 +151,7 @@ def spread_of(args: argparse.Namespace) -> Workers | None:
     if not asked.get("jobs") and not asked.get("engine"):
         for name in asked:
             if name not in ("jobs", "engine"):
-                raise UsageError(f"--{name} requires --engine ray or --jobs", hint="add one of them")
+                raise UsageError(say("needs_workers", option=f"--{name}"), hint=say("add_one"))
         return None
     for one in options_of(RunSpec):
         if "workers" in one.not_with and given_of(args, [one]):
@@ -193,7 +193,9 @@ def make_spec(args: argparse.Namespace, *, command: str) -> RunSpec:
         from ..recording import is_outputs
 
         if values.get("baseline"):
-            raise UsageError("--load_outputs and --baseline are mutually exclusive")
+            raise UsageError(say("exclusive", one="--load_outputs", other="--baseline"))
+        if not Path(args.load_outputs).exists():
+            raise UsageError(say("no_such_inputs"), where=f"--load_outputs {args.load_outputs}")
         if not is_outputs(args.load_outputs):
             raise UsageError("is not a .json file, nor a folder of them", where=f"--load_outputs {args.load_outputs}")
         values["baseline"] = args.load_outputs
@@ -244,7 +246,7 @@ def _options(texts: Sequence[str]) -> dict[str, Any]:
         key, equals, value = text.partition("=")
         key = key.strip()
         if not equals or not key or not value:
-            raise UsageError(f"expects KEY=VALUE, got '{text}'", where="--option")
+            raise UsageError(say("no_pair", value=text), where="--option")
         if found.setdefault(key, value) != value:
             raise UsageError(f"given twice: {found[key]} and {value}", where=f"--option {key}", hint="keep one of them")
     return found

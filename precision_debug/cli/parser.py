@@ -54,7 +54,7 @@ class Parser(argparse.ArgumentParser):
         for word in unknown:
             other = [one for one in _SYNONYMS.get(word, ()) if one in known]
             near |= dict.fromkeys(other or nearest(word, known, 2))
-        return say("did_you_mean", names=" or ".join(map(repr, near))) if near else ""
+        return say("did_you_mean", names=[repr(one) for one in near]) if near else ""
 
     def format_help(self) -> str:
         """In the language that was asked for, as ``parse`` found it."""

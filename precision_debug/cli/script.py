@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
+from ..reasons import say
 from ..records import ModelFiles, RunSpec, Tolerance
 from ..report.atomic_file import replacing
 from ..safety.visible import visible
@@ -44,7 +45,7 @@ if __name__ == "__main__":
 def write_script(path: str, spec: RunSpec, outputs: Sequence[Path]) -> None:
     """Raises UsageError for what has no counterpart in ``compare``, and OutputError."""
     if not path.endswith(".py"):
-        raise UsageError("is not a .py file", where=f"--gen_script {path}")
+        raise UsageError(say("not_python"), where=f"--gen_script {path}")
     with replacing(Path(path), what="the script") as temporary:
         temporary.write_text(script_of(spec, outputs), encoding="utf-8")
 

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
-from ..reasons import Reason, say
+from ..reasons import Reason, did_you_mean, say
 from ..records import InputMeta
-from ..safety.nearest import did_you_mean
 from .cast import exact_cast
 from .dtypes import Array, as_dtype, dtype_name, is_float, is_integer
 
@@ -140,12 +139,11 @@ def _cast(array: Array, wanted: np.dtype[Any], meta: InputMeta, notes: list[Reas
     bits = have.kind == "u" and have.itemsize == wanted.itemsize and is_float(wanted) and wanted.itemsize < 4
     converted = None if bits else exact_cast(array, wanted)
     if converted is None:
-        why = "are these values or bits?" if bits else "its values would change"
+        why = say("values_or_bits") if bits else say("values_would_change")
         raise InputError(
-            f"input '{meta.name}' is {dtype_name(have)}, the model wants {meta.dtype}, and {why}",
-            where=where,
-            hint=f"convert it to {meta.dtype} yourself",
-        )
+            say("input_type", name=meta.name, have=dtype_name(have), dtype=meta.dtype, why=why),
+            where=where, hint=say("convert_it", dtype=meta.dtype),
+        )  # fmt: skip
     notes.append(say("input_converted", name=meta.name, have=dtype_name(have), dtype=meta.dtype))
     return converted
 

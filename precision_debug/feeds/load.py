@@ -108,7 +108,7 @@ def _folder(folder: Path, inputs: Sequence[InputMeta]) -> SampleSets:
             return _read([functools.partial(_npy_of, file, name) for file in npy], npy)
         return _sets([_by_stem(folder, npy, inputs)])
     if not kinds:
-        raise InputError("the folder has no .npz, .npy or input_N.pb files", where=str(folder), hint=_KINDS)
+        raise InputError(say("no_data_files"), where=str(folder), hint=_KINDS)
     return _sets([load_data_set(entry, inputs) for entry in here + data_sets])
 
 
@@ -181,7 +181,7 @@ def _npy(path: Path) -> Array:
         with path.open("rb") as file:
             return np.asarray(np.load(file, allow_pickle=False))
     except Exception as error:  # numpy raises many kinds on a damaged file
-        raise InputError(unreadable(error), where=str(path), hint="write it with numpy.save") from error
+        raise InputError(unreadable(error), where=str(path), hint=say("write_save")) from error
 
 
 def _natural(path: Path) -> tuple[list[tuple[int, str]], str]:

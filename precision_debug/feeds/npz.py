@@ -22,6 +22,7 @@ import numpy as np
 from ..codec import parse_json
 from ..errors import InputError, OutputError
 from ..protocols import Feeds
+from ..reasons import Reason, say
 from ..records import InputMeta
 from ..safety.special_file import refuse_special
 from .check import check_names
@@ -93,7 +94,7 @@ def _opened(path: Path) -> Iterator[Any]:
         raise
     except Exception as error:  # numpy, zlib and zipfile raise many kinds on a damaged file
         raise InputError(
-            unreadable(error), where=str(path), hint="write it with numpy.savez(FILE, NAME=ARRAY)"
+            unreadable(error), where=str(path), hint=say("write_savez")
         ) from error
 
 
@@ -119,11 +120,11 @@ def _index(archive: Mapping[str, Array], path: Path) -> list[Any]:
         raise InputError(f"its {_INDEX} entry is damaged: {error}", where=str(path)) from error
 
 
-def unreadable(error: Exception) -> str:
+def unreadable(error: Exception) -> Reason:
     """Why numpy could not load a file, in one clause."""
     if "allow_pickle" in str(error):
-        return "holds Python objects, which are not read"
-    return f"cannot be read: {type(error).__name__}: {error}"
+        return say("python_objects")
+    return say("cannot_read", error=f"{type(error).__name__}: {error}")
 
 
 def _write(archive: zipfile.ZipFile, sets: Sequence[Feeds]) -> None:

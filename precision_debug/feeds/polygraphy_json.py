@@ -21,6 +21,7 @@ import numpy as np
 
 from ..codec import parse_json
 from ..errors import InputError
+from ..reasons import say
 from ..safety.special_file import refuse_special
 
 __all__ = [
@@ -51,7 +52,7 @@ def parsed(path: Path) -> Any:
     try:
         return parse_json(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"is not readable JSON: {error}", where=str(path)) from error
+        raise InputError(say("no_json", error=str(error)), where=str(path)) from error
 
 
 def holds_results(path: Path) -> bool:

@@ -45,14 +45,14 @@ def load_script(path: Path, function: str = DEFAULT_FUNCTION) -> SampleSets:
             module = _module(path)
             if not callable(getattr(module, function, None)):
                 known = [name for name, value in vars(module).items() if isinstance(value, types.FunctionType)]
-                hint = f"it defines {', '.join(known)}" if known else f"define {function}() returning a dict of arrays"
-                raise InputError(f"the script has no function '{function}'", where=str(path), hint=hint)
+                hint = say("it_defines", names=known) if known else say("define_it", name=function)
+                raise InputError(say("no_function", name=function), where=str(path), hint=hint)
             return _sets(getattr(module, function), where, folder)
     except InputError:
         raise
     except (Exception, SystemExit) as error:
         raise InputError(
-            f"{type(error).__name__}: {error}", where=_line(path, error), hint="fix the script and run it again"
+            f"{type(error).__name__}: {error}", where=_line(path, error), hint=say("fix_script")
         ) from error
 
 
@@ -60,7 +60,7 @@ def load_function(source: str) -> Callable[..., Any]:
     """The function of "SCRIPT.py:function", the script having run. Raises InputError."""
     path, _, name = source.rpartition(":")
     if not path.endswith(".py") or not name.isidentifier():
-        raise InputError(f"'{source}' names no function of a script", hint="write FILE.py:function")
+        raise InputError(say("script_function_form", value=source))
     try:
         with Neighbours(os.path.dirname(os.path.realpath(path))):
             found: Callable[..., Any] | None = vars(_module(Path(path))).get(name)
@@ -69,7 +69,7 @@ def load_function(source: str) -> Callable[..., Any]:
     except (Exception, SystemExit) as error:
         raise InputError(f"{type(error).__name__}: {error}", where=_line(Path(path), error)) from error
     if not callable(found):
-        raise InputError(f"the script has no function '{name}'", where=path)
+        raise InputError(say("no_function", name=name), where=path)
     return found
 
 

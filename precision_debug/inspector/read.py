@@ -15,6 +15,7 @@ from typing import Any
 
 from ..codec import parse_json
 from ..errors import ModelError
+from ..reasons import say
 from .layer import EngineLayer, EngineTensor
 
 __all__ = ["expand", "parse_inspector", "read_inspector"]
@@ -70,7 +71,7 @@ def expand(source: str) -> list[Path]:
         return [Path(source)]
     files = sorted(path for name in glob.glob(source, recursive=True) if (path := Path(name)).is_file())
     if not files:
-        raise ModelError("no engine inspector file matches", where=source, hint="check the path, and quote the pattern")
+        raise ModelError(say("no_inspector"), where=source, hint=say("check_pattern"))
     return files
 
 

@@ -77,9 +77,9 @@ def opened(path: Path) -> memoryview:
     except FileNotFoundError as error:
         raise ModelError(say("no_such_file"), where=str(path), hint=say("check_model_file")) from error
     except OSError as error:
-        raise ModelError(f"cannot be read: {error.strerror}", where=str(path)) from error
+        raise ModelError(say("cannot_read", error=str(error.strerror)), where=str(path)) from error
     if not data:
-        raise ModelError("the file is empty", where=str(path), hint=_AGAIN)
+        raise ModelError(say("file_empty"), where=str(path), hint=_AGAIN)
     view = memoryview(data)
     if view[: len(_GIT_LFS)] == _GIT_LFS:
         raise ModelError("is a Git LFS pointer, not the model", where=str(path), hint="run git lfs pull")

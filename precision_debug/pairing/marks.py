@@ -13,8 +13,7 @@ from pathlib import Path
 from ..codec import parse_json
 from ..errors import MarkError
 from ..inspector import fused_outputs, read_inspector, strip_subgraph_suffix
-from ..reasons import say
-from ..safety.nearest import did_you_mean
+from ..reasons import did_you_mean, say
 from ..safety.special_file import refuse_special
 
 __all__ = ["assign_mark_names", "get_mark_names_from_serialized_json", "read_marks_file", "select"]
@@ -66,7 +65,7 @@ def read_marks_file(path: str | Path) -> tuple[str, ...]:
         try:
             words = parse_json(text)
         except ValueError as error:
-            raise MarkError(f"is not readable JSON: {error}", where=str(path), hint="write a list of names") from error
+            raise MarkError(say("no_json", error=str(error)), where=str(path), hint="write a list of names") from error
         if not all(isinstance(word, str) for word in words):
             raise MarkError("the list holds more than names", where=str(path), hint="write a list of strings")
     else:
@@ -126,9 +125,9 @@ def _section(between: tuple[str, str], names: Sequence[str]) -> Sequence[str]:
     first, last = places[between[0]], places[between[1]]
     if first > last:
         raise MarkError(
-            f"'{between[0]}' runs after '{between[1]}'",
+            say("runs_after", first=between[0], last=between[1]),
             where="--marks_between",
-            hint=f"they are the other way round: --marks_between {between[1]} {between[0]}",
+            hint=say("swap_marks", last=between[1], first=between[0]),
         )
     return names[first : last + 1]
 
@@ -138,7 +137,7 @@ def _matcher(word: str) -> Callable[[str], object] | None:
         try:
             return re.compile(word[3:]).fullmatch
         except re.error as error:
-            raise MarkError(f"'{word}' is not a regular expression: {error}", hint="see Python's re module") from error
+            raise MarkError(say("no_regex", word=word, error=str(error)), hint=say("see_re")) from error
     if "*" in word or "?" in word:
         parts = {"*": ".*", "?": "."}
         return re.compile("".join(parts.get(char) or re.escape(char) for char in word), re.DOTALL).fullmatch
@@ -159,8 +158,9 @@ def _way_on(word: str, names: Sequence[str]) -> str:
     near = did_you_mean(word.removeprefix("re:"), names)
     inside = 0 if _matcher(word) else sum(word in name for name in names)
     if inside:
-        near += f"{' ' if near else ''}'*{word}*' matches {inside}"
-    return near or (f"it has {', '.join(map(repr, names))}" if len(names) <= 8 else _LIST_THEM)
+        found = say("glob_matches", glob=f"*{word}*", count=inside)
+        return say("near_and_glob", near=near, found=found) if near else found
+    return near or (say("it_has", names=", ".join(map(repr, names))) if len(names) <= 8 else _LIST_THEM)
 
 
 def _words(patterns: str | Iterable[str]) -> list[str]:

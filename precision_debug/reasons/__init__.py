@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .core import CORE
 from .reason import NOTHING, Catalogue, Plain, Reason, ReasonOrText, Wording, arguments_of, as_reason, filled, split
-from .some import some
+from .some import did_you_mean, some
 from .text import Text, same
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Wording",
     "arguments_of",
     "as_reason",
+    "did_you_mean",
     "filled",
     "same",
     "say",

@@ -88,7 +88,7 @@ FAILURES: Mapping[str, Wording] = {
     ),
     "modes_for": Wording("modes for {kind}: {modes}", "{kind} 可用的模式：{modes}"),
     "near_modes_for": Wording(
-        "did you mean {near}? modes for {kind}: {modes}", "是否想写 {near}？{kind} 可用的模式：{modes}"
+        "did you mean {near:or}? modes for {kind}: {modes}", "是否想写 {near:or}？{kind} 可用的模式：{modes}"
     ),
     "no_such_mode": Wording("the {backend} backend has no run mode {mode}", "后端 {backend} 没有运行模式 {mode}"),
     "cannot_run_here": Wording("run mode {mode} cannot run here: {needs}", "运行模式 {mode} 无法在此运行：{needs}"),

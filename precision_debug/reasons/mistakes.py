@@ -9,7 +9,9 @@ from .reason import Wording
 __all__ = ["MISTAKES"]
 
 MISTAKES: Mapping[str, Wording] = {
-    "did_you_mean": Wording("did you mean {names}?", "是否想写 {names}？"),
+    "did_you_mean": Wording("did you mean {names:or}?", "是否想写 {names:or}？"),
+    "such_as": Wording("e.g. {example}", "例如 {example}"),
+    "exclusive": Wording("{one} and {other} are mutually exclusive", "{one} 与 {other} 不能同时使用"),
     # labels and marks
     "no_labels": Wording("no labels can be read ({error})", "读不到标签（{error}）"),
     "labels_form": Wording("expects a .npy with one class index per sample", "请给出每个样本一个类别编号的 .npy"),
@@ -21,8 +23,38 @@ MISTAKES: Mapping[str, Wording] = {
     "no_such_tensor": Wording("no tensor is called {names}", "没有名为 {names} 的张量"),
     "no_tensor_matches": Wording("no tensor matches {names}", "没有张量匹配 {names}"),
     "of_tensors": Wording("{count} tensors", "{count} 个张量"),
+    "glob_matches": Wording("'{glob}' matches {count}", "'{glob}' 匹配 {count} 个"),
+    "near_and_glob": Wording("{near} {found}", "{near}{found}"),
+    "no_regex": Wording("'{word}' is not a regular expression: {error}", "'{word}' 不是正则表达式：{error}"),
+    "see_re": Wording("see Python's re module", "参见 Python 的 re 模块"),
+    "runs_after": Wording("'{first}' runs after '{last}'", "'{first}' 在 '{last}' 之后运行"),
+    "swap_marks": Wording(
+        "they are the other way round: --marks_between {last} {first}", "顺序反了，请写 --marks_between {last} {first}"
+    ),
+    "no_inspector": Wording("no engine inspector file matches", "没有匹配的引擎 inspector 文件"),
+    "check_pattern": Wording("check the path, and quote the pattern", "请检查路径，并给通配符加上引号"),
     "marks_lists": Wording("`precision_debug marks` lists the names", "`precision_debug marks` 列出名字"),
     # settings and numbers
+    "no_pair": Wording("expects KEY=VALUE, got '{value}'", "请写 KEY=VALUE，而不是 '{value}'"),
+    "others_setting": Wording(
+        "it is a setting of the {count:backend|backends} {names}", "它是后端 {names} 的设置"
+    ),
+    "one_side_only": Wording("it is for the {side} only", "它只用于{side}"),
+    "needs_workers": Wording("{option} requires --engine ray or --jobs", "{option} 须与 --engine ray 或 --jobs 同用"),
+    "add_one": Wording("add one of them", "请加上其中之一"),
+    "no_ray": Wording("Ray is not installed", "没有安装 Ray"),
+    "compares_nothing": Wording("compares against nothing", "没有可对比的一侧"),
+    "add_validate": Wording("add --validate", "请加上 --validate"),
+    "no_default_baseline": Wording(
+        "the default baseline of {mode}, {baseline}, does not read this file",
+        "{mode} 的默认基线 {baseline} 不能读取此文件",
+    ),
+    "add_baseline_model": Wording(
+        "add --baseline_model FILE (the .onnx it was made from), or name another with --baseline MODE",
+        "请加上 --baseline_model 文件（生成它的 .onnx），或用 --baseline 模式 另选一个",
+    ),
+    "no_input_named": Wording("no input is named in '{value}'", "'{value}' 中没有输入的名字"),
+    "low_above_high": Wording("'{value}' has its low end above its high end", "'{value}' 的下限大于上限"),
     "nobody_takes_it": Wording("neither {first} nor {second} takes this setting", "{first} 与 {second} 均无此设置"),
     "does_not_take_it": Wording("{side} does not take this setting", "{side} 无此设置"),
     "the_side": Wording("the {side} {mode}", "{side}模式 {mode}"),
@@ -60,6 +92,7 @@ MISTAKES: Mapping[str, Wording] = {
         "write --model_file {name} --run_mode MODE", "请写 --model_file {name} --run_mode MODE"
     ),
     "verb_without_use": Wording("has no effect in `{verb}`", "在 `{verb}` 中无效"),
+    "leave_one_out": Wording("leave one of them out", "请去掉其中之一"),
     "leave_it_out": Wording("leave it out", "请去掉它"),
     "use_part": Wording("name what is written with --part FILE.onnx", "请用 --part FILE.onnx 指定输出"),
     "no_shape": Wording("'{value}' is not a shape", "'{value}' 不是形状"),
@@ -78,6 +111,82 @@ MISTAKES: Mapping[str, Wording] = {
     ),
     "add_a_baseline": Wording("add --baseline MODE, or leave it out", "请加上 --baseline 模式，或去掉该选项"),
     # files
+    "file_empty": Wording("the file is empty", "文件是空的"),
+    "cannot_read": Wording("cannot be read: {error}", "无法读取：{error}"),
+    "check_option": Wording("check {option}", "请检查 {option}"),
+    "no_such_folder": Wording("there is no such folder", "没有这个文件夹"),
+    "no_recording": Wording("is not a recording: it has no {file}", "不是录制：其中没有 {file}"),
+    "record_one": Wording("record a run with --record DIR", "请用 --record 目录 录制一次运行"),
+    "is_a_file": Wording("is a file", "是一个文件"),
+    "name_a_folder": Wording("name a folder", "请指定文件夹"),
+    "name_model_file": Wording("name one with --model_file", "请用 --model_file 指定"),
+    "no_json": Wording("is not readable JSON: {error}", "不是可读的 JSON：{error}"),
+    "python_objects": Wording("holds Python objects, which are not read", "含有 Python 对象，不予读取"),
+    "write_savez": Wording(
+        "write it with numpy.savez(FILE, NAME=ARRAY)", "请用 numpy.savez(文件, 名字=数组) 写出"
+    ),
+    "write_save": Wording("write it with numpy.save", "请用 numpy.save 写出"),
+    "no_data_files": Wording(
+        "the folder has no .npz, .npy or input_N.pb files", "文件夹中没有 .npz、.npy 或 input_N.pb 文件"
+    ),
+    "input_type": Wording(
+        "input '{name}' is {have}, the model expects {dtype}, and {why}",
+        "输入 '{name}' 的类型为 {have}，模型需要 {dtype}，{why}",
+    ),
+    "values_would_change": Wording("its values would change", "转换会改变数值"),
+    "values_or_bits": Wording("are these values or bits?", "无从得知这些是数值还是位模式"),
+    "convert_it": Wording("convert it to {dtype} yourself", "请自行转换为 {dtype}"),
+    "no_factory": Wording("names no factory", "没有指明工厂函数"),
+    "write_factory": Wording("write {source}:FUNCTION; {returns}", "请写 {source}:函数；{returns}"),
+    "not_importable": Wording("cannot be imported: {error}", "无法导入：{error}"),
+    "factory_failed": Wording("the factory failed: {error}", "工厂函数出错：{error}"),
+    "no_function": Wording("the script has no function '{name}'", "脚本中没有函数 '{name}'"),
+    "it_defines": Wording("it defines {names}", "其中定义了 {names}"),
+    "define_it": Wording("define {name}() returning a dict of arrays", "请定义返回数组字典的 {name}()"),
+    "fix_script": Wording("fix the script and run it again", "请修正脚本后重新运行"),
+    "script_function_form": Wording("expects FILE.py:function, got '{value}'", "请写 FILE.py:函数，而不是 '{value}'"),
+    "outputs_alone": Wording(
+        "holds outputs, and not the inputs that they were made from", "其中只有输出，没有产生它们的输入"
+    ),
+    "add_inputs": Wording("add the inputs with --inputs FILE", "请用 --inputs 文件 给出输入"),
+    "add_polygraphy_inputs": Wording(
+        "add the inputs with --inputs FILE (polygraphy run --save-inputs FILE)",
+        "请用 --inputs 文件 给出输入（polygraphy run --save-inputs 文件）",
+    ),
+    "no_statistics": Wording("holds no statistics of a training run", "其中没有训练过程的统计量"),
+    "name_training_folder": Wording(
+        "name the folder that was passed to training(record=…)", "请指定传给 training(record=…) 的文件夹"
+    ),
+    "no_whole_json": Wording("not a whole JSON file ({error})", "不是完整的 JSON 文件（{error}）"),
+    "write_report_again": Wording(
+        "write the report again with --output NAME.json", "请用 --output NAME.json 重新写出报告"
+    ),
+    # files to write
+    "read_too": Wording("is {path}, which this command reads", "即此命令要读取的 {path}"),
+    "read_recording": Wording(
+        "is inside the recording {path}, which this command reads", "位于此命令要读取的录制 {path} 中"
+    ),
+    "read_folder": Wording(
+        "is a file of the folder {path}, which this command reads", "是此命令要读取的文件夹 {path} 中的文件"
+    ),
+    "another_file": Wording("name another file to write", "请写到另一个文件"),
+    "no_viewer": Wording("unknown viewer '{name}'", "没有名为 '{name}' 的查看器"),
+    "viewers_are": Wording(
+        "known: {names}; a file whose name has a colon: ./{path}", "可用：{names}；文件名含冒号时请写 ./{path}"
+    ),
+    "expects_ending": Wording("expects a {ending} file", "须为 {ending} 文件"),
+    "not_python": Wording("is not a .py file", "不是 .py 文件"),
+    "full_disk": Wording("the disk is full", "磁盘已满"),
+    "unread_pipe": Wording("nothing reads this pipe", "没有程序读取此管道"),
+    "cannot_write_it": Wording("{what} cannot be written there ({error})", "无法写入（{error}）"),
+    "free_or_choose": Wording(
+        "free some space, or choose another place with --output", "请释放空间，或用 --output 另选位置"
+    ),
+    "close_or_choose": Wording(
+        "close it in other programs, or choose another place with --output",
+        "请在其他程序中关闭它，或用 --output 另选位置",
+    ),
+    "choose_place": Wording("choose another place with --output", "请用 --output 另选位置"),
     "checkpoint_stale": Wording(
         "these have changed since it was created: {names}", "建立检查点之后，下列内容已改变：{names}"
     ),
@@ -117,6 +226,9 @@ MISTAKES: Mapping[str, Wording] = {
     "foreign_report": Wording("not a precision_debug report", "不是 precision_debug 的报告"),
     "give_a_report": Wording("give the .json file that --output wrote", "请给出由 --output 写出的 .json 文件"),
     # sweeps and searches
+    "no_place_for_model": Wording(
+        "the command has no {place}, where the saved model's path goes", "命令中没有代表模型路径的 {place}"
+    ),
     "sweep_takes_modes": Wording("a sweep takes --run_modes", "扫描请用 --run_modes"),
     "no_modes": Wording("no run mode given", "没有给出运行模式"),
     "modes_form": Wording("e.g. ort_opt,ort_int8; see `doctor`", "例如 ort_opt,ort_int8；参见 `doctor`"),

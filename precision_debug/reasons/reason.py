@@ -76,7 +76,7 @@ class Wording:
     """The sentences of one code, with arguments in braces as ``str.format`` has them.
 
     ``{count:tensor|tensors}`` is the first word where the number is 1, else the second; an argument of several values
-    is joined by commas, ``{parts:;}`` by semicolons.
+    is joined by commas, ``{parts:;}`` by semicolons, ``{names:or}`` by "or".
     do: what a reader can do about it, for the page of all reasons; "" where it only informs.
     whole: nothing is missing from a comparison because of it: the tensor's numbers are elsewhere, or it has none.
     decides: of a doubt, whether it leaves the verdict open.
@@ -164,6 +164,8 @@ def _shown(value: Plain, spec: str, between: str, nested: Callable[[Reason], str
     if isinstance(value, Reason):
         return nested(value)
     if isinstance(value, tuple):
+        if spec == "or":
+            between, spec = (" or " if between == ", " else " 或 "), ""
         if spec == ";":
             between, spec = ("; " if between == ", " else "；"), ""
         return between.join(_shown(item, spec, between, nested) for item in value)

@@ -24,7 +24,7 @@ from typing import Any
 
 from ..codec import parse_json
 from ..errors import RecordingError
-from ..reasons import Reason
+from ..reasons import Reason, say
 
 __all__ = [
     "FORMAT", "INPUTS", "MANIFEST", "OUTPUTS", "TENSORS", "VERSION", "WEIGHTS", "WEIGHT_BYTES", "Noted", "file_crc",
@@ -88,15 +88,13 @@ def read_manifest(folder: Path) -> Mapping[str, Any]:
     """The manifest of a finished recording in this version's format. Raises RecordingError."""
     where = str(folder)
     if not folder.is_dir():
-        raise RecordingError("there is no such folder", where=where, hint="record a run with --record DIR")
+        raise RecordingError(say("no_such_folder"), where=where, hint=say("record_one"))
     if not (folder / MANIFEST).is_file():
         if (folder / TENSORS).is_dir():
             count = sum(1 for _ in (folder / TENSORS).glob("*.npy"))
             what = f"the recording is partial: it has {count} tensors and no {MANIFEST}, its run ended early"
             raise RecordingError(what, where=where, hint=_AGAIN)
-        raise RecordingError(
-            f"is not a recording: it has no {MANIFEST}", where=where, hint="record a run with --record DIR"
-        )
+        raise RecordingError(say("no_recording", file=MANIFEST), where=where, hint=say("record_one"))
     try:
         manifest = parse_json((folder / MANIFEST).read_bytes())
     except (OSError, ValueError) as error:

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import InputError
+from ..reasons import say
 
 __all__ = [
     "LOG", "Departure", "ParameterNumbers", "StepNumbers", "first_departure", "parameters_in", "parameters_of",
@@ -88,8 +89,7 @@ def read_log(folder: str | Path) -> tuple[StepNumbers, ...]:
         with path.open(encoding="utf-8") as lines:
             return tuple(_read(lines))
     except OSError as error:
-        hint = "name the folder that training(record=…) was given"
-        raise InputError("holds no statistics of a training run", where=str(path), hint=hint) from error
+        raise InputError(say("no_statistics"), where=str(path), hint=say("name_training_folder")) from error
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise InputError(f"is damaged ({error})", where=str(path), hint="record the run again") from error
 

@@ -24,7 +24,7 @@ from ..feeds import save_feeds
 from ..feeds.dtypes import Array, dtype_name, from_plain, to_plain
 from ..numbers.arrays import as_array
 from ..protocols import Feeds
-from ..reasons import as_reason
+from ..reasons import as_reason, say
 from ..records import TensorMeta
 from .format import FORMAT, INPUTS, MANIFEST, OUTPUTS, TENSORS, VERSION, WEIGHT_BYTES, WEIGHTS, Noted, file_crc
 
@@ -167,7 +167,7 @@ class RecordingWriter:
 
 def _prepare(folder: Path, overwrite: bool) -> None:
     if folder.exists() and not folder.is_dir():
-        raise RecordingError("is a file", where=str(folder), hint="name a folder")
+        raise RecordingError(say("is_a_file"), where=str(folder), hint=say("name_a_folder"))
     here = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
     drafts = {name for name in here if name.startswith(".") and name.endswith(".part")}
     ours = {MANIFEST, TENSORS, INPUTS, OUTPUTS, WEIGHTS, *drafts}

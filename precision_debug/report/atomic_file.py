@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..errors import OutputError
+from ..reasons import Reason, say
 
 __all__ = ["replacing"]
 
@@ -126,17 +127,17 @@ def _opened(device: Path) -> int:
             return handle
 
 
-def _what(error: OSError, what: str) -> str:
+def _what(error: OSError, what: str) -> Reason:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return "the disk is full"
+        return say("full_disk")
     if error.errno == errno.ENXIO:
-        return "nothing reads this pipe"
-    return f"{what} cannot be written there ({error.strerror or error})"
+        return say("unread_pipe")
+    return say("cannot_write_it", what=what, error=str(error.strerror or error))
 
 
-def _hint(error: OSError) -> str:
+def _hint(error: OSError) -> Reason:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return "free some space, or choose another place with --output"
+        return say("free_or_choose")
     if error.errno in (errno.EACCES, errno.EPERM):
-        return "close it in other programs, or choose another place with --output"
-    return "choose another place with --output"
+        return say("close_or_choose")
+    return say("choose_place")

@@ -84,8 +84,8 @@ def _feeds_of(spec: RunSpec, plan: Plan, feeds: Sequence[Feeds]) -> FeedSet:
         feeds = [held] if held else ()
     if saved and not spec.inputs and not feeds:
         raise InputError(
-            "holds outputs, and not the inputs that they were made from", where=saved,
-            hint="give those with --inputs FILE" + ("" if dumped else " (polygraphy run --save-inputs FILE)"),
+            say("outputs_alone"), where=saved,
+            hint=say("add_inputs") if dumped else say("add_polygraphy_inputs"),
         )  # fmt: skip
     sides = [side for side in sides if not side.recording]
     metas = _inputs(sides[0])

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
+from ..reasons import NOTHING, Reason, say
 from ..records import RunSpec
 from ..settings.options import differing
 
@@ -38,7 +39,7 @@ def refuse_overwriting(outputs: Iterable[str | Path], *read: Any) -> None:
         for path in named:
             why = _overwritten(str(output), path)
             if why:
-                raise UsageError(f"is {why}", where=str(output), hint="name another file to write")
+                raise UsageError(why, where=str(output), hint=say("another_file"))
 
 
 def files_named(*things: Any) -> Iterator[str]:
@@ -74,26 +75,26 @@ def _saved(spec: RunSpec) -> list[str]:
     return of_backends + [value for one, value in differing(spec) if one.file == "written"]
 
 
-def _overwritten(output: str, read: str) -> str:
-    """What an output would destroy of something that is read; "" where it is nothing."""
+def _overwritten(output: str, read: str) -> Reason:
+    """What an output would destroy of something that is read; NOTHING where it is nothing."""
     ours, theirs = _state(output), _state(read)
     if theirs is None:
-        return ""
+        return NOTHING
     if stat.S_ISDIR(theirs.st_mode):
         return _inside(output, ours, read)
     same = ours is not None and stat.S_ISREG(ours.st_mode) and os.path.samestat(ours, theirs)
-    return f"{read}, which this command reads" if same else ""
+    return say("read_too", path=read) if same else NOTHING
 
 
-def _inside(output: str, state: os.stat_result | None, folder: str) -> str:
+def _inside(output: str, state: os.stat_result | None, folder: str) -> Reason:
     place, root = os.path.realpath(output), os.path.realpath(folder)
     if not place.startswith(os.path.join(root, "")):
-        return ""
+        return NOTHING
     if os.path.isfile(os.path.join(root, "manifest.json")):
-        return f"inside the recording {folder}, which this command reads"
+        return say("read_recording", path=folder)
     if state is None or not stat.S_ISREG(state.st_mode) or place.lower().endswith(_REPORTS) or _is_report(place):
-        return ""
-    return f"a file of the folder {folder}, which this command reads"
+        return NOTHING
+    return say("read_folder", path=folder)
 
 
 def _is_report(path: str) -> bool:

@@ -199,7 +199,7 @@ def _sides(spec: RunSpec) -> tuple[Opening, ...]:
         return (target,)
     if spec.baseline == NONE:
         if not spec.validate:
-            raise UsageError("compares against nothing", where="--baseline none", hint="add --validate")
+            raise UsageError(say("compares_nothing"), where="--baseline none", hint=say("add_validate"))
         return (target, target)
     mode = spec.baseline or _default_baseline(spec, target)
     baseline = _found(spec.baseline_model or spec.model, mode)
@@ -234,11 +234,15 @@ def _found(model: ModelFiles, mode: str) -> Opening:
     if recording.is_recording(mode) or Path(mode).is_dir() or "/" in mode:
         return Opening(spec=session, recording=mode)
     if not model.path:
-        raise UsageError("no model given", hint="name one with --model_file FILE or --model_dir DIR")
+        raise UsageError(say("no_model"), hint=say("name_a_model"))
     for named in (model.model_file, model.model_file.partition(".py:")[0] + ".py", model.params_file, model.model_dir):
         refuse_special(named, ModelError)
         if named and not is_utf8(named):
             raise ModelError(say("not_utf8"), where=named, hint=say("move_it"))
+    if model.model_file and model.model_dir:
+        raise UsageError(say("exclusive", one="--model_file", other="--model_dir"), hint=say("leave_one_out"))
+    if model.params_file and not Path(model.params_file).exists():
+        raise ModelError(say("no_such_file"), where=model.params_file, hint=say("check_option", option="--params_file"))
     plain = model.path if Path(model.path).exists() else model.path.partition(".py:")[0] + ".py"
     if not Path(model.path).exists() and not (".py:" in model.path and Path(plain).exists()):
         raise ModelError(say("no_such_model"), where=model.path, hint=say("check_the_path"))
@@ -251,10 +255,9 @@ def _default_baseline(spec: RunSpec, target: Opening) -> str:
         if any(mode.name == target.mode.baseline for _, mode in registry.modes_for(spec.model)):
             return target.mode.baseline
         raise UsageError(
-            f"the default baseline of {target.mode.name}, {target.mode.baseline}, does not read this file",
-            where=spec.model.path,
-            hint="add --baseline_model FILE (the .onnx it was made from), or name another with --baseline MODE",
-        )
+            say("no_default_baseline", mode=target.mode.name, baseline=target.mode.baseline),
+            where=spec.model.path, hint=say("add_baseline_model"),
+        )  # fmt: skip
     model = spec.baseline_model or spec.model
     offered = [(backend, mode) for backend, mode in registry.modes_for(model) if mode.baseline == mode.name]
     wanted = target.mode.baseline if target.mode is not None else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["did_you_mean", "nearest"]
+__all__ = ["nearest"]
 
 _SHORTLIST = 400
 """Names that difflib compares, see ``nearest``."""
@@ -32,12 +32,6 @@ def nearest(name: str, names: Sequence[str], count: int = 3) -> list[str]:
         if matcher.quick_ratio() >= 0.5 and (ratio := matcher.ratio()) >= 0.5:
             ratios.append((-ratio, place, other))
     return [other for _, _, other in sorted(ratios)[:count]]
-
-
-def did_you_mean(name: str, names: Sequence[str], count: int = 3) -> str:
-    """ "did you mean 'a' or 'b'?", or "" where nothing is near."""
-    near = nearest(name, names, count)
-    return f"did you mean {' or '.join(repr(other) for other in near)}?" if near else ""
 
 
 def _pairs(text: str) -> frozenset[str]:

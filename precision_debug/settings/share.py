@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import UsageError
-from ..reasons import Reason, say
-from ..safety.nearest import nearest
+from ..reasons import Reason, did_you_mean, say
 from .setting import SIDES, Setting
 
 __all__ = ["Taker", "passed", "read_by", "share"]
@@ -101,19 +100,14 @@ def _not_taken(
     if own:
         hint = _where_it_matters(*own[0])
     elif others := sorted({backend for backend, setting in everywhere if setting.name == name}):
-        hint = f"it is a setting of the backend{'s' * (len(others) > 1)} {' and '.join(others)}"
+        hint = say("others_setting", count=len(others), names=others)
     else:
         near = [s.name for taker in asked for s in taker.table if s.matters(taker.side, taker.mode)]
-        hint = _near(name, near) or _near(name, [setting.name for _, setting in everywhere])
+        hint = did_you_mean(name, near) or did_you_mean(name, [setting.name for _, setting in everywhere])
     tableless = [taker.backend for taker in asked if taker.backend and not taker.table]
     if tableless and (not hint or len(tableless) == len(asked)):
         hint = f"the backend {tableless[0]} declares no settings"
     return UsageError(what, where=where, hint=hint or say("settings_lists"))
-
-
-def _near(name: str, names: Sequence[str]) -> str:
-    found = nearest(name, names)
-    return say("did_you_mean", names=" or ".join(map(repr, found))) if found else ""
 
 
 def _side(name: str) -> Reason:
@@ -122,5 +116,5 @@ def _side(name: str) -> Reason:
 
 def _where_it_matters(taker: Taker, setting: Setting) -> str:
     if taker.side not in setting.sides:
-        return f"it is for the {setting.sides[0]} only"
+        return say("one_side_only", side=_side(setting.sides[0]))
     return say("it_matters_in", modes=" ".join(setting.modes))

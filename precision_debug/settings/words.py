@@ -25,7 +25,7 @@ def parse_shapes(texts: Sequence[str], *, option: str = "--input_shapes") -> dic
         name, colon, dims = text.strip().rpartition(":")
         name = name.strip()
         if not colon or not name:
-            raise UsageError(f"no input is named in '{text}'", where=option, hint=_SHAPE_FORM)
+            raise UsageError(say("no_input_named", value=text), where=option, hint=_SHAPE_FORM)
         shape = _dims(dims.strip())
         if shape is None:
             raise UsageError(say("no_shape", value=text), where=option, hint=_SHAPE_FORM)
@@ -46,7 +46,7 @@ def parse_val_range(texts: Sequence[str], *, option: str = "--val_range") -> dic
             raise UsageError(say("no_range", value=text), where=option, hint=_RANGE_FORM)
         low, high = bounds
         if low > high:
-            raise UsageError(f"'{text}' has its low end above its high end", where=option, hint=_RANGE_FORM)
+            raise UsageError(say("low_above_high", value=text), where=option, hint=_RANGE_FORM)
         if ranges.setdefault(name, bounds) != bounds:
             raise UsageError(f"two ranges for {repr(name) if name else 'all inputs'}", where=option, hint="keep one")
     return ranges

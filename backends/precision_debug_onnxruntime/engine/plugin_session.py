@@ -40,7 +40,7 @@ def open_plugin(spec: SessionSpec, name: str, feeds: Sequence[Feeds]) -> PluginS
         library, provider = setting(chosen, "ep_library"), setting(chosen, "ep_name")
         if not library or not provider:
             raise UsageError(
-                "ort_ep runs any plugin provider and none is named", where=spec.mode,
+                say("no_plugin_named"), where=spec.mode,
                 hint="--option ep_library=LIB.so --option ep_name=NAMEExecutionProvider",
             )  # fmt: skip
         plugin = Plugin(provider=provider, library=library)

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from precision_debug import protocols
-from precision_debug.errors import ModelError, PrecisionDebugError
+from precision_debug.errors import ModelError
+from precision_debug.feeds.factory import made_by
 from precision_debug.feeds.signature import inputs_of
 from precision_debug.records import InputMeta
-from precision_debug.safety.user_module import user_module
 
+from ..reasons import say
 from .framework import paddle_module
 from .predictor import decoded
 
 __all__ = ["Layer", "arrays_of", "is_factory", "layers_of", "read_layer"]
 
 _ROLES = {"_mean": "mean", "_variance": "variance"}
-_HINT = "a factory returns a paddle.nn.Layer or (layer, example_inputs)"
+_HINT = say("factory_returns")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,20 +58,7 @@ def read_layer(text: str, *, seed: int) -> Layer:
     Raises ModelError.
     """
     paddle = paddle_module()
-    file, _, name = text.partition(".py:")
-    path = Path(file if file.endswith(".py") else file + ".py")
-    if not name:
-        raise ModelError("names no factory", where=text, hint=f"write {text}:FUNCTION; {_HINT}")
-    factory = getattr(user_module(path, ModelError), name, None)
-    if not callable(factory):
-        raise ModelError(f"has no function '{name}'", where=str(path), hint=_HINT)
-    try:
-        paddle.seed(seed)
-        made = factory()
-    except PrecisionDebugError:
-        raise
-    except Exception as error:
-        raise ModelError(f"the factory failed: {type(error).__name__}: {error}", where=text) from error
+    made = made_by(text, lambda: nullcontext(paddle.seed(seed)), returns=_HINT)
     module, example = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
     if not isinstance(module, paddle.nn.Layer):
         what = type(module).__name__

@@ -17,8 +17,10 @@ from precision_debug.errors import ModelError
 from precision_debug.onnx import wire
 from precision_debug.onnx.wire import Field, first
 from precision_debug.reasons import NOTHING
+from precision_debug.reasons import say as core
 from precision_debug.records import InputMeta
 
+from ..reasons import say
 from .lod import lod_names
 from .program import NESTED, REWRITTEN, Value, dims
 
@@ -225,7 +227,7 @@ def read_legacy(path: Path) -> LegacyProgram:
         program.inputs  # noqa: B018
     except (ValueError, KeyError, IndexError, AttributeError, TypeError, RecursionError) as error:
         raise ModelError(
-            f"is not a Paddle program, or is cut off ({error})", where=str(path), hint="export or copy the model again"
+            say("no_program", error=str(error)), where=str(path), hint=core("export_again")
         ) from error
     if not program.values:
         raise ModelError("the program has no operators", where=str(path), hint="export the model again")

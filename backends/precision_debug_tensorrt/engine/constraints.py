@@ -10,7 +10,7 @@ from typing import Any
 
 from precision_debug.errors import MarkError
 from precision_debug.inspector import EngineLayer, is_opaque, real_precision
-from precision_debug.safety.nearest import did_you_mean
+from precision_debug.reasons import did_you_mean
 
 from ..naming import LayerIndex, operators
 from .options import Options

@@ -12,6 +12,8 @@ import torch
 from precision_debug.errors import BackendUnavailable, ModelError
 from precision_debug.safety.special_file import refuse_special
 
+from ..reasons import say
+
 __all__ = ["load_folder"]
 
 _FACTORY = "write a factory FILE.py:FUNCTION that builds the module and loads them"
@@ -53,8 +55,7 @@ def _class_named(folder: Path) -> str:
         refuse_special(one, ModelError)
     if not file.is_file():
         raise ModelError(
-            "holds no config.json, as a folder of the transformers library does", where=str(folder),
-            hint="torch modes read such a folder, FILE.py:FUNCTION, .pt2 and .pt",
+            say("no_config"), where=str(folder), hint=say("reads_folders"),
         )  # fmt: skip
     try:
         config = json.loads(file.read_text(encoding="utf-8"))

@@ -98,7 +98,7 @@ def load(path: str | Path) -> Report:
         return from_dict(parse_json(text, parse_constant=_refuse))
     except (ValueError, RecursionError) as error:
         raise OutputError(
-            f"not a whole JSON file ({error})", where=str(path), hint="write the report again with --output NAME.json"
+            say("no_whole_json", error=str(error)), where=str(path), hint=say("write_report_again")
         ) from error
     except OutputError as error:
         raise OutputError(error.what, where=str(path), hint=error.hint) from error.__cause__

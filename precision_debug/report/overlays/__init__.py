@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import OutputError, UsageError
+from ...reasons import say
 from ..atomic_file import replacing
 
 __all__ = ["names", "split", "write"]
@@ -35,11 +36,12 @@ def split(output: str) -> tuple[str, str]:
         return "", output
     name, path = found[1], found[2]
     if name not in names():
-        hint = f"known: {' '.join(names())}; a file whose name has a colon: ./{output}"
-        raise UsageError(f"unknown viewer '{name}'", where=output, hint=hint)
+        hint = say("viewers_are", names=" ".join(names()), path=output)
+        raise UsageError(say("no_viewer", name=name), where=output, hint=hint)
     ending = _module(name).ENDING
     if not path.lower().endswith(ending) or Path(path).name == ending:
-        raise UsageError(f"expects a {ending} file", where=output, hint=f"e.g. {name}:output/report{ending}")
+        hint = say("such_as", example=f"{name}:output/report{ending}")
+        raise UsageError(say("expects_ending", ending=ending), where=output, hint=hint)
     return name, path
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import UsageError, shortened
+from ...reasons import say
 from ...settings import Setting
 
 __all__ = ["PLACE", "CheckCommand", "saved_as"]
@@ -40,7 +41,7 @@ class CheckCommand:
         if "\0" in text:
             raise UsageError("contains a NUL character", where="--check", hint=_EXAMPLE)
         if not any(PLACE in word for word in words[1:]):
-            raise UsageError(f"the command has no {PLACE}, where the saved model's path goes", where="--check",
+            raise UsageError(say("no_place_for_model", place=PLACE), where="--check",
                              hint=_EXAMPLE)  # fmt: skip
         if shutil.which(words[0]) is None:
             raise UsageError(f"program not found: {words[0]}", where="--check", hint=_EXAMPLE)
@@ -72,7 +73,7 @@ class CheckCommand:
         return shortened(shlex.join(self.words), 120)
 
 
-_EXAMPLE = f'for example --check "python check.py {PLACE}"'
+_EXAMPLE = say("such_as", example=f'--check "python check.py {PLACE}"')
 
 
 def saved_as(settings: Sequence[Setting], mode: str) -> tuple[str, str]:

@@ -17,6 +17,7 @@ from typing import IO, Any, Protocol
 
 from ...errors import UsageError
 from ...numbers.cores import available_cores, take_share
+from ...reasons import say
 from ...safety import import_path
 from ..child import ended_by
 from ..locked_folder import scratch
@@ -166,7 +167,7 @@ def connected(address: str = "", cores: int = 0) -> tuple[Any, bool]:
         import ray
     except ImportError as error:
         hint = "pip install 'precision_debug[ray]'"
-        raise UsageError("Ray is not installed", where="--engine ray", hint=hint) from error
+        raise UsageError(say("no_ray"), where="--engine ray", hint=hint) from error
     if ray.is_initialized():
         return ray, False
     _reach(address)
