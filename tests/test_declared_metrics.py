@@ -81,7 +81,7 @@ host = numbers.compare(base, target)
 alone = start_describing(gpu.array(base))
 shares = found.share_rel_over_1pct, host.share_rel_over_1pct
 print(json.dumps([numbers.kernel_status(), gpu.launched[:2], dict(found.more), dict(host.more), *shares, alone.keeps,
-                  alone.finish_stats().elements]))
+                  alone.finish().base.elements]))
 """
 
 

@@ -72,7 +72,7 @@ def test_a_folder_of_that_name(tmp_path: Path) -> None:
 
 def test_a_file_where_a_folder_belongs(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    with pytest.raises(OutputError, match=r"file/o\.csv: the report cannot be written there"):
+    with pytest.raises(OutputError, match=r"file/o\.csv: cannot write there"):
         write(make_report(1), tmp_path / "file" / "o.csv")
 
 

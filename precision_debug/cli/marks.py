@@ -51,7 +51,7 @@ def run(arguments: Sequence[str]) -> int:
         texts = _of_model(model, args, between)
     text = "\n".join(texts) + "\n"
     if args.output:
-        with replacing(Path(args.output), what="the list") as temporary:
+        with replacing(Path(args.output)) as temporary:
             temporary.write_text(text, encoding="utf-8", errors="surrogateescape")
     else:
         sys.stdout.writelines(f"{visible(line, keep=_TAB)}\n" for line in texts)

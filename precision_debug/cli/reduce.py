@@ -194,7 +194,7 @@ def _of_the_script(part_file: Path, passes: Sequence[str] | None) -> list[str]:
 def _moved(folder: Path, part_file: Path) -> None:
     """The part, its inputs and, where it has some, its external weights, from a folder to where they are wanted."""
     for path in sorted(folder.glob(f"{glob.escape(part_file.stem)}.*"), reverse=True):  # the .onnx last of its two
-        with replacing(part_file.with_name(path.name), what="the part") as temporary:
+        with replacing(part_file.with_name(path.name)) as temporary:
             shutil.copyfile(path, temporary)
 
 

@@ -46,7 +46,7 @@ def write_script(path: str, spec: RunSpec, outputs: Sequence[Path]) -> None:
     """Raises UsageError for what has no counterpart in ``compare``, and OutputError."""
     if not path.endswith(".py"):
         raise UsageError(say("not_python"), where=f"--gen_script {path}")
-    with replacing(Path(path), what="the script") as temporary:
+    with replacing(Path(path)) as temporary:
         temporary.write_text(script_of(spec, outputs), encoding="utf-8")
 
 

@@ -50,7 +50,7 @@ def run(arguments: Sequence[str]) -> int:
         print(visible(text.of(language)))
     if args.output:
         path = Path(args.output)
-        with replacing(path, what="the page") as file:
+        with replacing(path) as file:
             shown = [step for step in ranks if off is None or step.step == off.step][-1:]
             table = "".join(rank_table(step) for step in shown)
             page = training_page(

@@ -157,7 +157,7 @@ class _Search:
     ) -> None:  # fmt: skip
         self._subject, self._alone, self._plain, self._work = subject, alone, plain, work
         self._looked = [sink for sink in sinks if sink.name in looked]
-        self._sinks, self._names, self._expected = sinks, names, expected
+        self._names, self._expected = names, expected
         self.tried: dict[str, tuple[Effect, ...]] = {}
         self._explains: dict[str, set[str]] = {}
 

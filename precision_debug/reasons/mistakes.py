@@ -37,7 +37,7 @@ MISTAKES: Mapping[str, Wording] = {
     # settings and numbers
     "no_pair": Wording("expects KEY=VALUE, got '{value}'", "请写 KEY=VALUE，而不是 '{value}'"),
     "others_setting": Wording(
-        "it is a setting of the {count:backend|backends} {names}", "它是后端 {names} 的设置"
+        "it is a setting of the {count:backend|backends} {names}", "它是 {count} 个后端的设置：{names}"
     ),
     "one_side_only": Wording("it is for the {side} only", "它只用于{side}"),
     "needs_workers": Wording("{option} requires --engine ray or --jobs", "{option} 须与 --engine ray 或 --jobs 同用"),
@@ -178,7 +178,6 @@ MISTAKES: Mapping[str, Wording] = {
     "not_python": Wording("is not a .py file", "不是 .py 文件"),
     "full_disk": Wording("the disk is full", "磁盘已满"),
     "unread_pipe": Wording("nothing reads this pipe", "没有程序读取此管道"),
-    "cannot_write_it": Wording("{what} cannot be written there ({error})", "无法写入（{error}）"),
     "free_or_choose": Wording(
         "free some space, or choose another place with --output", "请释放空间，或用 --output 另选位置"
     ),

@@ -27,18 +27,18 @@ _PATIENCE = 5.0
 
 
 @contextlib.contextmanager
-def replacing(path: Path, *, scratch: Path | None = None, what: str = "the report") -> Iterator[Path]:
+def replacing(path: Path, *, scratch: Path | None = None) -> Iterator[Path]:
     """An empty file that takes the name ``path`` when the block ends well, and vanishes when it does not.
 
     It lies in ``scratch``, where that is on the same disk, else beside ``path``. Missing folders are made. A symbolic
     link keeps pointing where it did, a file keeps its mode and owner; into a device or a pipe the content is copied.
-    what: its name in messages. Every OSError becomes an OutputError.
+    Every OSError becomes an OutputError.
     """
     temporary, blamed = None, str(path)
     try:
         state = _state(path)
         if state is not None and stat.S_ISDIR(state.st_mode):
-            raise OutputError("is a folder", where=blamed, hint="name a file in it")
+            raise OutputError(say("is_a_folder"), where=blamed, hint=say("name_a_report"))
         copied = state is not None and not stat.S_ISREG(state.st_mode)
         final = path if copied else Path(os.path.realpath(path))
         if not copied:
@@ -57,7 +57,7 @@ def replacing(path: Path, *, scratch: Path | None = None, what: str = "the repor
             _dress(temporary, state)
             _move(temporary, final, state)
     except OSError as error:
-        raise OutputError(_what(error, what), where=blamed, hint=_hint(error)) from error
+        raise OutputError(_what(error), where=blamed, hint=_hint(error)) from error
     finally:
         if temporary is not None:
             with contextlib.suppress(OSError):
@@ -127,12 +127,12 @@ def _opened(device: Path) -> int:
             return handle
 
 
-def _what(error: OSError, what: str) -> Reason:
+def _what(error: OSError) -> Reason:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return say("full_disk")
     if error.errno == errno.ENXIO:
         return say("unread_pipe")
-    return say("cannot_write_it", what=what, error=str(error.strerror or error))
+    return say("cannot_write", error=str(error.strerror or error))
 
 
 def _hint(error: OSError) -> Reason:

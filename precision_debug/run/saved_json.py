@@ -19,7 +19,7 @@ __all__ = ["SavedOutputs", "save_inputs"]
 
 def save_inputs(path: str, sets: Iterable[Mapping[str, Any]]) -> None:
     """Sample sets, one at a time: a list of {input name: array}. Raises OutputError."""
-    with replacing(Path(path), what="the inputs") as temporary, temporary.open("w", encoding="utf-8") as file:
+    with replacing(Path(path)) as temporary, temporary.open("w", encoding="utf-8") as file:
         between = "["
         for one in sets:
             file.write(between + _sayable(path, lambda: feeds_text([one]))[1:-1])  # noqa: B023 - called at once
@@ -52,7 +52,7 @@ class SavedOutputs:
 
     def finish(self) -> None:
         """Write the file. Raises OutputError."""
-        with replacing(Path(self.path), what="the outputs") as temporary, temporary.open("w", encoding="utf-8") as file:
+        with replacing(Path(self.path)) as temporary, temporary.open("w", encoding="utf-8") as file:
             file.write('{"lst": [')
             for place, (runner, part) in enumerate(zip(self._runners, self._files, strict=True)):
                 file.write(f"{', ' if place else ''}[{json.dumps(runner)}, [")

@@ -30,7 +30,7 @@ import numpy as np
 
 from ... import numbers
 from ...errors import BackendError
-from ...records import Comparison, TensorStats, Tolerance
+from ...records import Comparison, Tolerance
 from .. import finish, histogram, native, numpy_pass, select
 from ..blocks import flat_reader
 from ..measuring import EXACT_BELOW, measured
@@ -228,10 +228,6 @@ class Started:
         return numpy_pass.further(
             Task(base=base, target=target, size=self._base.size, tolerance=self._tolerance, keep="nothing", threads=0)
         )
-
-    def finish_stats(self) -> TensorStats:
-        """The baseline's own numbers."""
-        return self.finish().base
 
 
 def _quantiles(pairs: Pairs, errors: np.ndarray[Any, Any] | None) -> list[float] | None:

@@ -51,7 +51,7 @@ def write(report: Any, name: str, path: str | Path) -> Path:
     Raises OutputError where the place cannot be written, or the report has nothing that the viewer could show.
     """
     path = Path(path)
-    with replacing(path, what=f"the overlay for {name}") as temporary:
+    with replacing(path) as temporary:
         try:
             _module(name).write(report, temporary)
         except OutputError as error:

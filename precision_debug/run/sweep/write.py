@@ -36,10 +36,10 @@ def write(sweep: Sweep, path: Path, *, language: str = "") -> None:
     if writer is None:
         what = say("no_sweep_format", ending=path.suffix)
         raise UsageError(what, where=str(path), hint=say("known", known=" ".join(SUFFIXES)))
-    with replacing(path, what="the sweep") as temporary:
+    with replacing(path) as temporary:
         writer(sweep, temporary, path.stem, language)
     if path.suffix.lower() == ".md" and (drawn := svg(sweep)):
-        with replacing(path.with_suffix(".svg"), what="the plot") as temporary:
+        with replacing(path.with_suffix(".svg")) as temporary:
             temporary.write_text(drawn, encoding="utf-8")
 
 
