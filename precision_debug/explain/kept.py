@@ -14,6 +14,7 @@ from .units import largest_of, smallest_of
 __all__ = ["kept_through"]
 
 _MOST = 64
+"""Tensors that the search for what to keep goes through; a bound on its work, not measured."""
 
 _CARRIED = 4
 """Tensors between an author and its amplifier up to which each is named."""

@@ -50,6 +50,7 @@ one step in 5 % of the elements. Engines that quantise a bias of their own diffe
 that ONNX Runtime 1.23 moved before its DequantizeLinear, in 38 %."""
 
 _STEPS = {"int8": 255, "uint8": 255, "int4": 15, "uint4": 15, "int16": 65535, "uint16": 65535}
+"""Steps from the least to the largest integer of a type."""
 
 INTEGERS = frozenset(_STEPS)
 """Types of quantised tensors."""

@@ -21,11 +21,13 @@ SAMPLE = 8
 """One element of every 8 enters."""
 
 _SHIFT = np.uint64(49)
+"""Of a float64's bits: what is left are its exponent and the 3 top bits of its mantissa."""
 _MANTISSA, _MANTISSA_32 = 3, 5
 """Bits of the mantissa that choose a bucket: 8 buckets to an octave, so a quantile is read to within 12.5 %. Of
 float32 errors two more bits are counted first, and then put together."""
 
 _HASH = np.uint64(0x9E3779B1)
+"""2^32 over the golden ratio: Knuth's multiplicative hash, so that no stride of a tensor is sampled alone."""
 
 
 def sample_positions(start: int, stop: int) -> Array:

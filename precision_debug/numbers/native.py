@@ -33,6 +33,7 @@ LIBRARY = Path(__file__).with_name("_kernel.so")
 SOURCES = ("kernel.c", "kernel_core.h", "held.h")
 
 _THREADED_FROM = 1 << 20
+"""Elements from which on a comparison is shared by threads."""
 _SHARE = 1 << 18
 """Elements that a thread takes at once: a multiple of 8, large beside the cost of a call, small beside a cache miss."""
 

@@ -16,6 +16,7 @@ from .kinds import Array, is_wide_integer
 __all__ = ["Pair", "widen", "widen_pair"]
 
 _LARGEST_BELOW_2_64 = float(2**64 - 2**11)
+"""The largest float64 that a uint64 holds: its neighbours there are 2^11 apart."""
 
 
 class Pair:

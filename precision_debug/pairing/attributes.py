@@ -38,12 +38,14 @@ _NORMS = frozenset({
     "SimplifiedLayerNormalization", "SkipLayerNormalization", "SkipSimplifiedLayerNormalization",
 })  # fmt: skip
 _SLOPES = {"LeakyRelu": 0.01, "Elu": 1.0}
+"""What alpha is where it is not given (the ONNX operators' defaults)."""
 _CONVOLUTIONS = frozenset({"Conv", "ConvTranspose"})
 _ROOTS = frozenset({"Sqrt", "Rsqrt", "Pow", "Reciprocal"})
 _BOUNDED = frozenset({"clamp", "clip", "hardtanh", "relu6"})
 _SMALL = 0.05
 """A number below it that is added before a root is taken is an epsilon."""
 _MOST = 6
+"""Differences that get a sentence each; three times as many more are named."""
 _BEFORE = 32
 """Tensors without a partner that are walked back through at most."""
 

@@ -24,6 +24,7 @@ from ..records import TensorMeta
 __all__ = ["Fingerprint", "Match", "Pairing", "pair_by_value", "take"]
 
 SAMPLE = 1024
+"""Elements of a tensor that are looked at; all of a smaller one."""
 DISTINCT = 8
 """Fewer different values than this in a sample (masks, constants, counters) say too little."""
 

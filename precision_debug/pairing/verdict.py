@@ -14,6 +14,7 @@ from .walk import Fault, Found
 __all__ = ["coverage", "fault_notes"]
 
 _MOST = 8
+"""Faults that get a sentence each; as many more are named."""
 _LIKELY = 1e-3
 """How far an output may be off before the export is called wrong: ten times agreement.SLACK."""
 

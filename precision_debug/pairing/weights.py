@@ -26,6 +26,7 @@ EQUAL, TURNED, ROUNDED, FOLDED, JOINED, DIFFERS, ABSENT = (
     "equal", "transposed", "rounded", "folded", "joined", "differs", "absent",
 )  # fmt: skip
 _SAME = 1e-5
+"""Relative distance up to which two float32 weights are the same."""
 _FEWEST = 4
 """Channels that are asked for an epsilon."""
 _COUNTERS = "num_batches_tracked"

@@ -36,6 +36,7 @@ _NAME_MAX = 255
 """Bytes of a file's name on the usual file systems."""
 
 _TRIES = 1000
+"""Names with a number behind them that are tried where one is taken by a foreign file."""
 
 
 def keep_inputs(made: Path, outputs: Sequence[Path], read: object = ()) -> Path:

@@ -18,6 +18,7 @@ __all__ = ["inside_sums"]
 Array = np.ndarray[Any, Any]
 
 _LIMIT = 65504.0
+"""The largest float16."""
 _LOST = 2.0**-11
 """Relative error of rounding to float16 once; adding up n numbers rounds n times at most."""
 

@@ -29,8 +29,6 @@ from .plain import by_torch, further_by_torch
 
 __all__ = ["Started", "array_of", "compare_on_device", "describe_on_device", "start_on_device"]
 
-_RUNS, _RUN = 8192, 32
-
 
 def compare_on_device(base: Any, target: Any, tolerance: Tolerance | None = None, *, kernel: bool = True) -> Comparison:
     """Compare two torch tensors of one device. kernel: False keeps to torch.
@@ -169,9 +167,9 @@ def _same_bits(base: Any, target: Any) -> bool:
 def _sorted_errors(base: Any, target: Any) -> Any:
     """Errors of all elements, or of every n-th run, ascending, in float64; those that are not finite are at the end."""
     size = base.numel()
-    if size >= _RUNS * _RUN:
-        start = torch.arange(_RUNS, device=base.device) * (size // _RUNS)
-        at = (start[:, None] + torch.arange(_RUN, device=base.device)).view(-1)
+    if size >= device.RUNS * device.RUN:
+        start = torch.arange(device.RUNS, device=base.device) * (size // device.RUNS)
+        at = (start[:, None] + torch.arange(device.RUN, device=base.device)).view(-1)
         base, target = base[at], target[at]
     diff = (target.double() - base.double()).abs()
     finite = torch.isfinite(base) & torch.isfinite(target)

@@ -13,11 +13,9 @@ from ..arrays import as_array
 from ..totals import Side
 from . import device
 from .compare import _shell, array_of
-from .plain import named, side_numbers
+from .plain import PIECE, named, side_numbers
 
 __all__ = ["Described", "start_describing"]
-
-_PIECE = 1 << 24
 
 
 def start_describing(tensor: Any) -> Described:
@@ -60,7 +58,7 @@ class Described:
 def _by_torch(tensor: Any) -> TensorStats:
     flat = tensor.contiguous().view(-1)
     side = Side()
-    for first in range(0, flat.numel(), _PIECE):
-        numbers = torch.stack(side_numbers(flat[first : first + _PIECE].double())).tolist()
+    for first in range(0, flat.numel(), PIECE):
+        numbers = torch.stack(side_numbers(flat[first : first + PIECE].double())).tolist()
         side.add(Side(**named(numbers)))
     return finish.stats(_shell(tensor.dtype, tuple(tensor.shape)), side, 0)

@@ -56,9 +56,13 @@ FIELDS = (
 SCANNED = frozenset({"share_rel_over_1pct"})
 """Metrics of held.h that the scan counts; where that holds others, float64 reads everything."""
 
-BUCKETS, COPIES, _WORDS = 8192, 16, 16 * 8192 + 3
-_RUNS, _RUN = 8192, 32
+BUCKETS = 8192
+_WORDS = 16 * BUCKETS + 3
+"""Words of the scratch memory: COPIES of the histogram and what lies behind them (device.h)."""
+RUNS, RUN = 8192, 32
+"""Runs of elements that a histogram samples, and elements of one: 262144, see above."""
 _ALIGNED = 16
+"""Bytes that the scan reads at once, as a uint4."""
 _SCANS, _EXACTS = 16, 8
 """Warps of a scan, and blocks of the float64 kernel, a processor."""
 _SETTLING, _EXACTLY = 32, 4
@@ -296,7 +300,7 @@ def _plan(
         kernels=(scan, *last) if scan else last[::-1],
         numbers=(
             size, atol, rtol, _CODES[kinds[0]], _CODES[kinds[1]], rule == "either", equal_nan, rows,
-            blocks * (exactly // lanes), inner, wide, 0 if errors else min(_RUNS, size // _RUN), wider, not scans,
+            blocks * (exactly // lanes), inner, wide, 0 if errors else min(RUNS, size // RUN), wider, not scans,
         ),
         extra=extra, itemsize=8 if wider else 4, errors=errors,
         keeps=not {"float64", "int64", "uint64"}.isdisjoint(kinds),

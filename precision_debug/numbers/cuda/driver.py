@@ -21,13 +21,14 @@ from .ptx import kernel_code
 
 __all__ = ["Device", "Event", "Memory", "Pinned", "device", "device_of_pointer", "unavailable"]
 
+# the numbers of cuda.h: CU_DEVICE_ATTRIBUTE_…, CU_POINTER_ATTRIBUTE_…, CU_MEMORYTYPE_DEVICE, CU_EVENT_DISABLE_TIMING,
+# CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP, CUDA_ERROR_…
 _COMPUTE_MAJOR, _COMPUTE_MINOR, _PROCESSORS = 75, 76, 16
 _TYPE_OF_POINTER, _ORDINAL_OF_POINTER = 2, 9
 _ON_A_DEVICE = 2
 _NO_TIMING = 2
 _PORTABLE_MAPPED = 3
-_INVALID_VALUE, _OUT_OF_MEMORY = 1, 2
-_NOT_READY = 600
+_INVALID_VALUE, _OUT_OF_MEMORY, _NOT_READY = 1, 2, 600
 
 
 @functools.cache

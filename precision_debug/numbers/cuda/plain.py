@@ -11,9 +11,10 @@ from ...records import Tolerance
 from ..metrics import DECLARED, FURTHER, Declared, evaluated
 from ..totals import Pairs, Side, Totals
 
-__all__ = ["SIDE", "by_torch", "further_by_torch", "named", "side_numbers"]
+__all__ = ["PIECE", "SIDE", "by_torch", "further_by_torch", "named", "side_numbers"]
 
-_PIECE = 1 << 24
+PIECE = 1 << 24
+"""Elements that are widened to float64 at once: 128 MiB of a device's memory for each such copy."""
 
 
 def _evaluated(
@@ -31,8 +32,8 @@ def further_by_torch(base: Any, target: Any) -> dict[str, float]:
     """What no kernel holds (metrics.FURTHER), of two tensors of one size, where they lie."""
     totals = dict.fromkeys((metric.name for metric in FURTHER), 0.0)
     flat = base.contiguous().view(-1), target.contiguous().view(-1)
-    for first in range(0, flat[0].numel(), _PIECE):
-        b, t = (one[first : first + _PIECE].double() for one in flat)
+    for first in range(0, flat[0].numel(), PIECE):
+        b, t = (one[first : first + PIECE].double() for one in flat)
         finite = torch.isfinite(b) & torch.isfinite(t)
         b, t = torch.where(finite, b, 0.0), torch.where(finite, t, 0.0)
         for name, value in _evaluated(b, t, (t - b).abs(), b.abs(), finite, FURTHER).items():
@@ -43,8 +44,8 @@ def further_by_torch(base: Any, target: Any) -> dict[str, float]:
 def by_torch(base: Any, target: Any, tolerance: Tolerance) -> Totals:
     """The totals of two flat tensors."""
     totals = Totals()
-    for first in range(0, base.numel(), _PIECE):
-        piece = slice(first, first + _PIECE)
+    for first in range(0, base.numel(), PIECE):
+        piece = slice(first, first + PIECE)
         totals.add(_piece(base[piece].double(), target[piece].double(), first, tolerance))
     return totals
 

@@ -16,6 +16,7 @@ from ..plan import Opening, Plan
 __all__ = ["Pair", "held_out_feeds", "is_random"]
 
 _SEEDS = 5
+"""Random inputs of a portion, where there is no unseen sample."""
 
 Pair = tuple[dict[str, Any], dict[str, Any]]
 

@@ -13,6 +13,7 @@ from ...search.oracle import Spent
 __all__ = ["best_trade", "run_prefixes", "traded"]
 
 _POINTS = 6
+"""Set sizes that are run between nothing kept and everything kept, for the curve of error against the number kept."""
 
 _HALF, _LEAST = 0.5, 1e-12
 """Of the error with nothing kept, what the best trade may leave; and what is as good as no error."""

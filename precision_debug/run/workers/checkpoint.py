@@ -23,6 +23,7 @@ from ..content import contents
 __all__ = ["Checkpoint"]
 
 _FORMAT = 2
+"""Of the file; one of another format is not continued."""
 _HEX = 32
 """Letters of a line's checksum."""
 
