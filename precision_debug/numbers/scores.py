@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
-from ..reasons import say
+from ..reasons import Reason, say
 from ..records import TensorMeta
 from ..safety.special_file import refuse_special
 
-__all__ = ["Scores", "check_labels", "counts", "load_labels", "score"]
+__all__ = ["Scores", "check_labels", "counts", "load_labels", "read_labels", "score"]
 
 _HINT = say("labels_form")
 
@@ -27,15 +27,21 @@ class Scores:
     samples: int
 
 
-def load_labels(path: str) -> np.ndarray[Any, Any]:
-    """Class indices, shape [N], from a .npy file or from the only array of a .npz. Raises InputError."""
+def read_labels(path: str, *, hint: Reason) -> np.ndarray[Any, Any]:
+    """The array of a .npy file, or the only one of a .npz. Raises InputError."""
     refuse_special(path, InputError)
     try:
         with Path(path).open("rb") as file:
             loaded = np.load(file, allow_pickle=False)
-            labels = loaded if isinstance(loaded, np.ndarray) else loaded[loaded.files[0]]
+            return loaded if isinstance(loaded, np.ndarray) else loaded[loaded.files[0]]  # type: ignore[no-any-return]
     except Exception as error:  # numpy and zipfile raise many kinds on a damaged file
-        raise InputError(say("no_labels", error=str(error)), where=path, hint=_HINT) from error
+        what = say("no_labels", error=str(getattr(error, "strerror", None) or error))
+        raise InputError(what, where=path, hint=hint) from error
+
+
+def load_labels(path: str) -> np.ndarray[Any, Any]:
+    """Class indices, shape [N], from a .npy file or from the only array of a .npz. Raises InputError."""
+    labels = read_labels(path, hint=_HINT)
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
         raise InputError(
             f"labels must be one class index a sample, not {labels.dtype} of shape {list(labels.shape)}", where=path

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from ..errors import InputError
 from ..events import Checked, Note, Scores
@@ -15,7 +12,6 @@ from ..numbers import scores
 from ..observe.shard import Shard
 from ..reasons import say
 from ..records import RunSpec, TensorMeta
-from ..safety.special_file import refuse_special
 from .journal import Journal
 from .user_compare import UserCompare
 from .user_metric import UserMetric
@@ -31,13 +27,7 @@ def labels_of(path: str, count: int) -> Any:
 
     Raises InputError.
     """
-    refuse_special(path, InputError)
-    try:
-        with Path(path).open("rb") as file:
-            loaded = np.load(file, allow_pickle=False)
-            labels = loaded if isinstance(loaded, np.ndarray) else loaded[loaded.files[0]]
-    except Exception as error:  # numpy and zipfile raise many kinds on a damaged file
-        raise InputError(say("no_labels", error=str(error)), where=path, hint=say("labels_with_numpy")) from error
+    labels = scores.read_labels(path, hint=say("labels_with_numpy"))
     if not labels.ndim or len(labels) % count or not len(labels):
         raise InputError(f"{len(labels) if labels.ndim else 'no'} labels for {count} samples", where=path)
     return labels
