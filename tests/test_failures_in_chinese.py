@@ -103,6 +103,10 @@ MISTAKES = [
     (["--model_file", MODEL, "--run_mode", "ort_ep"], "未指定是哪一个"),
     (["search", "--model_file", MODEL, "--run_mode", "ort_fp16_sim", "--check", "x"], "没有代表模型路径的 {model}"),
     (["report", "bad.json", "--output", "r.html"], "不是完整的 JSON 文件"),
+    (["dumps", "folder", "--model_file", MODEL], "其中没有张量。建议：请用含 .npy"),
+    (["inputs", "empty.onnx"], "文件是空的"),
+    (["marks", "--model_file", "gone.onnx"], "没有这个模型"),
+    (["inspect", "model", "gone.onnx"], "没有这个文件"),
     (["training", "folder"], "其中没有训练过程的统计量"),
     (["--model_file", MODEL, "--run_mode", "ort_opt8"], "是否想写 ort_opt 或"),
 ]

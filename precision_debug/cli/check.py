@@ -30,7 +30,7 @@ DESCRIPTION_ZH = """precision_debug check M [M2]：文件自身能证明的错�
 
 def run(arguments: Sequence[str]) -> int:
     """Print one line a finding; 1 where there is one, else 0."""
-    args = parse(verb_parser("check", __doc__, DESCRIPTION_ZH, _FLAGS, language=True), arguments)
+    args = parse(verb_parser("check", __doc__, DESCRIPTION_ZH, _FLAGS), arguments)
     for path in filter(None, (args.model, args.second)):
         if not path.lower().endswith(".onnx"):
             raise ModelError(

@@ -46,7 +46,7 @@ _SUFFIXES = (".json", ".md", ".html", ".xlsx")
 
 def run(arguments: Sequence[str]) -> int:
     """Print the difference and write it where asked; 1 where something got worse."""
-    args = parse(verb_parser("diff", __doc__, DESCRIPTION_ZH, _FLAGS, language=True), arguments)
+    args = parse(verb_parser("diff", __doc__, DESCRIPTION_ZH, _FLAGS), arguments)
     if not args.times >= 1:
         raise UsageError("must be at least 1", where="--times", hint="2 means twice or half the error")
     if not args.noise >= 0:

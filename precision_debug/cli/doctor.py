@@ -38,7 +38,7 @@ _PACKAGES = (
 
 def run(arguments: Sequence[str]) -> int:
     """Print the machine, the packages and every run mode; 0 if at least one mode can run here, else 1."""
-    args = parse(verb_parser("doctor", __doc__, DESCRIPTION_ZH, _FLAGS, language=True), arguments)
+    args = parse(verb_parser("doctor", __doc__, DESCRIPTION_ZH, _FLAGS), arguments)
     language = language_of(args.lang)
     pages: dict[str, Callable[[], str]] = {
         args.columns_page: columns_page.page,

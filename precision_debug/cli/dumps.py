@@ -18,6 +18,7 @@ from .. import recording, registry
 from ..codec import decode, encode
 from ..errors import RecordingError, UsageError
 from ..feeds import make_feeds
+from ..reasons import say
 from ..records import ModelFiles, RunSpec
 from ..run.called import Said, called
 from ..run.dumped import RecordedDump, dumped_inputs, record_dump
@@ -25,8 +26,7 @@ from ..run.match_tensors import TensorMatch
 from ..run.plan import make_plan
 from ..safety.visible import visible
 from ..settings.words import parse_shapes
-from .language import Help
-from .parser import Parser, formatter, parse, program
+from .parser import flag, parse, verb_parser
 from .reading import with_a_mode
 
 __all__ = ["pair", "run"]
@@ -48,13 +48,13 @@ DIR 是任意张量目录：.npy、.npz、.safetensors、.pt、原始字节（.r
 
 def run(arguments: Sequence[str]) -> int:
     """Print the pairs and what is left; 0, or an error."""
-    args = parse(_parser(), arguments)
+    args = parse(verb_parser("dumps", __doc__, DESCRIPTION_ZH, _FLAGS), arguments)
     model = ModelFiles(model_file=args.model_file, params_file=args.params_file, model_dir=args.model_dir)
     if not model.path:
-        raise UsageError("no model given", hint="precision_debug dumps DIR --model_file M")
+        raise UsageError(say("no_model"), hint="precision_debug dumps DIR --model_file M")
     if not recording.is_dump(args.dump):
-        what = "is already a recording" if recording.is_recording(args.dump) else "holds no tensors"
-        raise RecordingError(what, where=args.dump, hint="use a folder of .npy, .raw, .txt, … files")
+        what = say("recording_already") if recording.is_recording(args.dump) else say("no_tensors")
+        raise RecordingError(what, where=args.dump, hint=say("use_tensor_folder"))
     job = {
         "dump": args.dump, "model": encode(model), "run_mode": args.run_mode, "inputs": args.inputs,
         "shapes": {name: list(shape) for name, shape in parse_shapes(args.input_shapes).items()},
@@ -68,37 +68,19 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _parser() -> Parser:
-    parser = Parser(prog=program("dumps"), formatter_class=formatter, description=Help(__doc__ or "", DESCRIPTION_ZH))
-    parser.add_argument(
-        "dump", metavar="DIR", help=Help("the folder, or a file of several tensors", "目录，或含多个张量的文件")
-    )
-    parser.add_argument(
-        "--model_file", metavar="M", default="", help=Help("the model that it was made from", "导出所用的模型")
-    )
-    parser.add_argument("--params_file", metavar="P", default="", help=Help("its parameters", "其参数文件"))
-    parser.add_argument("--model_dir", metavar="D", default="", help=Help("the model's folder", "模型所在的目录"))
-    parser.add_argument(
-        "--run_mode", metavar="MODE", default="", help=Help("as this mode reads it (default: the baseline)",
-                                                            "以此模式读取（默认为基线）"),
-    )  # fmt: skip
-    parser.add_argument(
-        "--inputs", metavar="FILE", default="",
-        help=Help("the inputs that the dump was made from (default: those in it)",
-                  "生成该导出所用的输入（默认取其中的输入）"),
-    )  # fmt: skip
-    parser.add_argument(
-        "--input_shapes", metavar="NAME:SHAPE", nargs="+", default=[], help=Help("shapes of inputs", "输入的形状")
-    )
-    parser.add_argument(
-        "--record", metavar="OUT", default="", help=Help("save a recording there", "将录制保存到此目录")
-    )
-    parser.add_argument(
-        "--dtype", metavar="TYPE", default="float32",
-        help=Help("type of raw bytes (default: float32)", "原始字节的类型（默认 float32）"),
-    )  # fmt: skip
-    parser.add_argument("--verbose", action="store_true", help=Help("tracebacks", "显示 traceback"))
-    return parser
+_FLAGS = (
+    flag("dump", "the folder, or a file of several tensors", "目录，或含多个张量的文件", metavar="DIR"),
+    flag("--model_file", "the model that it was made from", "导出所用的模型", metavar="M"),
+    flag("--params_file", "its parameters", "其参数文件", metavar="P"),
+    flag("--model_dir", "the model's folder", "模型所在的目录", metavar="D"),
+    flag("--run_mode", "as this mode reads it (default: the baseline)", "以此模式读取（默认为基线）", metavar="MODE"),
+    flag("--inputs", "the inputs that the dump was made from (default: those in it)",
+         "生成该导出所用的输入（默认取其中的输入）", metavar="FILE"),
+    flag("--input_shapes", "shapes of inputs", "输入的形状", metavar="NAME:SHAPE", nargs="+", default=[]),
+    flag("--record", "save a recording there", "将录制保存到此目录", metavar="OUT"),
+    flag("--dtype", "type of raw bytes (default: float32)", "原始字节的类型（默认 float32）", metavar="TYPE",
+         default="float32"),
+)  # fmt: skip
 
 
 def pair(job: Mapping[str, Any], folder: Path, _said: Said) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from .. import registry
 from ..codec import decode, encode
 from ..errors import UsageError
 from ..feeds import as_option, default_feeds
+from ..reasons import say
 from ..records import InputMeta, ModelFiles
 from ..run.called import Said, called
 from ..safety.visible import visible
@@ -31,7 +32,7 @@ def run(arguments: Sequence[str]) -> int:
     args = parse(verb_parser("inputs", __doc__, DESCRIPTION_ZH, _FLAGS), arguments)
     model = model_of(args)
     if not model.path:
-        raise UsageError("no model given", hint="precision_debug inputs MODEL")
+        raise UsageError(say("no_model"), hint="precision_debug inputs MODEL")
 
     job = {"model": encode(model), "run_mode": args.run_mode}
     found = called("precision_debug.cli.inputs:read", job, where=model.path, verbose=args.verbose)

@@ -127,13 +127,11 @@ def add_flags(group: argparse._ActionsContainer, flags: Iterable[Flag]) -> None:
         group.add_argument(*one.names, help=one.help, **one.form)
 
 
-def verb_parser(verb: str, text: str | None, zh: str, flags: Iterable[Flag], *, language: bool = False) -> Parser:
-    """What a verb takes that stands on its own. text, zh: what it does, in English and in Chinese; language: it has
-    --lang."""
+def verb_parser(verb: str, text: str | None, zh: str, flags: Iterable[Flag]) -> Parser:
+    """What a verb takes that stands on its own. text, zh: what it does, in English and in Chinese."""
     parser = Parser(prog=program(verb), formatter_class=formatter, description=Help(text or "", zh))
     add_flags(parser, flags)
-    if language:
-        add_language(parser)
+    add_language(parser)
     parser.add_argument("--verbose", action="store_true", help=Help("tracebacks", "显示 traceback"))
     return parser
 

@@ -29,7 +29,7 @@ SOURCE 是 .json 报告，或进程全部被终止的运行所留下的 journal.
 
 def run(arguments: Sequence[str]) -> int:
     """Write the outputs, print the summary, and return the report's exit status."""
-    args = parse(verb_parser("report", __doc__, DESCRIPTION_ZH, _FLAGS, language=True), arguments)
+    args = parse(verb_parser("report", __doc__, DESCRIPTION_ZH, _FLAGS), arguments)
     outputs, shown = overlay_outputs.split_outputs(args.output)
     refuse_overwriting([*outputs, *shown.values()], args.source)
     report = load(Path(args.source))

@@ -82,7 +82,7 @@ class _Answer(BaseHTTPRequestHandler):
 
 def run(arguments: Sequence[str]) -> int:
     """Serve until Ctrl-C, which is how it ends well: 0."""
-    args = parse(verb_parser("view", __doc__, DESCRIPTION_ZH, _FLAGS, language=True), arguments)
+    args = parse(verb_parser("view", __doc__, DESCRIPTION_ZH, _FLAGS), arguments)
     if not 0 <= args.port <= 65535:
         raise UsageError("must be from 0 to 65535", where="--port", hint="leave it out to use a free one")
     page = _page(Path(args.source), args.lang)

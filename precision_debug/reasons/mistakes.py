@@ -120,6 +120,11 @@ MISTAKES: Mapping[str, Wording] = {
     "is_a_file": Wording("is a file", "是一个文件"),
     "name_a_folder": Wording("name a folder", "请指定文件夹"),
     "name_model_file": Wording("name one with --model_file", "请用 --model_file 指定"),
+    "recording_already": Wording("is already a recording", "已是录制"),
+    "no_tensors": Wording("holds no tensors", "其中没有张量"),
+    "use_tensor_folder": Wording(
+        "use a folder of .npy, .raw, .txt, … files", "请用含 .npy、.raw、.txt 等文件的文件夹"
+    ),
     "no_json": Wording("is not readable JSON: {error}", "不是可读的 JSON：{error}"),
     "python_objects": Wording("holds Python objects, which are not read", "含有 Python 对象，不予读取"),
     "write_savez": Wording(
