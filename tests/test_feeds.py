@@ -392,7 +392,7 @@ def given_feeds(**feeds):
         ([meta("x"), meta("y")], {"x": np.ones((2, 3), np.float32)}, ["no value for 'y'", "it has 'x'"]),
         ([meta("x")], {"x": np.ones((3, 2), np.float32)}, ["'x'", "[3, 2]", "expects [2, 3]"]),
         ([meta("x", shape=("n", 3))], {"x": np.ones(3, np.float32)}, ["[3]", "expects [n, 3]"]),
-        ([meta("x")], {"x": np.full((2, 3), 0.1)}, ["'x' is float64", "wants float32", "would change"]),
+        ([meta("x")], {"x": np.full((2, 3), 0.1)}, ["'x' is float64", "expects float32", "would change"]),
         ([meta("x", "int32")], {"x": np.full((2, 3), 2**40)}, ["int64", "int32", "would change"]),
         ([meta("x", "int32")], {"x": np.full((2, 3), np.nan)}, ["float64", "int32"]),
         ([meta("x", "bfloat16")], {"x": np.ones((2, 3), np.uint16)}, ["uint16", "values or bits"]),
