@@ -59,7 +59,8 @@ _ROUNDED = 1e-3
 and what is off in the third digit is no sum's order."""
 
 _SOME_STEPS = 4 * PRECISIONS["int8"].rounding
-"""Relative L2 error beyond which two runs of one quantised file do not round to neighbouring steps."""
+"""Relative L2 error beyond which two runs of one quantised file do not round to neighbouring steps: a loss of more is a
+fault, not a coarse type."""
 
 _MOST_OF_IT = 0.5
 """Share of the squared error from which on what became 0 is the error."""
@@ -71,7 +72,8 @@ _BLOCK = 1 << 18
 """Elements that are counted at once: 1 MiB of float32 stays in the cache."""
 
 _NEARLY_EQUAL = 8.0
-"""Times that terms are larger than their sum from which on they cancel; of independent terms it is about 1."""
+"""Times that terms are larger than their sum from which on they cancel; of independent terms it is about 1. Set on
+tests/planted/paddle_faults.py."""
 
 
 def cause_of(

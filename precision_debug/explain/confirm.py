@@ -22,7 +22,8 @@ from .work import Work
 __all__ = ["confirmed"]
 
 _SMALLER = 1.5
-"""Times that a small error must become smaller, whatever its author's share alone is: errors may cancel."""
+"""Times that a small error must become smaller, whatever its author's share alone is: errors may cancel. Set on
+tests/planted/fourth_*.py."""
 
 _REPLAYED = 0.5
 """Part of the measured error that all operators' errors together must make in the baseline's run, or leaving some of

@@ -40,7 +40,7 @@ measured: it is what the word says."""
 
 DROP = 3.0
 """Times that an error must become smaller without an operator's, or a family's, for it to be blamed where the error
-alone would accuse nobody: a third is left."""
+alone would accuse nobody: a third is left. Set, with OUTWEIGHS and _FELT, on tests/planted/fourth_*.py."""
 
 ALONE = 1 - 1 / DROP**2
 """The share of the squared error that has it become so: 89 %."""
@@ -65,7 +65,7 @@ _NEARLY = 0.25
 
 _RATHER = 4.0
 """Times that the share of an outlier channel is any other's from which on it is blamed for an error that is large:
-what other channels lose of it is little beside the outlier itself."""
+what other channels lose of it is little beside the outlier itself. Set on tests/planted/fifth_*.py."""
 
 _FELT = 0.3
 """Share of a small squared error at an output from which on the author of a large one before it is blamed for both."""

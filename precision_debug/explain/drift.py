@@ -26,7 +26,8 @@ from .subject import Subject
 __all__ = ["drifting"]
 
 _ITERATIONS = 16
-"""Iterations below which ordinary roundings do not add up to more than rounding everywhere does."""
+"""Iterations below which ordinary roundings do not add up to more than rounding everywhere does. Set on the loops of
+tests/planted/third_onnx.py."""
 
 _APART = 3
 """Operators from one state of a loop that is written out to the next."""
