@@ -580,6 +580,18 @@ def test_weights_in_constant_nodes_are_converted_too() -> None:
 LOWEST = float(np.finfo(np.float32).min)
 
 
+@pytest.mark.parametrize("value", [{"value_float": 0.1}, {"value_floats": [0.1, 0.2, 0.3, 0.4]}])
+def test_numbers_in_constant_nodes_are_weights_too(value: dict[str, Any], tmp_path: Path) -> None:
+    g = models.Graph()
+    g.nodes.append(onnx.helper.make_node("Constant", [], ["c"], name="c_node", **value))
+    g.node("Mul", "scaled", ["x", "c"], "y")
+    typed = write_casts(g.model({"x": [2, 4]}, {"y": [2, 4]}), "FP16", {}, folder=tmp_path).proto
+    assert [node.op_type for node in typed.graph.node] == ["Cast", "Mul", "Cast"]
+    (held,) = typed.graph.initializer
+    assert np.array_equal(onnx.numpy_helper.to_array(held), np.float16(next(iter(value.values()))))
+    onnx.checker.check_model(typed, full_check=True)
+
+
 @pytest.mark.parametrize(
     ("op_type", "constant", "kept", "held"),
     [

@@ -141,8 +141,8 @@ def _lift_constants(graph: Any) -> None:
     """Weights in Constant nodes become initializers, which are converted; a cast of them would run with the model."""
     rest = []
     for node in graph.node:
-        value = next((item.t for item in node.attribute if item.name == "value"), None)
-        if node.op_type == "Constant" and value is not None and value.data_type == _FLOAT:
+        value = _held(node) if node.op_type == "Constant" else None
+        if value is not None and value.data_type == _FLOAT:
             value.name = node.output[0]
             graph.initializer.append(value)
         else:
@@ -150,6 +150,20 @@ def _lift_constants(graph: Any) -> None:
     if len(rest) < len(graph.node):
         del graph.node[:]
         graph.node.extend(rest)
+
+
+def _held(node: Any) -> Any:
+    """The tensor of a Constant node; None of one that holds something else."""
+    from onnx import helper
+
+    for item in node.attribute:
+        if item.name == "value":
+            return item.t
+        if item.name == "value_float":
+            return helper.make_tensor("", _FLOAT, [], [item.f])
+        if item.name == "value_floats":
+            return helper.make_tensor("", _FLOAT, [len(item.floats)], list(item.floats))
+    return None
 
 
 def _stays(node: Any) -> bool:
