@@ -18,12 +18,13 @@ from planted.onnx_faults import Graph
 import precision_debug
 from precision_debug.protocols import Executed
 from precision_debug.records import ModelFiles, RunSpec, TensorMeta
+from precision_debug.report.fix import fix_sentences
 from precision_debug.report.tried import tried_sentence
 from precision_debug.run.plan import make_plan
 from precision_debug.run.searching import trials
 from precision_debug.run.searching.criterion import Sample
 from precision_debug.run.to_keep import Keepable
-from precision_debug.search import ToKeep, TradePoint, Tried, Units
+from precision_debug.search import Fix, KeptUnit, ToKeep, TradePoint, Tried, Units
 
 
 def a_wide_channel(folder: Path, layers: int, *, brought_back: bool) -> tuple[str, dict[str, np.ndarray]]:
@@ -98,6 +99,19 @@ def test_a_fix_that_gives_up_most_of_int8_begins_with_that(tmp_path: Path) -> No
     said = tried_sentence(dataclasses.replace(report, to_keep=dataclasses.replace(given_up, tried=half)))
     assert said is not None
     assert "giving up" not in said.en
+
+
+def test_a_search_that_gives_up_most_of_int8_says_so(tmp_path: Path) -> None:
+    model, feeds = a_wide_channel(tmp_path, 1, brought_back=False)
+    report = precision_debug.compare(model, run_mode="ort_fp16_sim", inputs=feeds)
+    kept = tuple(KeptUnit(key=key, op_types=("Conv",)) for key in "abcdefg")
+    was, still = (Executed(low=low, of=16, precision="INT8") for low in (10, 1))
+    given_up = Fix(state="found", kept=kept, units=8, before=0.048, after=0.004, was=was, still=still)
+    said = fix_sentences(dataclasses.replace(report, fix=given_up))
+    assert said[0].en.startswith("Only by giving up most of INT8: keep 7 of 8 operators in higher precision (`a`")
+    assert said[0].zh.startswith("须放弃大部分 INT8：将 8 个算子中的 7 个")
+    said = fix_sentences(dataclasses.replace(report, fix=dataclasses.replace(given_up, still=was)))
+    assert said[0].en.startswith("Keep 7 of 8")
 
 
 def test_the_time_of_a_fix_stands_between_nothing_and_everything_kept(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..reasons import Text, same
-from ..search import Artefact, Fix, KeptUnit, TradePoint
+from ..search import Artefact, Fix, KeptUnit, TradePoint, gives_up_most
 from .figures import count, duration, figure, percent
 from .model import Report
 from .section import Cell, Section, pair, plain
@@ -98,10 +98,13 @@ def _answered(fix: Fix) -> Text:
             f"（此前 {count(was.of)} 个中的 {count(was.low)} 个）",
         )
     keys = [*(f"`{unit.key}`" for unit in fix.kept[:6]), *(["…"] if len(fix.kept) > 6 else [])]
+    first = Text("Keep", "将")
+    if still is not None and gives_up_most(was, still, len(fix.kept), fix.units):
+        first = Text(f"Only by giving up most of {still.precision}: keep", f"须放弃大部分 {still.precision}：将")
     return Text(
-        f"Keep {count(len(fix.kept))} of {count(fix.units)} {units.en} in higher precision ({', '.join(keys)}): the"
-        f" error goes from {_error(fix.before)} to {_error(fix.after)}{low.en}.",
-        f"将 {count(fix.units)} {units.zh}中的 {count(len(fix.kept))} 个保留为高精度（{'、'.join(keys)}）："
+        f"{first.en} {count(len(fix.kept))} of {count(fix.units)} {units.en} in higher precision ({', '.join(keys)}):"
+        f" the error goes from {_error(fix.before)} to {_error(fix.after)}{low.en}.",
+        f"{first.zh} {count(fix.units)} {units.zh}中的 {count(len(fix.kept))} 个保留为高精度（{'、'.join(keys)}）："
         f"误差从 {_error(fix.before)} 降到 {_error(fix.after)}{low.zh}。",
     )
 

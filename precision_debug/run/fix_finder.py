@@ -103,6 +103,8 @@ class FixFinder:
         if units >= _LARGE and len(best) > _SHARE * units:
             nearly = [groups for groups in helping if len(groups) <= _FEWER * len(best) and self._nearly(groups)]
             best = min(nearly, key=lambda groups: (len(groups), self._error(groups)), default=best)
+        if self._gives_up(best):
+            self.most = max(self.most, self.spent) + _AGAIN
         found = self._cheaper(self._smaller(best, culprits))
         for chosen in dict.fromkeys((found, best, *sorted(helping, key=self._rank)[:_OTHERWISE])):
             if self._again_so(chosen) is not None:
