@@ -117,9 +117,9 @@ def _lines(found: RecordedDump) -> list[str]:
     order = {meta.name: place for place, meta in enumerate(found.tensors)}
     files = {one.name: one.file for one in dump.tensors}
     for name, match in sorted(matches.found.items(), key=lambda item: order[item[1].base]):
-        lines.append(f"  {match.base}  <-  {name}  ({files[name]}): {_how(match)}")
-    left = [one.name for one in dump.tensors if one.name not in matches.found]
-    lines.append(f"{len(matches.found)} of {len(dump.tensors)} paired; left over in the dump: {len(left)}")
+        lines.append(f"  {match.base}  <-  {name}  ({files[matches.tensors[name].of or name]}): {_how(match)}")
+    left = [name for name in matches.tensors if name not in matches.found]
+    lines.append(f"{len(matches.found)} of {len(matches.tensors)} paired; left over in the dump: {len(left)}")
     lines += [f"  {name}: {matches.refused.get(name, _STRANGE)}" for name in left]
     lines += [f"  {file}: not read: {why}" for file, why in dump.skipped.items()]
     lines.append(f"left over in the model: {len(matches.missing)}")

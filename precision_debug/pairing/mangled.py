@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["SURE", "same_names"]
+__all__ = ["SURE", "by_module", "same_names"]
 
 SURE = 3
 """Levels below this say that two names are one; from it on values must not speak against it."""
@@ -33,6 +33,17 @@ def same_names(found: Sequence[str], wanted: Sequence[str]) -> Mapping[str, tupl
         if len(ones) == 1 and sum(ones[0] in others for others in longest.values()) == 1:
             pairs[name] = ones[0], SURE
     return pairs
+
+
+def by_module(names: Sequence[str]) -> Mapping[str, str]:
+    """Path of each module that names of tensors tell (a.b/mul is of a.b and of a), to the last one made in it."""
+    found: dict[str, str] = {}
+    for name in names:
+        path = name.rpartition("/")[0]
+        for end in [place for place, letter in enumerate(path) if letter in "./"] + [len(path)]:
+            if path[:end].strip("./"):
+                found[path[:end]] = name
+    return {path: name for path, name in found.items() if path not in set(names)}
 
 
 def _left(

@@ -35,7 +35,7 @@ _FILES = (".npz", ".safetensors", ".pt", ".pth", ".json")
 @dataclass(frozen=True, kw_only=True)
 class DumpedTensor:
     """value: in real numbers, flat where nobody said its shape. held: the type that the tool held it in. parts: what
-    the further ranks of a parallel run hold under this name."""
+    the further ranks of a parallel run hold under this name; ranks: of value and of these, where that is said."""
 
     name: str
     value: Array
@@ -44,6 +44,7 @@ class DumpedTensor:
     held: str = ""
     op_type: str = ""
     parts: tuple[Array, ...] = ()
+    ranks: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +80,7 @@ def read_dump(path: str, dtype: str = "float32") -> Dump:
     layout = next((one for one in LAYOUTS if one.is_it(place)), None)
     sidecar = _side(place)
     found: dict[str, DumpedTensor] = {}
-    ranks: dict[str, set[str]] = {}
+    ranks: dict[str, dict[int, Array]] = {}
     skipped: dict[str, str] = {}
     listed = layout.files(place) if layout is not None else ((file, "", {}) for file in _files(place))
     for file, called, said in listed:
@@ -91,15 +92,11 @@ def read_dump(path: str, dtype: str = "float32") -> Dump:
                 rank, name = _rank_of(whole)
                 about = {**own, **_about(sidecar, name), **_about(sidecar, inside)}
                 one = _tensor(name, value, shape, relative, about)
-                if one.name in found and rank not in ranks[one.name]:
-                    first = found[one.name]
-                    found[one.name] = dataclasses.replace(first, parts=(*first.parts, one.value))
-                    ranks[one.name].add(rank)
-                    continue
-                if one.name in found:
+                if one.name in found and rank in ranks[one.name]:
                     skipped[f"{relative} {inside}".strip()] = f"a second tensor is called {one.name}"
                     continue
-                found[one.name], ranks[one.name] = one, {rank}
+                found.setdefault(one.name, one)
+                ranks.setdefault(one.name, {})[rank] = one.value
         except RecordingError as error:
             skipped[relative] = error.what
     if not found:
@@ -109,7 +106,8 @@ def read_dump(path: str, dtype: str = "float32") -> Dump:
             hint=f"files may end in {' '.join(ENDINGS)}",
         )  # fmt: skip
     return Dump(
-        path=path, tensors=tuple(found.values()), layout="" if layout is None else layout.name, skipped=skipped
+        path=path, tensors=tuple(_of_ranks(one, ranks[one.name]) for one in found.values()),
+        layout="" if layout is None else layout.name, skipped=skipped,
     )
 
 
@@ -131,11 +129,22 @@ def _name(relative: str, place: Path, file: Path) -> str:
     return "" if place == file else relative[: -len(file.suffix)]
 
 
-def _rank_of(name: str) -> tuple[str, str]:
-    """The rank that a path names, and the name without it: rank_1/x, r1/rank1/x."""
+def _rank_of(name: str) -> tuple[int, str]:
+    """The rank that a path names, -1 for none, and the name without it: rank_1/x, r1/rank1/x."""
     parts = name.split("/")
     ranks = [part for part in parts[:-1] if re.fullmatch(r"rank[_-]?\d+", part)]
-    return (ranks[0] if ranks else ""), "/".join(part for part in parts if part not in ranks)
+    number = int(re.sub(r"\D", "", ranks[0])) if ranks else -1
+    return number, "/".join(part for part in parts if part not in ranks)
+
+
+def _of_ranks(one: DumpedTensor, values: Mapping[int, Array]) -> DumpedTensor:
+    """What the ranks hold of it, the first one first."""
+    ranks = sorted(values)
+    if ranks == [-1]:
+        return one
+    value, *parts = (values[rank] for rank in ranks)
+    shape = None if one.shape is None else tuple(value.shape)
+    return dataclasses.replace(one, value=value, shape=shape, parts=tuple(parts), ranks=tuple(ranks))
 
 
 def _side(place: Path) -> Mapping[str, Any]:

@@ -16,9 +16,10 @@ from .. import recording, registry
 from ..numbers.arrays import as_array
 from ..observe.store import Store
 from ..pairing.arrangement import Arrangement
+from ..pairing.found_tensor import FoundTensor
 from ..protocols import Feeds, Matches, Session
 from ..reasons import Reason, say
-from .match_tensors import FoundTensor, match_tensors
+from .match_tensors import match_tensors
 from .plan import Opening
 
 __all__ = ["match_converted"]

@@ -17,11 +17,12 @@ from ..feeds import FeedSet, turned_axes
 from ..numbers.narrowing import narrow_type, rounded
 from ..observe.store import Store
 from ..pairing.arrangement import arrange, arrangements
+from ..pairing.found_tensor import FoundTensor
 from ..pairing.mangled import same_names
 from ..protocols import Feeds, Session
 from ..reasons import Reason, say
 from ..records import InputMeta, TensorMeta
-from .match_tensors import FoundTensor, TensorMatches, match_tensors
+from .match_tensors import TensorMatches, match_tensors
 from .plan import Opening, Plan
 
 __all__ = ["RecordedDump", "dumped_inputs", "record_dump", "with_recorded_dumps"]
@@ -75,7 +76,8 @@ def record_dump(
     dump = recording.read_dump(path, dtype)
     others = [
         FoundTensor(
-            name=one.name, value=np.asarray(one.value), shape=one.shape, op_type=one.op_type, parts=one.parts
+            name=one.name, value=np.asarray(one.value), shape=one.shape, op_type=one.op_type, parts=one.parts,
+            ranks=one.ranks,
         )
         for one in dump.tensors
     ]  # fmt: skip
@@ -89,7 +91,7 @@ def record_dump(
             f"none of its {len(others)} tensors is one of {live.spec.model.path}", where=path,
             hint="feed the model what the dump was made from: --inputs FILE",
         )  # fmt: skip
-    named = {one.name: one for one in others}
+    named = matches.tensors
     values = {
         match.base: arrange(_real(named[name].forms[match.form].value), match.arrangement)
         for name, match in matches.found.items()
@@ -148,14 +150,14 @@ def _write(recorded: RecordedDump, live: Opening, feeds: Feeds, values: Mapping[
                 listed.append(dataclasses.replace(meta, unseen=meta.unseen or say("not_in_dump")))
                 continue
             name, match = by_base[meta.name]
-            held, value = files[name].held, values[meta.name]
+            file, value = files[matches.tensors[name].of or name], values[meta.name]
             writer(meta.op_type, meta.name, value)
-            held = "int8" if recorded.precision == "int8" and on_steps(value) else held
+            held = "int8" if recorded.precision == "int8" and on_steps(value) else file.held
             quantised = held in {"int8", "uint8"} and value.dtype.kind == "f"
             listed.append(
                 dataclasses.replace(
                     meta, dtype=held if quantised else str(value.dtype), view="dequantised" if quantised else meta.view,
-                    extra={"Dump": files[name].file, "Found by": match.how},
+                    extra={"Dump": file.file, "Found by": match.how},
                 )
             )  # fmt: skip
         ends = {meta.name: values[meta.name] for meta in recorded.tensors if meta.is_output and meta.name in values}
@@ -169,11 +171,11 @@ def _notes(recorded: RecordedDump) -> list[Reason]:
     dump, matches = recorded.dump, recorded.matches
     notes = [
         say(
-            "dump_paired", path=dump.path, count=len(matches.found), all=len(dump.tensors),
+            "dump_paired", path=dump.path, count=len(matches.found), all=len(matches.tensors),
             missing=len(matches.missing), layout=dump.layout or "-",
         )
     ]  # fmt: skip
-    left = [one.name for one in dump.tensors if one.name not in matches.found]
+    left = [name for name in matches.tensors if name not in matches.found]
     if left:
         notes.append(say("dump_left", count=len(left), some=", ".join(left[:4])))
     if dump.skipped:

@@ -9,7 +9,6 @@ follows then fits: position and value together, never position alone.
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,12 +20,14 @@ from ..numbers.arrays import as_array
 from ..observe.store import Store
 from ..pairing.arrangement import Arrangement, arrange, arrangements
 from ..pairing.fingerprint import ALIKE, DISTINCT, Fingerprint, pair_by_value, take
-from ..pairing.mangled import SURE, same_names
+from ..pairing.found_tensor import FoundTensor, by_stage
+from ..pairing.fused import Projections, Stack, best_stack, projections, same_module
+from ..pairing.mangled import SURE, by_module, same_names
 from ..protocols import Feeds, Session
 from ..reasons import Reason, say
 from ..records import TensorMeta
 
-__all__ = ["Form", "FoundTensor", "TensorMatch", "TensorMatches", "match_tensors"]
+__all__ = ["TensorMatch", "TensorMatches", "match_tensors"]
 
 Array = np.ndarray[Any, Any]
 
@@ -38,52 +39,11 @@ _MADE = "value, from what comes before it"
 _SAME = 1e-4
 """Distance from which on there is nothing to doubt: nothing else is tried then."""
 
+_SCORED = 400
+"""Tensors that tell which ranks share a stage."""
+
 _TRIALS = 40
 """Places that are tried for tensors that neither names nor values tell."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Form:
-    """What a found tensor may be as a whole. how: of several ranks' parts, how they were put together; "" of one."""
-
-    value: Array
-    shape: tuple[int, ...] | None
-    how: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class FoundTensor:
-    """A tensor of somebody's. value: in real numbers. shape: None where nobody said it, and value is flat.
-
-    parts: what the further ranks of a parallel run hold under the same name.
-    """
-
-    name: str
-    value: Array
-    shape: tuple[int, ...] | None
-    op_type: str = ""
-    parts: tuple[Array, ...] = ()
-
-    @functools.cached_property
-    def forms(self) -> tuple[Form, ...]:
-        """As it is; of several ranks whose values differ, joined along each axis, and added up."""
-        every = [np.asarray(one) for one in (self.value, *self.parts)]
-        alone = Form(value=every[0], shape=self.shape)
-        if len(every) == 1 or any(one.ndim != every[0].ndim for one in every):
-            return (alone,)
-        if all(one.shape == every[0].shape and np.array_equal(one, every[0]) for one in every):
-            return (Form(value=every[0], shape=self.shape, how=f"the same on {len(every)} ranks"),)
-        found = []
-        for axis in range(every[0].ndim):
-            others = {tuple(size for place, size in enumerate(one.shape) if place != axis) for one in every}
-            if len(others) == 1:
-                value = np.concatenate(every, axis)
-                how = f"{len(every)} ranks joined along axis {axis}"
-                found.append(Form(value=value, shape=tuple(value.shape), how=how))
-        if len({one.shape for one in every}) == 1 and every[0].dtype.kind == "f":
-            value = np.sum([one.astype(np.float64) for one in every], axis=0).astype(np.float32)
-            found.append(Form(value=value, shape=tuple(value.shape), how=f"{len(every)} ranks added up"))
-        return (*found, alone)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,9 +62,11 @@ class TensorMatch:
 @dataclass(frozen=True, kw_only=True)
 class TensorMatches:
     """found: by the name of the found tensor. refused: why others were left alone. missing: the model's tensors, in
-    order, that none was found for."""
+    order, that none was found for. tensors: all that were looked at, by name: what was fused, or of several stages, is
+    taken apart there."""
 
     found: Mapping[str, TensorMatch] = field(default_factory=dict)
+    tensors: Mapping[str, FoundTensor] = field(default_factory=dict)
     refused: Mapping[str, Reason] = field(default_factory=dict)
     missing: Sequence[str] = ()
 
@@ -116,6 +78,9 @@ def match_tensors(session: Session, feeds: Feeds, others: Sequence[FoundTensor],
     """
     work = _Work(session, feeds, others, store)
     work.by_value(work.prints, "value")
+    if work.take_apart(work.prints):
+        work.by_value(work.prints, "value")
+    work.take_apart(work.prints, by_name=True)
     work.by_name()
     work.copies(work.prints)
     while work.goes_on():
@@ -123,7 +88,7 @@ def match_tensors(session: Session, feeds: Feeds, others: Sequence[FoundTensor],
     work.ends()
     missing = [name for name in work.metas if name not in work.taken]
     refused = {name: why for name, why in work.refused.items() if name not in work.found}
-    return TensorMatches(found=work.found, refused=refused, missing=missing)
+    return TensorMatches(found=work.found, refused=refused, missing=missing, tensors=work.others)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +103,7 @@ class _View:
 class _Work:
     def __init__(self, session: Session, feeds: Feeds, others: Sequence[FoundTensor], store: Store) -> None:
         self.session, self.feeds = session, feeds
-        self.others = {one.name: one for one in others}
+        self.others: dict[str, FoundTensor] = {}
         self.found: dict[str, TensorMatch] = {}
         self.refused: dict[str, Reason] = {}
         self.taken: dict[str, str] = {}
@@ -156,8 +121,19 @@ class _Work:
         session.run(feeds, keep)
         self.metas = {meta.name: meta for meta in session.tensors if meta.name in store}
         self.shapes = {name: held.shape for name in self.metas if (held := store.get(name)) is not None}
-        self.called = same_names(list(self.others), list(self.metas))
         self.prints = {name: p for name in self.metas if (p := take(store.get(name))) is not None}
+        self.projections = projections(list(self.metas.values()), self.shapes, self.prints)
+        self.stacks: Counter[Stack] = Counter()
+        self.others = {one.name: one for one in by_stage(others, self.alike)}
+        self._views.clear()
+        names, modules = list(self.metas), by_module(list(self.metas))
+        self.called = dict(same_names(list(self.others), names))
+        for name, (module, level) in same_names(list(self.others), list(modules)).items():
+            if name not in self.called or level < SURE <= self.called[name][1]:
+                self.called[name] = modules[module], level
+        for name, (base, level) in self.called.items():
+            if self.others[name].renumbered:
+                self.called[name] = base, max(level, SURE)
 
     def views(self, name: str, shape: tuple[int, ...]) -> list[_View]:
         """What a found tensor is in each layout that has this shape."""
@@ -195,6 +171,81 @@ class _Work:
         self.taken[base] = name
         if distance is not None and distance <= ALIKE and len(self.views(name, self.shapes[base])) > 1:
             self.votes[view.arrangement.axes] += 1
+
+    def alike(self, others: Sequence[FoundTensor]) -> int:
+        """How many of the model's tensors these hold, by value; of several ranks, all of them together."""
+        self.others = {one.name: one for one in others}
+        self._views.clear()
+        known: dict[tuple[int, ...], list[str]] = {}
+        for base, print_ in self.prints.items():
+            if print_.distinct >= DISTINCT:
+                known.setdefault(self.shapes[base], []).append(base)
+        stacked = {shape: np.stack([self.prints[base].own for base in bases]) for shape, bases in known.items()}
+        found: set[str] = set()
+        for one in [one for one in others if len(one.ranks) > 1 or one.of][:_SCORED]:
+            for shape, bases in known.items():
+                for view in self.views(one.name, shape):
+                    if one.parts and not one.forms[view.form].how:
+                        continue  # of the first rank alone
+                    norm = float(np.linalg.norm(view.print_.own))
+                    far = np.linalg.norm(stacked[shape] - view.print_.own, axis=1)
+                    if norm and far.min() <= ALIKE * norm:
+                        found.add(bases[int(far.argmin())])
+        return len(found)
+
+    def take_apart(self, prints: Mapping[str, Fingerprint], *, by_name: bool = False) -> int:
+        """Split what an engine computed as one into the projections of the model; how many were. by_name: those too
+        whose values tell nothing, by their names, as the others are stacked."""
+        count = 0
+        for name, one in list(self.others.items()):
+            called, level = self.called.get(name, ("", SURE))
+            if name in self.found or one.part or (level < SURE and self.views(name, self.shapes[called])):
+                continue
+            for form in one.forms if not one.parts else one.forms[:-1]:
+                ranks = len(one.parts) + 1 if "joined" in form.how else 1
+                best: tuple[Projections, float, Stack] | None = None
+                for group in self.projections:
+                    if form.value.ndim and form.shape is not None and form.shape[-1] * group.rows != form.value.size:
+                        continue
+                    if any(base in self.taken for base in group.names):
+                        continue
+                    fit = best_stack(form.value, group, prints, ranks=ranks, known=tuple(self.stacks))
+                    if fit is not None and (best is None or fit[1] < best[1]):
+                        best = group, fit[1], fit[0]
+                    modules = [base.rpartition("/")[0] or base for base in group.names]
+                    if fit is None and best is None and by_name and same_module(name, modules):
+                        stack = self.likely(form.value, group, ranks)
+                        best = (group, np.inf, stack) if stack is not None else None
+                if best is not None:
+                    self.replace(one, form.value, form.how, *best)
+                    count += 1
+                    break
+        return count
+
+    def likely(self, value: Array, group: Projections, ranks: int) -> Stack | None:
+        """How a stacked tensor whose values tell nothing is stacked: as most others, or one after the other."""
+        plain = Stack(order=tuple(range(len(group.names))), groups=ranks)
+        ways = [*(stack for stack, _ in self.stacks.most_common() if len(stack.order) == len(group.names)), plain]
+        return next((stack for stack in ways if stack.taken_apart(value, group) is not None), None)
+
+    def replace(self, one: FoundTensor, value: Array, how: str, group: Projections, far: float, stack: Stack) -> None:
+        """Its parts in its place, each called as the model's projection that it is."""
+        parts = stack.taken_apart(value, group) or ()
+        del self.others[one.name]
+        self.refused.pop(one.name, None)
+        if far <= ALIKE:
+            self.stacks[stack] += 1
+        for number, (base, part) in enumerate(zip(group.names, parts, strict=True), start=1):
+            name = f"{one.name} ({number} of {len(group.names)})"
+            told = f"part {number} of {len(group.names)}"
+            self.others[name] = FoundTensor(
+                name=name, value=part, shape=tuple(part.shape), op_type=one.op_type, of=one.of or one.name,
+                part=f"{how}, {told}" if how else told,
+            )  # fmt: skip
+            path = base.rpartition("/")[0]
+            same = [other for other in self.metas if path and other.rpartition("/")[0] == path and other in self.prints
+                    and np.array_equal(self.prints[other].own, self.prints[base].own)]  # fmt: skip
+            self.called[name] = (same or [base])[-1], 0
 
     def by_name(self) -> None:
         """Of what values do not tell."""
@@ -252,6 +303,7 @@ class _Work:
         if self.session.replacer is None or not self.found or len(self.found) == len(self.others):
             return 0
         prints, self.explained = self.replayed({})
+        self.take_apart(prints)
         return self.by_value(prints, _MADE) or self.copies(prints) or self.tried_places()
 
     def replayed(
