@@ -71,7 +71,7 @@ def test_ranks_and_stages_are_one_side(llama: Path, tmp_path: Path, words: list[
     Four ranks share two heads of k and v; stages number their layers from 0.
     """
     dump = recorded(llama, tmp_path / "dump", *words)
-    report = precision_debug.compare(str(llama), run_mode=str(dump), inputs={"input_ids": IDS})
+    report = precision_debug.compare(str(llama), run_mode=str(dump), baseline="torch_fp32", inputs={"input_ids": IDS})
     compared = {row.name.rpartition("/")[0]: row for row in report.rows if row.comparison is not None}
     modules = {"model.embed_tokens", "model.norm", "lm_head"}
     for number in range(LAYERS):
@@ -88,7 +88,9 @@ def test_ranks_and_stages_are_one_side(llama: Path, tmp_path: Path, words: list[
         assert report.explanation.culprits[0].name.startswith(f"{culprit}/")
         assert str(report.verdict) == "out of tolerance"
     else:
-        assert str(report.verdict) == "as expected"
+        assert str(report.verdict) == "inconclusive"  # torch shows many tensors within each module; a hook has one
+        assert not report.explanation.culprits
+        assert all((row.comparison.relative_l2 or 0) < 1e-5 for row in compared.values() if row.comparison is not None)
 
 
 def test_pipeline_stages_number_their_layers_anew(tmp_path: Path) -> None:
