@@ -60,7 +60,7 @@ def test_wrong_commands(
     assert main([*arguments, "--lang", "zh"]) == 2
     chinese = capsys.readouterr().err
     assert said in chinese
-    assert chinese.count("\n") == 1
+    assert len([line for line in chinese.splitlines() if "已用" not in line]) == 1  # a busy machine sees progress too
     if not {"trt_fp16", "gone.npz", "gone.json"} & set(arguments):
         assert not WORDS.search(chinese), "English is left"
     assert main([*arguments, "--lang", "en"]) == 2
