@@ -240,3 +240,21 @@ def test_a_loop_of_many_steps_that_a_type_can_tell_accuses_nobody(tmp_path: Path
     assert not found(compared(g, [_looped(g, "Mul", 1.0, 100)], tmp_path, "ort_bf16_sim"))
     g = Graph(seed=5)
     assert not found(compared(g, [_looped(g, "Add", 0.25, 60)], tmp_path, "ort_bf16_sim"))
+
+
+def test_a_mask_of_ones_and_zeros_does_not_raise_what_may_be_lost(tmp_path: Path) -> None:
+    """(1 - mask) times -10000: ones and zeros are exact in FP16, so the scores of what is kept are off by nothing."""
+    g = Graph(seed=7)
+    x = tokens(g)
+    kept = np.ones((2, 1, 8), np.float32)
+    kept[1, :, 6:] = 0
+    mask = g.input("mask", kept)
+    hidden = g.op("Mul", [g.op("Sub", [k(g, "one", 1.0), mask], "inverse"), k(g, "low", -1e4)], "hidden")
+    for layer in range(3):
+        x = g.attention(g.norm(x, 32, f"n{layer}"), 32, f"a{layer}", hidden)
+    report = compared(g, [x], tmp_path, "ort_fp16_sim", explain="full")
+    assert report.explanation is not None
+    assert report.explanation.actual is not None
+    assert report.explanation.expected is not None
+    assert report.explanation.expected < 5 * report.explanation.actual
+    assert report.explanation.allowed == pytest.approx(24 * 2.0**-11, rel=0.5)

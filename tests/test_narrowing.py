@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from precision_debug.numbers import narrowing
-from precision_debug.numbers.narrowing import narrowed, rounded, shaken
+from precision_debug.numbers.narrowing import low_bits, narrowed, rounded, shaken
 
 TYPES = [np.dtype("float16"), np.dtype(ml_dtypes.bfloat16), np.dtype(ml_dtypes.float8_e4m3fn)]
 
@@ -56,3 +56,17 @@ def test_each_element_is_off_by_its_share_of_the_noise(step: float | None) -> No
     assert np.array_equal(np.isfinite(shaken(mask, noise, 2.0**-8, step=step)), [False, True, False])
     assert shaken(mask, noise, 2.0**-8, step=step)[0] == -np.inf
     assert np.abs(got - given).max() > 0
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.usefixtures("either")
+def test_what_the_narrow_type_holds_exactly_is_not_off(dtype: Any) -> None:
+    """Ones, zeros, whole numbers and powers of two of a mask: its noise times -10000 would be nobody's."""
+    noise = np.random.default_rng(1).uniform(-1, 1, 256).astype(np.float32)
+    exact = np.array([1, 0, -1, 3, 2047, 0.5, -1024, 2.0**-14] * 40, dtype)
+    assert np.array_equal(shaken(exact, noise, 2.0**-11), exact)
+    other = np.array([1 / 3, 2049, -10001, 1e-3] * 80, dtype)
+    assert np.count_nonzero(shaken(other, noise, 2.0**-11) == other) < 5
+    assert np.count_nonzero(shaken(exact, noise, 2.0**-11, step=100.0) == exact) < 5  # a step is not the value's own
+    assert low_bits(2.0**-11, 24) == (1 << 13) - 1
+    assert low_bits(2.0**-11, 11) == low_bits(2.0**-24, 24) == low_bits(0.0, 24) == 0

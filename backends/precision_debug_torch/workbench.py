@@ -12,6 +12,7 @@ import torch
 
 from precision_debug.numbers.arrays import as_array
 from precision_debug.numbers.cuda.compare import compare_on_device
+from precision_debug.numbers.narrowing import low_bits
 from precision_debug.records import Comparison, Tolerance
 
 from .on_device import DeviceComparer, brought_together
@@ -24,6 +25,8 @@ _SUSPECTS = 6 << 30
 
 _PIECE = 1 << 24
 _ANY = Tolerance()
+_SIGNIFICANT = {torch.float32: 24, torch.float64: 53}
+"""Bits of the significand of the types that are wider than what they are rounded to."""
 
 
 class TorchWorkbench:
@@ -97,6 +100,10 @@ class TorchWorkbench:
         ):
             if one.numel():  # what is not finite stays so: the factors are positive, and the steps finite
                 (torch.mul if step is None else torch.add)(one, own, out=two)
+        low = 0 if step is not None else low_bits(unit, _SIGNIFICANT.get(value.dtype, 0))
+        if low:  # what the narrow type holds exactly
+            bits = flat.view(torch.int32 if flat.dtype is torch.float32 else torch.int64)
+            made = torch.where((bits & low) == 0, flat, made)
         return made.view(value.shape)
 
     def with_error(self, value: Any, exact: Any, wrong: Any) -> Any:

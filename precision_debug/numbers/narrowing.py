@@ -7,7 +7,8 @@ tensor of the narrow type between; bit for bit the same.
 from __future__ import annotations
 
 import functools
-from ctypes import c_float, c_int64, c_void_p
+import math
+from ctypes import c_float, c_int64, c_uint32, c_void_p
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 from ..safety.compiled import load as load_library
 from .native import load
 
-__all__ = ["narrow_type", "narrowed", "rounded", "shaken"]
+__all__ = ["low_bits", "narrow_type", "narrowed", "rounded", "shaken"]
 
 Array = np.ndarray[Any, Any]
 
@@ -65,14 +66,17 @@ def rounded(values: Array, dtype: Any, out: Array | None = None) -> Array:
 def shaken(values: Array, noise: Array, unit: float, *, start: int = 0, step: float | None = None) -> Array:
     """Each float off by its share of the noise times ``unit``: of itself, or of ``step``.
 
-    noise: one-dimensional, float32, used again and again from ``start`` on. A mask's infinity stays what it is.
+    noise: one-dimensional, float32, used again and again from ``start`` on. A mask's infinity stays what it is, and
+    without a step so does what the narrow type holds exactly: see ``low_bits``.
     """
     flat = np.ascontiguousarray(values).reshape(-1)
+    low = 0 if step is not None else low_bits(unit, _SIGNIFICANT.get(flat.dtype.name, 0))
     library = _library() if flat.dtype == np.float32 else None
     made: Array = np.empty_like(flat)
     if library is not None:
         library.pd_shake(
-            flat.ctypes.data, made.ctypes.data, flat.size, noise.ctypes.data, noise.size, start, unit, step or 0.0
+            flat.ctypes.data, made.ctypes.data, flat.size, noise.ctypes.data, noise.size, start, unit, step or 0.0,
+            low or 0xFFFFFFFF,
         )
         off: Array = made.reshape(values.shape)
         return off
@@ -81,10 +85,28 @@ def shaken(values: Array, noise: Array, unit: float, *, start: int = 0, step: fl
         for first in range(0, flat.size, noise.size):
             part = flat[first : first + noise.size]
             off = part + (part if step is None else step) * turned[: part.size]
-            made[first : first + noise.size] = np.where(np.isfinite(part), off, part)
+            moves = np.isfinite(part)
+            if low:
+                moves &= part.view(f"u{part.itemsize}") & low != 0
+            made[first : first + noise.size] = np.where(moves, off, part)
     whole: Array = made.reshape(values.shape)
     return whole
 
+
+def low_bits(unit: float, significant: int) -> int:
+    """The bits of a float that a type with this unit of rounding does not hold; 0 where nearly all are held.
+
+    significant: bits of the float's own significand (24 for float32). A number with none of them is rounded without an
+    error: the ones and zeros of a mask, whose noise times -10000 would be that of no real engine.
+    """
+    more = significant - math.floor(-math.log2(unit)) if unit > 0 else 0
+    return (1 << more) - 1 if _MANY <= more < significant else 0
+
+
+_MANY = 5
+"""Bits that a narrow type must lack: among fewer, too many ordinary numbers would have none by chance (1 in 32)."""
+
+_SIGNIFICANT = {"float32": 24, "float64": 53}
 
 _FUNCTIONS = {"float16": "pd_round_half", "bfloat16": "pd_round_brain"}
 
@@ -101,7 +123,7 @@ def _library() -> Any:
         function = getattr(library, name)
         function.restype, function.argtypes = None, [c_void_p, c_void_p, c_int64]
     library.pd_shake.restype = None
-    library.pd_shake.argtypes = [c_void_p, c_void_p, c_int64, c_void_p, c_int64, c_int64, c_float, c_float]
+    library.pd_shake.argtypes = [c_void_p, c_void_p, c_int64, c_void_p, c_int64, c_int64, c_float, c_float, c_uint32]
     return library
 
 

@@ -54,9 +54,10 @@ CLONES void pd_round_brain(const float *from, float *to, int64_t n) {
 }
 
 /* Each element off by its share of the noise, which is used again and again from "start" on: of itself times "unit", or
- * of "step" where that is not 0. What is not finite stays as it is. */
+ * of "step" where that is not 0. What is not finite stays as it is, and so does what has none of the bits in "low": the
+ * narrow type holds it exactly. */
 CLONES void pd_shake(const float *from, float *to, int64_t n, const float *noise, int64_t many, int64_t start, float unit,
-                     float step) {
+                     float step, uint32_t low) {
     for (int64_t done = 0, at = start % many; done < n; at = 0) {
         int64_t some = n - done < many - at ? n - done : many - at;
         const float *x = from + done, *r = noise + at;
@@ -69,7 +70,7 @@ CLONES void pd_shake(const float *from, float *to, int64_t n, const float *noise
         else
             for (int64_t i = 0; i < some; i++) {
                 float off = x[i] + x[i] * (unit * r[i]);
-                y[i] = x[i] - x[i] == 0.0f ? off : x[i];
+                y[i] = (bits_of(x[i]) & low) && x[i] - x[i] == 0.0f ? off : x[i];
             }
         done += some;
     }
