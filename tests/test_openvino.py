@@ -611,3 +611,16 @@ def test_sizes_of_one_name_are_of_one_size_and_indices_lie_in_their_table(tmp_pa
     }  # fmt: skip
     assert any("whole numbers from 0 to 299" in str(note) for note in report.notes)
     assert report.exit_status == 0
+
+
+def test_layers_that_a_pass_made_are_called_the_same_in_every_session(tmp_path: Path) -> None:
+    """OpenVINO numbers them over the whole process ("Multiply_11739")."""
+    from planted.fourth_openvino import CASES
+
+    path, _, feeds = next(one for one in CASES if one.name == "llama_of_three_layers").make(tmp_path)
+    sessions = [opened(str(path), "ov_opt_fp32", feeds) for _ in range(2)]
+    first, second = ([layer.name for layer in session.layers] for session in sessions)
+    for session in sessions:
+        session.close()
+    assert first == second
+    assert "Multiply#1" in first

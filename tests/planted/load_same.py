@@ -7,6 +7,7 @@ busy processes take a quarter of an hour on two cores; tests/test_explain_work.p
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import re
 import subprocess
@@ -49,14 +50,21 @@ def busy(count: int) -> Iterator[None]:
             one.wait()
 
 
-def report_of(case: Unseen) -> Any:
-    """What one command says, as a user runs it."""
+def report_of(case: Unseen, folder: Path) -> Any:
+    """What one command says, as a user runs it; case: made in this folder already."""
+    status, printed = command(case, folder, ["r.json"])
+    path = folder / "r.json"
+    text = path.read_text() if path.exists() else json.dumps({"status": status, "printed": printed})
+    path.unlink(missing_ok=True)
+    return plain(json.loads(text.replace(str(folder), "FOLDER")))
+
+
+@contextlib.contextmanager
+def made(case: Unseen) -> Iterator[tuple[Unseen, Path]]:
+    """A case whose files are made once: an exporter may number the second program of a process otherwise."""
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        status, printed = command(case, folder, ["r.json"])
-        path = folder / "r.json"
-        text = path.read_text() if path.exists() else json.dumps({"status": status, "printed": printed})
-        return plain(json.loads(text.replace(name, "FOLDER")))
+        files = case.make(Path(name))
+        yield dataclasses.replace(case, make=lambda _: files), Path(name)
 
 
 def chosen(count: int) -> Sequence[Unseen]:
@@ -81,9 +89,10 @@ def main() -> int:
     count, beside = (int(word) for word in (*sys.argv[1:3], *("30", "12")[len(sys.argv[1:3]) :]))
     apart = 0
     for case in chosen(count):
-        alone = report_of(case)
-        with busy(beside):
-            loaded = report_of(case)
+        with made(case) as (once, folder):
+            alone = report_of(once, folder)
+            with busy(beside):
+                loaded = report_of(once, folder)
         found = list(differences(alone, loaded))
         apart += bool(found)
         print(f"{'DIFFERS' if found else 'same':8s} {case.name} ({case.mode}) {'; '.join(found[:3])}", flush=True)

@@ -22,6 +22,7 @@ __all__ = ["NO_LAYER", "Layer", "engine_layers", "names_of", "precision_counts",
 NO_LAYER = frozenset({"Const", "Input", "Output", "Parameter", "Result", "Constant"})
 _NAMES = {"f32": "FP32", "f16": "FP16", "bf16": "BF16", "i8": "INT8", "u8": "UINT8", "boolean": "BOOL"}
 _IDLE = frozenset({"Reorder", "Reshape", "Reference", "ShapeOf"})
+_MADE = re.compile(r"([A-Z][A-Za-z]*)_\d+")
 _UNDECIDED = ("undef", "unknown")
 
 
@@ -112,18 +113,27 @@ def engine_layers(
     layers: Iterable[Layer], tensors: Mapping[str, Sequence[str]], floats: Collection[str]
 ) -> tuple[EngineLayer, ...]:
     """As the report lists them. tensors: names of the tensors that come out of an operator. floats: operators that
-    make real numbers: unsigned bytes are their INT8 (a convolution behind a Relu), and others' truth values."""
+    make real numbers: unsigned bytes are their INT8 (a convolution behind a Relu), and others' truth values.
+
+    What OpenVINO's passes made bears a number that counts over the process, in no fixed order: it is counted anew.
+    """
     found = []
+    counted: Counter[str] = Counter()
     for layer in layers:
+        passes = None if layer.name in layer.ops else _MADE.fullmatch(layer.name)
+        name = layer.name
+        if passes is not None:
+            counted[passes[1]] += 1
+            name = f"{passes[1]}#{counted[passes[1]]}"
         dtype = precision_name(layer.outputs[0] if layer.outputs else "")
         unsigned = layer.precision == "u8" and any(op in floats for op in layer.ops)
         precision = "INT8" if unsigned else precision_name(layer.precision)
-        names = [name for op in layer.ops for name in tensors.get(op, ())]
+        names = [tensor for op in layer.ops for tensor in tensors.get(op, ())]
         found.append(
             EngineLayer(
-                name=layer.name, layer_type=layer.kind, onnx_nodes=layer.ops, tactic_name=layer.kernel,
+                name=name, layer_type=layer.kind, onnx_nodes=layer.ops, tactic_name=layer.kernel,
                 weights_type=precision, is_reformat=layer.kind == "Reorder",
-                outputs=tuple(EngineTensor(name=name, format=layer.layout, dtype=dtype) for name in names),
+                outputs=tuple(EngineTensor(name=one, format=layer.layout, dtype=dtype) for one in names),
             )
         )  # fmt: skip
     return tuple(found)
