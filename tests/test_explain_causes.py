@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -220,3 +221,17 @@ def test_a_product_whose_result_becomes_small_behind_it_does_not_cancel(behind: 
     )  # fmt: skip
     assert (cause(subject, exact, wrong)[0] == "cancellation") is (behind == "Relu")
     session.close()
+
+
+@pytest.mark.parametrize("held", ["integers", "floats"])
+def test_a_large_channel_takes_the_range_only_of_what_is_held_on_its_grid(product: Any, held: str) -> None:
+    """A softmax of floats behind a quantised product: its small results are no steps of the largest one's grid."""
+    session, x, _ = product
+    random = np.random.default_rng(4)
+    exact = random.uniform(0.0, 2e-3, size=(64, 32)).astype(np.float32)
+    exact[:, 7] = random.uniform(0.5, 1.0, size=64)
+    wrong = np.rint(exact * 127) / 127 if held == "integers" else exact * random.uniform(0.9, 1.1, size=exact.shape)
+    subject = subject_of(session, x, exact, wrong.astype(np.float32))
+    targets = {"y": TensorMeta(name="y", op_type="Softmax", node="node_y", dtype="int8")}
+    subject = dataclasses.replace(subject, targets=targets, precision="int8")
+    assert (cause(subject, exact, wrong.astype(np.float32))[0] == "outlier_channel") is (held == "integers")

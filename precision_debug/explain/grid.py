@@ -14,7 +14,7 @@ import numpy as np
 from ..reasons import say
 from ..records import Stored
 from .introduced import MASK, Alone
-from .operator_facts import constants_of, error_share
+from .operator_facts import constants_of, error_share, narrow_type
 from .subject import Subject
 
 __all__ = ["grid_cause", "outlier_of", "stored_cause"]
@@ -38,6 +38,10 @@ _ANOTHER = 2.0
 _END = 2**31 - 1
 """An int32 that stands here was cut off."""
 
+_STEPS_OF_8_BITS = 256
+_BESIDE = 0.1
+"""Part of a step that a number may lie beside it: dequantising rounds in float32."""
+
 _OUTLIER = 16.0
 """Times that one channel's range is the others' from which on it takes the quantised range from them."""
 
@@ -56,7 +60,7 @@ def grid_cause(subject: Subject, alone: Alone, name: str, exact: Array, wrong: A
     given = {source: alone.exact_of(source) for source in subject.sources(name)}
     for where, values in (("", exact), *constants_of(subject, name).items(), *given.items()):
         outlier = None if values is None else outlier_of(values)
-        if outlier is not None:
+        if outlier is not None and (where or _on_one_grid(wrong, narrow_type(subject, name))):
             return "outlier_channel", {"from": where, **outlier}
     return "coarse", {"units": None, **_on_a_grid(exact, wrong, step)}
 
@@ -126,6 +130,20 @@ def outlier_of(values: Array) -> Evidence | None:
         if ratio > _OUTLIER and (best is None or ratio > best["ratio"]):
             best = {"channel": int(ranges.argmax()), "axis": axis, "ratio": ratio}
     return best
+
+
+def _on_one_grid(values: Array, held_as: str) -> bool:
+    """Whether all numbers are steps of one grid of 8 bits: what is not was not rounded to the range of its largest.
+    Steps of 16 bits are too fine to be told in float32."""
+    if "16" in held_as:
+        return True
+    some = np.unique(values[np.isfinite(values)])
+    if some.size < 2:
+        return True
+    if some.size > _STEPS_OF_8_BITS:
+        return False
+    places = (some - some[0]) / float(np.diff(some).min())
+    return bool(np.abs(places - np.rint(places)).max() < _BESIDE)
 
 
 def stored_cause(subject: Subject, name: str) -> Told | None:
