@@ -23,7 +23,7 @@ from precision_debug.testing.backend_contract import Recorder, same_bits
 
 ov = pytest.importorskip("openvino", reason="openvino is not installed")
 
-from precision_debug_openvino import OpenVinoBackend  # noqa: E402
+from precision_debug_openvino import OpenVinoBackend, modes  # noqa: E402
 
 BACKEND = OpenVinoBackend()
 RNG = np.random.default_rng(3)
@@ -237,6 +237,48 @@ def test_a_precision_that_the_cpu_lacks_is_refused_in_one_line(mode: str, needed
     with pytest.raises(BackendUnavailable, match=needed) as caught:
         precision_debug.compare(saved(onnx_models.convnet(), tmp_path), run_mode=mode, inputs=IMAGE)
     assert "\n" not in str(caught.value)
+
+
+def test_a_quantised_file_without_fusion_rounds_as_openvinos_own_operators_do(tmp_path: Path) -> None:
+    """Every number lies halfway between two steps, where kernels that OpenVINO generates for a FakeQuantize alone, and
+    those that it has, go different ways."""
+    scale = np.float32(0.0213)
+    weights = {"scale": scale, "zero": np.uint8(121), "same": np.eye(32, dtype="f"), "b": np.zeros(32, "f")}
+    nodes = [
+        helper.make_node("MatMul", ["x", "same"], ["product"]),
+        helper.make_node("QuantizeLinear", ["product", "scale", "zero"], ["steps"]),
+        helper.make_node("DequantizeLinear", ["steps", "scale", "zero"], ["held"]),
+        helper.make_node("Add", ["held", "b"], ["y"]),
+    ]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [16, 32]) for name in "xy"]
+    graph = helper.make_graph(
+        nodes, "g", ends[:1], ends[1:], [numpy_helper.from_array(np.asarray(v), name) for name, v in weights.items()]
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    path = saved(model, tmp_path)
+    feeds = {"x": ((np.arange(512) % 200 - 99.5).astype(np.float32) * scale).reshape(16, 32)}
+    session = opened(path, "ov_fp32", feeds)
+    shown = session.run(feeds, lambda kind, name, tensor: None)["y"]
+    assert shown.tobytes() == plainly(path, "f32", feeds)[0][0].tobytes()
+    session.close()
+
+
+def test_another_device_has_a_precision_that_the_cpu_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which device is asked, without one beside the CPU: what they can is put in their place."""
+    able = {"CPU": frozenset({"FP32", "INT8"}), "GPU.0": frozenset({"FP32", "FP16", "INT8"})}
+    monkeypatch.setattr(modes, "_other_devices", lambda: ("GPU.0",))
+    monkeypatch.setattr(modes, "_capabilities_of", able.__getitem__)
+    assert {mode: BACKEND.availability(mode).ok for mode in ("ov_fp16", "ov_bf16", "ov_opt", "ov_int8")} == {
+        "ov_fp16": True, "ov_bf16": False, "ov_opt": True, "ov_int8": True
+    }  # fmt: skip
+    path = saved(onnx_models.convnet(), tmp_path)
+    there = {name.partition(".")[0] for name in ov.Core().available_devices}
+    if "GPU" not in there:
+        with pytest.raises(BackendUnavailable, match="there is no device GPU; OpenVINO has CPU"):
+            precision_debug.compare(path, run_mode="ov_fp16", inputs=IMAGE, device="GPU")
+    if "FP16" not in ov.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
+        with pytest.raises(BackendUnavailable, match="CPU does not compute in FP16"):
+            precision_debug.compare(path, run_mode="ov_fp16", inputs=IMAGE)
 
 
 def batch_norm(variance: float) -> onnx.ModelProto:

@@ -45,7 +45,7 @@ class Built:
 
 @dataclass(frozen=True, kw_only=True)
 class Maker:
-    """model: as it was read; simple: ``folded``. precision: see Recipe. threads: 0: OpenVINO's own choice.
+    """model: as it was read; simple: ``folded``. precision, fused: see Recipe. threads: 0: OpenVINO's own choice.
 
     properties: the user's.
     """
@@ -56,6 +56,7 @@ class Maker:
     path: str
     mode: str
     precision: str
+    fused: bool = True
     device: str = "CPU"
     threads: int = 0
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -145,6 +146,9 @@ class Maker:
             config["INFERENCE_PRECISION_HINT"] = self.precision
         if self.precision == "f32" and self.device == "CPU":
             config["DYNAMIC_QUANTIZATION_GROUP_SIZE"] = "0"  # else compressed weights are multiplied in INT8
+        if not self.fused and self.device == "CPU":
+            # a kernel that is generated for several operators quantises and normalises in other steps than theirs
+            config["SNIPPETS_MODE"] = "DISABLE"
         if self.threads:
             config["INFERENCE_NUM_THREADS"] = self.threads
         known = {"PERF_COUNT", "INFERENCE_PRECISION_HINT"}

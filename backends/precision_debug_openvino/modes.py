@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from precision_debug.reasons import say as core
@@ -11,7 +13,7 @@ from precision_debug.records import Availability, RunMode
 from .reasons import say
 from .tried import TRIED
 
-__all__ = ["RUN_MODES", "Recipe", "availability", "recipe"]
+__all__ = ["RUN_MODES", "Recipe", "availability", "lacks", "recipe"]
 
 _SUFFIXES = (".onnx", ".xml", ".pdmodel", ".pb", ".tflite")
 
@@ -65,7 +67,7 @@ _CAPABILITIES = {
     "bf16": ("BF16", say("needs_bf16")),
     "f16": ("FP16", say("needs_fp16")),
 }
-"""What OPTIMIZATION_CAPABILITIES of the CPU must have: on others OpenVINO takes the hint and computes in float32."""
+"""What OPTIMIZATION_CAPABILITIES of a device must have: on others OpenVINO takes the hint and computes in float32."""
 
 
 def recipe(mode: str) -> Recipe:
@@ -74,26 +76,42 @@ def recipe(mode: str) -> Recipe:
 
 
 def availability(mode: str) -> Availability:
-    """Whether ``mode`` can run here; ``needs`` names what is missing. Never raises.
-
-    It is about the CPU; another device is asked when a session is opened on it.
+    """Whether ``mode`` can run here, on the CPU or another device of OpenVINO's; ``needs`` names what is missing. Never
+    raises. The device that a run asks for is looked at by ``lacks`` when a session is opened on it.
     """
     if mode not in _RECIPES:
         return Availability(ok=False, needs=core("no_such_mode", backend="openvino", mode=mode))
     try:
-        capabilities = _of_cpu()
+        able = any(not lacks(_RECIPES[mode], words) for words in _capabilities())
     except Exception as error:
         why = " ".join(f"{type(error).__name__}: {error}".split())
         return Availability(ok=False, needs=f"{_NEEDS} ({why})")
-    word, needs = _CAPABILITIES.get(_RECIPES[mode].precision, ("", ""))
-    if word and word not in capabilities:
-        return Availability(ok=False, needs=needs)
-    return Availability(ok=True)
+    return Availability(ok=True) if able else Availability(ok=False, needs=_CAPABILITIES[_RECIPES[mode].precision][1])
+
+
+def lacks(chosen: Recipe, capabilities: Collection[str]) -> str:
+    """What a recipe needs ("FP16") of a device that is not among its OPTIMIZATION_CAPABILITIES ("FP32", "INT8", …)."""
+    word = _CAPABILITIES.get(chosen.precision, ("", ""))[0]
+    return "" if word in capabilities else word
+
+
+def _capabilities() -> Iterator[frozenset[str]]:
+    """Of each device, the CPU first: others take time to be asked. Raises what importing OpenVINO raises."""
+    yield _capabilities_of("CPU")
+    for name in _other_devices():
+        with contextlib.suppress(RuntimeError):  # a driver that does not answer
+            yield _capabilities_of(name)
 
 
 @functools.cache
-def _of_cpu() -> frozenset[str]:
-    """What the CPU computes in ("FP32", "BF16", "FP16", "INT8", …). Raises what importing OpenVINO raises."""
+def _other_devices() -> tuple[str, ...]:
     import openvino
 
-    return frozenset(openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES"))
+    return tuple(str(name) for name in openvino.Core().available_devices if name != "CPU")
+
+
+@functools.cache
+def _capabilities_of(device: str) -> frozenset[str]:
+    import openvino
+
+    return frozenset(openvino.Core().get_property(device, "OPTIMIZATION_CAPABILITIES"))

@@ -20,7 +20,7 @@ from .failures import plain
 from .keep import excluded, marked_model, operators_of, save_model
 from .make import Maker, folded
 from .model import read_inputs, read_model, real_numbers
-from .modes import Recipe
+from .modes import Recipe, lacks
 from .reasons import say
 from .session import OpenVinoSession
 from .settings import setting
@@ -78,7 +78,7 @@ def _opened(
     def maker(model: Any) -> Maker:
         return Maker(
             core=core, model=model, simple=folded(model), path=spec.model.path, mode=recipe.mode.name,
-            precision=recipe.precision, device=device,
+            precision=recipe.precision, fused=recipe.fused, device=device,
             threads=setting(spec.options, "inference_num_threads") or spec.cores,
             properties=setting(spec.options, "properties"),
         )  # fmt: skip
@@ -109,10 +109,13 @@ def _folder(spec: SessionSpec) -> Iterator[str]:
 
 
 def _device(core: Any, asked: str, recipe: Recipe) -> str:
-    """The device by OpenVINO's name. Raises BackendUnavailable where it is not there."""
+    """The device by OpenVINO's name. Raises BackendUnavailable where it is not there, or lacks the precision."""
     found = [str(name) for name in core.available_devices]
     name = asked.upper()
     if name.partition(".")[0] not in {one.partition(".")[0] for one in found}:
         hint = say("has_devices", names=", ".join(found) or "none")
         raise BackendUnavailable(say("no_device", name=asked), where=recipe.mode.name, hint=hint)
+    if missing := lacks(recipe, core.get_property(name, "OPTIMIZATION_CAPABILITIES")):
+        what = say("lacks_precision", device=name, precision=missing)
+        raise BackendUnavailable(what, where=recipe.mode.name, hint=say("other_device"))
     return name

@@ -19,11 +19,18 @@ REASONS = Catalogue("openvino", {
     "no_device": Wording("there is no device {name}", "没有设备 {name}"),
     "has_devices": Wording("OpenVINO has {names} here", "此处 OpenVINO 可用的设备：{names}"),
     # what a run mode needs
+    "lacks_precision": Wording(
+        "{device} does not compute in {precision}, and OpenVINO would run it in FP32 there",
+        "{device} 不支持以 {precision} 计算，OpenVINO 会在其上以 FP32 运行",
+    ),
+    "other_device": Wording("use ov_opt, or another --device", "请使用 ov_opt，或换一个 --device"),
     "needs_bf16": Wording(
-        "a CPU with BF16 (avx512_bf16 or amx_bf16)", "需要支持 BF16 的 CPU（avx512_bf16 或 amx_bf16）"
+        "a CPU with BF16 (avx512_bf16 or amx_bf16), or another --device that has it",
+        "需要支持 BF16 的 CPU（avx512_bf16 或 amx_bf16），或支持它的其他 --device",
     ),
     "needs_fp16": Wording(
-        "a CPU with FP16 (avx512_fp16 or amx_fp16)", "需要支持 FP16 的 CPU（avx512_fp16 或 amx_fp16）"
+        "a CPU with FP16 (avx512_fp16 or amx_fp16), or another --device that has it",
+        "需要支持 FP16 的 CPU（avx512_fp16 或 amx_fp16），或支持它的其他 --device",
     ),
     # why a tensor is not seen
     "disturbs": Wording(
