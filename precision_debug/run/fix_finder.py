@@ -43,6 +43,9 @@ _FEW, _SMALL_WORK = 24, 12
 """Units up to which each is left in the low precision by itself, and sets that may be run of a model that is small
 enough for it."""
 
+_NO_ERROR = 1e-12
+"""What is as good as no error."""
+
 _POINTS = 3
 """Smaller sets that are told of beside a fix that gives up most of the low precision."""
 
@@ -269,10 +272,21 @@ class FixFinder:
         return self._helps(groups) and self.seen[groups].passes
 
     def _rank(self, groups: Groups) -> tuple[bool, float, float, int]:
-        """The smallest of those that hold well first, then the others by their error."""
+        """The smallest of those that hold well first, then by their error; of those that do not hold the best trade."""
         strict, error = self.trials.criterion.tolerance.given, self._error(groups)
-        well = self._holds(groups) and (strict or error <= _MARGIN * self.allowed)
-        return not self._holds(groups), len(groups) if well else math.inf, error, len(groups)
+        if not self._holds(groups):
+            return True, self._cost(groups), error, len(groups)
+        well = strict or error <= _MARGIN * self.allowed
+        return False, len(groups) if well else math.inf, error, len(groups)
+
+    def _cost(self, groups: Groups) -> float:
+        """The share of the units that is kept, and of the way, in decades, that is left to the least error seen: as in
+        ``trade.best_trade``."""
+        seen = [error for error in map(self._error, self.seen) if math.isfinite(error)]
+        least = max(self.allowed, min(seen), _NO_ERROR)
+        most = max(self.before[0] if math.isfinite(self.before[0]) else max(seen), 2 * least)
+        left = math.log(max(self._error(groups), least) / least) / math.log(most / least)
+        return left + len(groups) / len(self.keepable.units)
 
     def _gives_up(self, groups: Groups) -> bool:
         return gives_up_most(self.was, self.seen[groups].executed, len(groups), len(self.keepable.units))
