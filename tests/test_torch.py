@@ -30,6 +30,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from precision_debug.errors import BackendError, InputError, ModelError, UsageError
 from precision_debug.records import ModelFiles, SessionSpec, Status
+from precision_debug.report.model import Report
 
 MODELS = Path(torch_models.__file__)
 
@@ -478,3 +479,25 @@ def test_the_operators_inside_torchs_own_control_flow_are_seen(tmp_path: Path) -
     exported = backend.open(spec, [backend.examples(spec)])
     assert [meta.op_type.removeprefix("aten.") for meta in exported.tensors[1:-1]] == kinds
     exported.close()
+
+
+def test_an_exported_program_whose_layer_is_called_twice(tmp_path: Path) -> None:
+    """Albert shares one layer's weights: torch 2.13 cannot copy what its own ``unflatten`` makes of that. The program
+    returns a class of the transformers library, which reading the file alone does not make known."""
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    torch.manual_seed(0)
+    config = transformers.AlbertConfig(
+        vocab_size=64, embedding_size=16, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+        intermediate_size=64,
+    )  # fmt: skip
+    words = torch.randint(0, 64, (1, 8))
+    program = torch.export.export(transformers.AlbertModel(config).eval(), (words,))
+    torch.export.save(program, tmp_path / "albert.pt2")
+    np.savez(tmp_path / "in.npz", input_ids=words.numpy())
+    command = [
+        sys.executable, "-m", "precision_debug", "--model_file", "albert.pt2", "--run_mode", "torch_bf16",
+        "--inputs", "in.npz", "--output", "r.json", "--explain", "off", "--quiet",
+    ]  # fmt: skip
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert Report.load(tmp_path / "r.json").counts[Status.PASS] > 50

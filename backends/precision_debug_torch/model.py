@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
+import importlib
 import inspect
 import logging
 import pickle
+import sys
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
@@ -156,8 +159,14 @@ def load_program(path: str) -> Any:
         raise ModelError("no such file", where=path, hint="check --model_file")
     try:
         check_program(path)
-        with _quiet(), data_only():
-            return torch.export.load(path)
+        try:
+            with _quiet(), data_only():
+                return torch.export.load(path)
+        except RuntimeError:
+            if not _transformers_known():
+                raise
+            with _quiet(), data_only():
+                return torch.export.load(path)
     except PrecisionDebugError:
         raise
     except pickle.UnpicklingError as error:
@@ -167,6 +176,19 @@ def load_program(path: str) -> Any:
     except Exception as error:
         what = say("no_program", error=f"{type(error).__name__}: {error}")
         raise ModelError(what, where=path, hint=say("save_again")) from error
+
+
+def _transformers_known() -> bool:
+    """Import what gives torch the outputs of the transformers library (a program may return one); False where that
+    changes nothing: it is imported already, or not there."""
+    name = "transformers.modeling_outputs"
+    if name in sys.modules:
+        return False
+    try:
+        importlib.import_module(name)
+    except ImportError:
+        return False
+    return True
 
 
 def _from_program(path: str) -> Model:
@@ -179,15 +201,24 @@ def _from_program(path: str) -> Model:
     with _quiet():
         try:
             module: Any = torch.export.unflatten(program)
+            without_records(module)
+            _structure_copied(module)
         except Exception:
+            program = load_program(path)  # anew: unflatten changes what it is given
             module = program.module()
-    without_records(module)
+            without_records(module)
     arguments, order = _program_arguments(program, args, kwargs)
     dynamic = _dynamic_shapes(program, arguments)
     return Model(
         module=module, path=path, kind="exported", arguments=arguments, order=order, required=tuple(arguments),
         dynamic=dynamic,
     )  # fmt: skip
+
+
+def _structure_copied(module: Any) -> Any:
+    """A copy over the same tensors, as each session takes one. torch 2.13 fails at it where a module that the author
+    calls several times (Albert's shared layers) has parts of its own."""
+    return copy.deepcopy(module, {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())})
 
 
 def _program_arguments(program: Any, args: Any, kwargs: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
