@@ -142,7 +142,7 @@ def _small_disk(folder: Path, size: int) -> Iterator[bool]:
             subprocess.run(["umount", "-l", str(folder)], capture_output=True, check=False)
 
 
-_FULL = re.compile(r"disk is full|no room|[Nn]o space|File too large|cannot (write|be written)")
+_FULL = re.compile(r"disk is full|disk space|no room|[Nn]o space|File too large|cannot (write|be written)")
 
 
 def disks_full(random_: random.Random, folder: Path) -> None:
