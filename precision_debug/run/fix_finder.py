@@ -88,6 +88,7 @@ class FixFinder:
     confirmed: dict[Groups, Evaluation | None] = field(default_factory=dict)
     spent: int = 0
     each: bool = False
+    rough: bool = True
 
     def find(self, culprits: Sequence[Culprit]) -> ToKeep:
         """What to paste, with what it brought; without an option where nothing brought anything."""
@@ -98,10 +99,20 @@ class FixFinder:
                 break
         if not any(map(self._helps, self.seen)):
             self._leave_low()
+        found = self._best(culprits)
+        if found is None and self.trials.calibrates and not self.each:
+            # what one calibration promised does not hold where each set is calibrated anew: then no set is judged by it
+            self.rough, self.seen = False, {groups: self.seen[groups] for groups in self.confirmed}
+            self._leave_low()
+            found = self._best(culprits)
+        return self._nothing() if found is None else self._to_keep(found)
+
+    def _best(self, culprits: Sequence[Culprit]) -> Groups | None:
+        """Of the sets that were run, made smaller, the one to offer: it did so again. None: there is none."""
         helping = [groups for groups in self.seen if self._helps(groups)]
         best = min(helping, key=self._rank, default=None)
         if best is None:
-            return self._nothing()
+            return None
         units = len(self.keepable.units)
         if units >= _LARGE and len(best) > _SHARE * units:
             nearly = [groups for groups in helping if len(groups) <= _FEWER * len(best) and self._nearly(groups)]
@@ -109,10 +120,8 @@ class FixFinder:
         if self._gives_up(best):
             self.most = max(self.most, self.spent) + _AGAIN
         found = self._cheaper(self._smaller(best, culprits))
-        for chosen in dict.fromkeys((found, best, *sorted(helping, key=self._rank)[:_OTHERWISE])):
-            if self._again_so(chosen) is not None:
-                return self._to_keep(chosen)
-        return self._nothing()
+        likely = dict.fromkeys((found, best, *sorted(helping, key=self._rank)[:_OTHERWISE]))
+        return next((groups for groups in likely if self._again_so(groups) is not None), None)
 
     # sets -------------------------------------------------------------------------------------------------------
 
@@ -250,7 +259,7 @@ class FixFinder:
         self.spent += 1
         keys = tuple(dict.fromkeys(key for group in groups for key in group))
         try:
-            found = self.trials.run(keys, self.samples[:1], timed=False, rough=rough)
+            found = self.trials.run(keys, self.samples[:1], timed=False, rough=rough and self.rough)
         except (BackendUnavailable, UsageError) as error:
             found = Evaluation(kept=keys, mode=self.trials.mode, passes=False, text=str(error))
         self.seen[groups] = found
@@ -331,6 +340,7 @@ class FixFinder:
             first = self._error(groups)
             again = self.trials.run(keys, self.samples, timed=False, beside=self.beside)
             if self.trials.calibrates and not _near(first, again):
+                self.seen[groups] = again
                 first = math.inf if again.error is None else _errors(again)[0]
                 again = self.trials.run(keys, self.samples, timed=False, beside=self.beside)
             errors = _errors(again)
