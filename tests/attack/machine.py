@@ -202,7 +202,7 @@ def signals_at_random(random_: random.Random, folder: Path) -> None:
             _ended(process, verb)
         except Lost as lost:
             # before our own first line, and after our last, it is the interpreter that a signal ends
-            early = process.returncode in (-number, 1) and not os.listdir(folder / "tmpdir")
+            early = process.returncode in (-number, 1) and not {*os.listdir(folder / "tmpdir")} - _OF_ENGINES
             late = process.returncode == -number and any((folder / "out").glob("[a-z]*"))
             if not early and not late:
                 raise Lost(f"{signal.Signals(number).name}: {lost}") from lost
