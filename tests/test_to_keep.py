@@ -371,10 +371,11 @@ def test_two_operators_are_offered_where_half_of_the_model_would_bring_little_mo
 
 def test_nothing_is_tried_where_the_model_draws_random_numbers(tmp_path: Path) -> None:
     """Two runs of a set may agree by chance, and what was measured then is not what the next run gives."""
-    from planted.onnx_further import CASES as FURTHER
+    import onnxruntime
 
     case = next(one for one in FURTHER if one.name == "noise_in_the_graph_ort_int8")
     model, _, feeds = case.make(tmp_path)
+    onnxruntime.set_seed(1)  # else the process's: in one of eight the noise alone is to blame, and nothing to keep
     kept = precision_debug.compare(model, run_mode="ort_int8", inputs=feeds).to_keep
     assert kept is not None
     assert not kept.option
