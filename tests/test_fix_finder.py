@@ -48,35 +48,35 @@ def a_wide_channel(folder: Path, layers: int, *, brought_back: bool) -> tuple[st
     return str(graph.save(folder / "wide.onnx", [graph.op("Softmax", [value], "y", axis=1)])), graph.feeds
 
 
-def test_what_was_rounded_before_the_culprit_is_kept_with_few_runs(tmp_path: Path) -> None:
-    """The softmax is named, and what reads it keeps nothing out of INT8: the convolution before it does."""
+def kept_in_int8(folder: Path, layers: int, *, brought_back: bool) -> tuple[ToKeep, Tried, Executed, Executed]:
+    """What a comparison of such a model in ov_int8 keeps, what came of it, and what ran in INT8 before and then."""
     pytest.importorskip("openvino", reason="openvino is not installed")
     pytest.importorskip("nncf", reason="nncf is not installed")
-    model, feeds = a_wide_channel(tmp_path, 2, brought_back=False)
+    model, feeds = a_wide_channel(folder, layers, brought_back=brought_back)
     kept = precision_debug.compare(model, run_mode="ov_int8", inputs=feeds).to_keep
     assert kept is not None
-    assert kept.tried is not None
-    assert kept.tried.state == "mended"
+    tried = kept.tried
+    assert tried is not None
+    assert tried.was is not None
+    assert tried.still is not None
+    return kept, tried, tried.was, tried.still
+
+
+def test_what_was_rounded_before_the_culprit_is_kept_with_few_runs(tmp_path: Path) -> None:
+    """The softmax is named, and what reads it keeps nothing out of INT8: the convolution before it does."""
+    kept, tried, was, still = kept_in_int8(tmp_path, 2, brought_back=False)
+    assert tried.state == "mended"
     assert kept.keys == ("last",)
-    assert kept.tried.runs <= 5
-    assert kept.tried.was is not None
-    assert kept.tried.still is not None
-    assert kept.tried.was.low > kept.tried.still.low > 0
+    assert tried.runs <= 5
+    assert was.low > still.low > 0
 
 
 @pytest.mark.slow
 def test_most_of_int8_is_not_given_up_where_less_comes_near(tmp_path: Path) -> None:
     """17 of 28 operators bring 0.8 of what is expected, 5 bring 1.8: before, 27 of 28 were offered as the fix."""
-    pytest.importorskip("openvino", reason="openvino is not installed")
-    pytest.importorskip("nncf", reason="nncf is not installed")
-    model, feeds = a_wide_channel(tmp_path, 8, brought_back=True)
-    kept = precision_debug.compare(model, run_mode="ov_int8", inputs=feeds).to_keep
-    assert kept is not None
-    assert kept.tried is not None
-    assert kept.tried.was is not None
-    assert kept.tried.still is not None
+    kept, _, was, still = kept_in_int8(tmp_path, 8, brought_back=True)
     assert 0 < len(kept.keys) <= kept.of // 2
-    assert 2 * kept.tried.still.low >= kept.tried.was.low
+    assert 2 * still.low >= was.low
 
 
 def test_a_fix_that_gives_up_most_of_int8_begins_with_that(tmp_path: Path) -> None:

@@ -70,6 +70,23 @@ def test_a_followed_loop_trains_the_same_bits(tmp_path: Path, way: str, sparse: 
     assert table.moved * table.size == pytest.approx(0.01 * table.norm, rel=1e-3)
 
 
+def test_a_step_within_another_is_one_step(tmp_path: Path) -> None:
+    """An optimiser of somebody's own whose minimize() calls step(), also at steps that are not kept."""
+
+    class Own(paddle.optimizer.SGD):  # type: ignore[misc]
+        def minimize(self, loss: Any) -> None:
+            loss.backward()
+            self.step()
+            self.clear_grad()
+
+    net = paddle.nn.Linear(3, 1)
+    optimiser = Own(0.01, parameters=net.parameters())
+    with precision_debug.training(net, optimiser, record=tmp_path, every=3):
+        for _ in range(7):
+            optimiser.minimize(net(paddle.ones([2, 3])).mean())
+    assert [one.step for one in read_log(tmp_path)] == [0, 3, 6]
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_first_step_that_leaves_its_band_is_told(
     tmp_path: Path, fault: str, capsys: pytest.CaptureFixture[str]

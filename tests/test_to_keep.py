@@ -11,13 +11,13 @@ import shlex
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
-from planted.onnx_faults import CASES
+from planted.onnx_faults import CASES, Graph, tokens
 from planted.onnx_further import CASES as FURTHER
-from planted.onnx_further import Graph, tokens
 
 import precision_debug
 from precision_debug.cli import main
@@ -26,6 +26,7 @@ from precision_debug.records import ModelFiles
 from precision_debug.report.blame import blame
 from precision_debug.report.lead import lead
 from precision_debug.report.model import Report
+from precision_debug.run.fix_finder import FixFinder
 from precision_debug.search import ToKeep
 from precision_debug.settings import Setting
 
@@ -408,18 +409,30 @@ def test_a_mask_far_from_the_culprit_is_found_by_leaving_the_rest_low(tmp_path: 
     assert kept.tried.still.low >= kept.tried.was.low // 2
 
 
-def test_a_set_that_one_calibration_recommends_in_vain_is_not_the_end(tmp_path: Path) -> None:
+def test_a_set_that_one_calibration_recommends_in_vain_is_not_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With the ranges of the first calibration another set looks right; calibrated anew, it changes nothing."""
     runs_here("ov_int8")
     pytest.importorskip("nncf", reason="nncf is not installed")
     case = next(one for one in FURTHER if one.name.startswith("concat_of_two_ranges"))
     model, _, feeds = case.make(tmp_path)
+    ran, plain = list[int](), FixFinder._run
+
+    def counted(self: FixFinder, groups: Any, *, rough: bool = True) -> Any:
+        before = self.spent
+        found = plain(self, groups, rough=rough)
+        ran.append(self.spent - before)
+        return found
+
+    monkeypatch.setattr(FixFinder, "_run", counted)
     kept = precision_debug.compare(model, run_mode="ov_int8", inputs=feeds).to_keep
     assert kept is not None
     assert kept.tried is not None
     assert (kept.tried.state, kept.keys) == ("mended", ("y",))
     assert kept.tried.after is not None
     assert kept.tried.after < 0.02
+    assert kept.tried.runs == sum(ran)  # those too that are judged anew
 
 
 TABLE = """

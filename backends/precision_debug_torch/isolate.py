@@ -22,6 +22,7 @@ from precision_debug.numbers.narrowing import narrow_type
 from precision_debug.records import Operator
 
 from .engine.ragged import filled
+from .engine.storage import start_of
 from .naming import op_type
 from .on_device import moved
 
@@ -119,10 +120,7 @@ def _start(tensor: Any) -> int | None:
     plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout is torch.strided
     if not plain or tensor.is_nested or tensor.is_quantized or tensor.is_meta:
         return None
-    try:
-        return int(tensor.untyped_storage().data_ptr())
-    except (RuntimeError, NotImplementedError):
-        return None
+    return start_of(tensor)
 
 
 def _plain_arguments(func: Any, args: Any, kwargs: Any) -> tuple[dict[str, Any], dict[str, float]]:

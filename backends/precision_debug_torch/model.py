@@ -153,20 +153,17 @@ def _from_factory(text: str, seed: int) -> Model:
 
 def load_program(path: str) -> Any:
     """The ``ExportedProgram`` of a .pt2 file, which was looked through first. Raises ModelError."""
-    import torch
 
     if not Path(path).is_file():
         raise ModelError("no such file", where=path, hint="check --model_file")
     try:
         check_program(path)
         try:
-            with _quiet(), data_only():
-                return torch.export.load(path)
+            return _loaded(path)
         except RuntimeError:
-            if not _transformers_known():
+            if not _transformers_imported():
                 raise
-            with _quiet(), data_only():
-                return torch.export.load(path)
+            return _loaded(path)
     except PrecisionDebugError:
         raise
     except pickle.UnpicklingError as error:
@@ -178,7 +175,14 @@ def load_program(path: str) -> Any:
         raise ModelError(what, where=path, hint=say("save_again")) from error
 
 
-def _transformers_known() -> bool:
+def _loaded(path: str) -> Any:
+    import torch
+
+    with _quiet(), data_only():
+        return torch.export.load(path)
+
+
+def _transformers_imported() -> bool:
     """Import what gives torch the outputs of the transformers library (a program may return one); False where that
     changes nothing: it is imported already, or not there."""
     name = "transformers.modeling_outputs"
@@ -202,7 +206,7 @@ def _from_program(path: str) -> Model:
         try:
             module: Any = torch.export.unflatten(program)
             without_records(module)
-            _structure_copied(module)
+            _try_to_copy(module)
         except Exception:
             program = load_program(path)  # anew: unflatten changes what it is given
             module = program.module()
@@ -215,10 +219,10 @@ def _from_program(path: str) -> Model:
     )  # fmt: skip
 
 
-def _structure_copied(module: Any) -> Any:
-    """A copy over the same tensors, as each session takes one. torch 2.13 fails at it where a module that the author
+def _try_to_copy(module: Any) -> None:
+    """Copy a module over the same tensors, as each session does. torch 2.13 fails at it where a module that the author
     calls several times (Albert's shared layers) has parts of its own."""
-    return copy.deepcopy(module, {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())})
+    copy.deepcopy(module, {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())})
 
 
 def _program_arguments(program: Any, args: Any, kwargs: Any) -> tuple[dict[str, Any], tuple[str, ...]]:

@@ -17,11 +17,14 @@ from ..errors import InputError
 from ..reasons import say
 
 __all__ = [
-    "LOG", "Departure", "ParameterNumbers", "StepNumbers", "first_departure", "parameters_in", "parameters_of",
-    "read_log", "written",
+    "LOG", "SMALLEST", "Departure", "ParameterNumbers", "StepNumbers", "first_departure", "parameters_in",
+    "parameters_of", "read_log", "written",
 ]  # fmt: skip
 
 LOG = "statistics.jsonl"
+
+SMALLEST = 2.0**-24
+"""The smallest number of float16: what "below" counts is rounded to 0 there, at the loss scale of the step."""
 
 _FEW = 5
 """Steps that make a band: before there are so many, only what is not finite leaves it."""

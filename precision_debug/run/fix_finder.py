@@ -87,6 +87,7 @@ class FixFinder:
     seen: dict[Groups, Evaluation] = field(default_factory=dict)
     confirmed: dict[Groups, Evaluation | None] = field(default_factory=dict)
     spent: int = 0
+    ran: int = 0
     each: bool = False
     rough: bool = True
 
@@ -257,6 +258,7 @@ class FixFinder:
         if not groups or self.spent >= self.most:
             return None
         self.spent += 1
+        self.ran += 1
         keys = tuple(dict.fromkeys(key for group in groups for key in group))
         try:
             found = self.trials.run(keys, self.samples[:1], timed=False, rough=rough and self.rough)
@@ -361,7 +363,7 @@ class FixFinder:
         assert again is not None
         tried = Tried(
             state="mended" if again.held[0] else "lessened", before=_finite(self.before[0]), after=again.errors[0],
-            allowed=self.allowed, was=self.was, still=again.executed, runs=len(self.seen),
+            allowed=self.allowed, was=self.was, still=again.executed, runs=self.ran,
             others=len(self.samples) - 1, others_before=_finite(max(self.before[1:], default=0.0)),
             others_after=max((e for e in again.errors[1:] if e is not None), default=None), slower=again.slower,
             whole_slower=None if again.slower is None else self._whole_slower(),
@@ -387,7 +389,7 @@ class FixFinder:
             unit=self.keepable.keep.unit, of=len(self.keepable.units),
             tried=Tried(
                 state="none", before=_finite(self.before[0]), after=_finite(least), allowed=self.allowed,
-                was=self.was, runs=len(self.seen), whole=whole.error if whole is not None else None,
+                was=self.was, runs=self.ran, whole=whole.error if whole is not None else None,
                 whole_still=whole.executed if whole is not None else None,
                 whole_ran=whole is not None and bool(whole.errors), each=self.each,
             ),

@@ -16,14 +16,11 @@ from typing import Any
 import numpy as np
 
 from precision_debug.errors import OutputError
-from precision_debug.recording.training_log import LOG, ParameterNumbers, StepNumbers, written
+from precision_debug.recording.training_log import LOG, SMALLEST, ParameterNumbers, StepNumbers, written
 
 __all__ = ["following"]
 
 Array = np.ndarray[Any, Any]
-
-_SMALLEST = 2.0**-24
-"""The smallest number of float16."""
 
 _WRAPPED = ("step", "minimize")
 
@@ -56,19 +53,16 @@ class _Follower:
 
     def stepped(self, own: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """The optimiser's step, with what it reads and what it changes."""
-        if self._inside or self.step % self._every:
-            if not self._inside:
-                self.step += 1
+        if self._inside:  # of another step of this optimiser's, which is told as one
             return own(*args, **kwargs)
+        if self.step % self._every:
+            self.step += 1
+            return self._own(own, args, kwargs)
         scale = self._scale()
         learned = [(name, one) for name, one in self._named if one.grad is not None]
         before = {name: np.array(_host(one)) for name, one in learned}
         gradients = {name: _numbers(_gradient(one), scale) for name, one in learned}
-        self._inside = True
-        try:
-            result = own(*args, **kwargs)
-        finally:
-            self._inside = False
+        result = self._own(own, args, kwargs)
         rows = {}
         for name, one in learned:
             norm, zeros, below, broken = gradients[name]
@@ -79,6 +73,13 @@ class _Follower:
             log.write(written(StepNumbers(step=self.step, scale=scale, parameters=rows)))
         self.step += 1
         return result
+
+    def _own(self, own: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        self._inside = True
+        try:
+            return own(*args, **kwargs)
+        finally:
+            self._inside = False
 
     def _scale(self) -> float:
         return float(self._scaler.state_dict().get("scale", 1.0)) if self._scaler is not None else 1.0
@@ -107,7 +108,7 @@ def _numbers(values: Array, scale: float) -> tuple[float, float, float, int]:
     finite = np.isfinite(values)
     fair = values[finite]
     some = int(np.count_nonzero(fair))
-    below = int(np.count_nonzero(np.abs(fair) < _SMALLEST / 2 / scale)) - (fair.size - some)
+    below = int(np.count_nonzero(np.abs(fair) < SMALLEST / 2 / scale)) - (fair.size - some)
     many = max(1, values.size)
     return _norm(fair), (fair.size - some) / many, below / max(1, some), int(values.size - fair.size)
 

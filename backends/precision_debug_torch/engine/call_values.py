@@ -71,6 +71,6 @@ def visible_part(tensor: Any) -> tuple[Any, str, Reason]:
             return value.resolve_conj().resolve_neg(), "", NOTHING
         if value.dtype.is_floating_point and value.dtype.itemsize == 1:
             return value.float(), "cast", NOTHING
-    except (RuntimeError, NotImplementedError, TypeError) as error:
+    except (RuntimeError, TypeError) as error:
         return None, "", say("not_readable", kind=type(tensor).__name__, detail=str(error).partition("\n")[0][:120])
     return value, "", NOTHING

@@ -128,5 +128,5 @@ def _address(tensor: Any) -> int:
         return 0
     try:
         return int(tensor.untyped_storage()._cdata)
-    except (RuntimeError, NotImplementedError):
+    except RuntimeError:
         return 0

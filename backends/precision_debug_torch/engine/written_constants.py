@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from .storage import start_of
+
 __all__ = ["WrittenConstants", "put_back", "targets"]
 
 
@@ -24,7 +26,7 @@ class WrittenConstants:
         self._refuse = refuse
         self._at: dict[int, list[tuple[str, Any, int]]] = {}  # start of memory to whose it is, and its version then
         for name, tensor in constants:
-            start = _start(tensor)
+            start = start_of(tensor)
             if start:
                 self._at.setdefault(start, []).append((name, tensor, tensor._version))
         self._aside: list[tuple[Any, Any]] = []
@@ -34,7 +36,7 @@ class WrittenConstants:
     def before(self, func: Any, args: Any, kwargs: Any) -> None:
         """An operator is about to run that writes."""
         for tensor in targets(func, args, kwargs):
-            start = _start(tensor)
+            start = start_of(tensor)
             if start is None or start in self._there or start not in self._at:
                 continue
             if self._refuse is not None:
@@ -93,10 +95,3 @@ def targets(func: Any, args: Any, kwargs: Any) -> list[Any]:
         value = args[place] if place < len(args) else kwargs.get(name)
         found += value if isinstance(value, (list, tuple)) else [value]
     return [value for value in found if isinstance(value, torch.Tensor)]
-
-
-def _start(tensor: Any) -> int | None:
-    try:
-        return int(tensor.untyped_storage().data_ptr())
-    except (RuntimeError, NotImplementedError):  # no memory of its own: sparse, a library's own kind
-        return None

@@ -12,15 +12,11 @@ import torch
 
 from precision_debug.errors import OutputError
 from precision_debug.recording.rank_log import RankStep, rank_file, rank_line
-from precision_debug.recording.training_log import LOG, ParameterNumbers, StepNumbers, written
+from precision_debug.recording.training_log import LOG, SMALLEST, ParameterNumbers, StepNumbers, written
 
 from .ranks import Rank, local_part, rank_of, unwrapped, whole
 
 __all__ = ["following", "step_file"]
-
-_SMALLEST = 2.0**-24
-"""The smallest number of float16."""
-
 
 _PART, _LARGE_PART = 1 << 17, 1 << 26
 """Elements that are looked at at once, on a CPU and on a device, where each look is a kernel."""
@@ -167,7 +163,7 @@ def _numbers(gradient: Any, scale: float) -> tuple[float, float, float, int]:
         squares += here
         filled = int(torch.count_nonzero(fair))
         some += filled
-        small += int(torch.count_nonzero(fair.abs() < _SMALLEST / 2 / scale)) - (fair.numel() - filled)
+        small += int(torch.count_nonzero(fair.abs() < SMALLEST / 2 / scale)) - (fair.numel() - filled)
     many = values.numel()
     zeros = many - broken - some
     return math.sqrt(squares), zeros / max(1, many), small / max(1, many - zeros), broken

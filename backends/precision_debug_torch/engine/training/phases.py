@@ -7,13 +7,13 @@ Operators that checkpointing computes again run in module calls of their own, an
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from ..by_tensor import ByTensor
+from ..storage import start_of
 from .step import BACKWARD, FORWARD, OPTIMISER, TrainingStep
 
 __all__ = ["Phases", "phases_of"]
@@ -96,7 +96,7 @@ class Phases:
     def parameter_of(self, tensor: Any) -> str:
         """The parameter that a tensor of the optimiser's belongs to; "": none."""
         known: str = self._of.get(tensor, "")
-        return known or self._at.get(_start(tensor) or -1, "")
+        return known or self._at.get(start_of(tensor) or -1, "")
 
     def follow(self, inputs: Iterable[Any], made: Iterable[Any]) -> None:
         """What the optimiser makes of a parameter's tensors is that parameter's."""
@@ -109,7 +109,7 @@ class Phases:
 
     def _belongs(self, tensor: Any, name: str) -> None:
         self._of[tensor] = name
-        start = _start(tensor)
+        start = start_of(tensor)
         if start:
             self._at[start] = name
 
@@ -121,9 +121,3 @@ def phases_of(module: Any) -> Phases | None:
     phases = Phases(module.named_parameters(), module.scale)
     module.__dict__["on_phase"] = phases.begin
     return phases
-
-
-def _start(tensor: Any) -> int | None:
-    with contextlib.suppress(RuntimeError, NotImplementedError):
-        return int(tensor.untyped_storage().data_ptr())
-    return None
