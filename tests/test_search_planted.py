@@ -5,10 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from planted import kept_fresh, kept_further
+from planted import kept_fresh, kept_further, onnx_faults
 from planted.kept import CASES, Case, searched, smaller_sets
 
 from precision_debug import registry
+from precision_debug.events import Tried
+from precision_debug.run.journal import read_events
+from precision_debug.run.searching.purpose import is_rough
+from precision_debug.search import Fix
 
 QUICK = {"overflow0_cancellation2", "cancellation1", "squares0_cancellation1", "only_together", "weight_overflow"}
 
@@ -86,6 +90,46 @@ def test_fresh_ones_over_four_engines(case: kept_fresh.Planted, tmp_path: Path) 
         return
     assert (fix.state, len(fix.kept)) == ("found", case.least)
     assert fix.evaluations <= case.least + 5
+
+
+def in_int8(name: str, mode: str, folder: Path) -> tuple[Fix, list[Tried]]:
+    """One search for half of the error, and the sets that were run for it."""
+    model, _, feeds = next(case for case in onnx_faults.CASES if case.name == name).make(folder)
+    case = kept_fresh.Planted(name=name, mode=mode, least=0, make=lambda _folder: (str(model), feeds), limit="50%")
+    fix, _ = kept_fresh.searched(case, folder)
+    return fix, [event for event in read_events(folder / "journal.jsonl", Tried) if isinstance(event, Tried)]
+
+
+@pytest.mark.parametrize(("name", "mode", "least"), [
+    pytest.param("mask_in_int8", "ov_int8", 1, marks=pytest.mark.slow), ("outlier_activation", "ov_int8", 1),
+    ("outlier_activation", "ort_int8", 2),
+])  # fmt: skip
+def test_int8_sets_are_chosen_among_by_one_calibration_and_the_answer_is_calibrated_anew(
+    name: str, mode: str, least: int, tmp_path: Path
+) -> None:
+    pytest.importorskip("nncf" if mode == "ov_int8" else "onnxruntime", reason="it quantises")
+    fix, told = in_int8(name, mode, tmp_path)
+    assert (fix.state, len(fix.kept), fix.minimal) == ("found", least, True)
+    assert all(item.verified is not False for item in fix.artefacts)
+    chosen_among = {(event.kept, event.evaluation.error) for event in told if is_rough(event.what)}
+    anew = [event for event in told if not event.what]
+    assert len(chosen_among) > len({(event.kept, event.evaluation.error) for event in anew if event.kept})
+    assert (least, fix.after) in [(event.kept, event.evaluation.error) for event in anew]
+
+
+def test_a_calibration_that_misleads_changes_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the one model with anything kept were exact: any single unit would do."""
+    pytest.importorskip("nncf", reason="it quantises")
+    from precision_debug_openvino.engine import quantise
+
+    monkeypatch.setattr(quantise, "without_quantisers", lambda _quantised, model, _names: model)
+    fix, told = in_int8("outlier_activation", "ov_int8", tmp_path)
+    assert (fix.state, len(fix.kept), fix.minimal) == ("found", 1, True)
+    assert fix.before is not None
+    assert fix.after is not None
+    assert 0 < fix.after <= 0.5 * fix.before
+    assert any(is_rough(event.what) and event.evaluation.error == 0 for event in told)
+    assert all(item.verified is not False for item in fix.artefacts)
 
 
 def test_there_are_thirty_cases_and_more() -> None:

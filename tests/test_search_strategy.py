@@ -287,3 +287,64 @@ def test_the_best_trade_gives_most_for_what_it_keeps() -> None:
     assert len(best_trade(oracle, lambda _: True, 0.00147)) == 17
     assert len(best_trade(oracle, lambda kept: len(kept) != 17, 0.00147)) == 19
     assert best_trade(oracle, lambda _: False) == frozenset()
+
+
+def by_two(
+    units: Units, rough: Error, anew: Error, groups: Sequence[Group], runs: int = 1000
+) -> tuple[Found, Oracle, Oracle]:
+    """Chosen by one error, judged by another."""
+
+    def oracle(error: Error) -> Oracle:
+        return Oracle(len(units), lambda kept: Judged(error(kept) <= LIMIT, error(kept)), runs=runs, limit=LIMIT)
+
+    chooses, judges = oracle(rough), oracle(anew)
+    return minimise(judges, units, lambda _kept: groups, rough=chooses), judges, chooses
+
+
+def needing(*needed: int, otherwise: float = 0.7, noise: float = 0.0) -> Error:
+    """The error where these are kept, a little less for each further one, and otherwise."""
+    return lambda kept: 1e-3 * (1 + noise * len(kept)) if set(needed) <= kept else otherwise
+
+
+def test_what_a_rough_oracle_chose_is_judged_once_where_both_agree() -> None:
+    units = chain(20)
+    found, judges, chooses = by_two(units, needing(4, 5), needing(4, 5), groups_of(units, [9, 4]))
+    assert (found.state, found.kept, found.minimal) == ("found", frozenset({4, 5}), True)
+    assert set(judges.asked) == {frozenset(), frozenset({4, 5})}
+    assert chooses.evaluations > judges.evaluations
+
+
+def test_each_unit_of_a_rough_choice_is_dropped_anew_where_both_differ() -> None:
+    """By the rough one 6 is needed as well."""
+    units = chain(20)
+    found, judges, _ = by_two(units, needing(4, 5, 6), needing(4, 5, noise=0.1), groups_of(units, [9, 5, 4]))
+    assert (found.state, found.kept, found.minimal) == ("found", frozenset({4, 5}), True)
+    assert judges.evaluations <= 6
+
+
+@pytest.mark.parametrize("rough", [
+    needing(15, 16), needing(*range(20)), needing(21), needing(4), lambda _kept: math.inf, lambda _kept: 1e-3,
+])  # fmt: skip
+def test_where_a_rough_oracle_misled_no_set_is_judged_by_it(rough: Error) -> None:
+    units = chain(20)
+    found, judges, _ = by_two(units, rough, needing(4, 5, noise=0.1), groups_of(units, [15, 9, 4]))
+    assert (found.state, found.kept, found.minimal) == ("found", frozenset({4, 5}), True)
+    assert judges.asked[frozenset({4, 5})].passes
+
+
+def test_a_rough_choice_is_nothing_where_nothing_is_needed_or_helps() -> None:
+    units = chain(6)
+    found, _, chooses = by_two(units, needing(4), lambda _kept: 1e-3, groups_of(units, [4]))
+    assert (found.state, found.kept, chooses.evaluations) == ("not needed", frozenset(), 0)
+    found, judges, _ = by_two(units, needing(4), lambda _kept: 0.7, groups_of(units, [4]))
+    assert (found.state, found.kept) == ("not possible", None)
+    assert judges.all in judges.asked
+
+
+@pytest.mark.parametrize("runs", range(1, 14))
+def test_an_answer_was_judged_by_the_exact_oracle_however_few_runs(runs: int) -> None:
+    units = chain(20)
+    found, judges, _ = by_two(units, needing(4, 5, 6), needing(4, 5, noise=0.1), groups_of(units, [9, 5, 4]), runs)
+    assert found.kept is None or judges.asked[found.kept].passes
+    assert found.state in ("found", "unfinished")
+    assert found.state == "unfinished" or found.kept is not None

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .oracle import Oracle, Spent
 from .ranking import Group
@@ -54,6 +54,9 @@ _MISSED, _TRADED = 1.25, 3
 _WHOLE = 0.99
 """Share of the error with nothing kept from which on a unit is what that error comes from."""
 
+_HELPS = 0.5
+"""Share of the error with nothing kept below which a set that misses the limit is one to go on from."""
+
 _SAME = 1e-5
 """Relative difference up to which the errors of dropping two neighbours are one: that of the edge between them, which
 dropping both does not lessen."""
@@ -84,13 +87,24 @@ class Found:
     groups: Sequence[Group] = ()
 
 
-def minimise(oracle: Oracle, units: Units, rank: Rank, *, start: frozenset[int] | None = None) -> Found:
+def minimise(
+    oracle: Oracle, units: Units, rank: Rank, *, start: frozenset[int] | None = None, rough: Oracle | None = None
+) -> Found:
     """The smallest set of units to keep.
 
-    start: a set that is expected to hold, from a simulation; it is tried before any ranking.
+    start: a set that is expected to hold, from a simulation; it is tried before any ranking. rough: judges the same
+    sets sooner, and not quite as ``oracle`` does. It chooses, and what it chose is judged again; where that gives
+    another error, with each unit dropped too. Where it misled, no set is judged by it any more.
     """
     groups: Sequence[Group] = ()
     try:
+        if rough is not None and not oracle.holds(()):
+            chosen = minimise(rough, units, rank, start=start)
+            if chosen.kept and chosen.kept != oracle.all:  # everything says nothing of which
+                if oracle.holds(chosen.kept):
+                    return _judged_again(oracle, rough, units, chosen)
+                near = oracle.judge(chosen.kept).error < _HELPS * oracle.judge(()).error
+                start = chosen.kept if near else start
         if oracle.holds(()):
             return Found(state="not needed", kept=frozenset(), minimal=True)
         if start:
@@ -105,6 +119,20 @@ def minimise(oracle: Oracle, units: Units, rank: Rank, *, start: frozenset[int] 
         return Found(state=state, kept=kept, minimal=small, groups=groups)
     except Spent:
         return Found(state="unfinished", kept=oracle.smallest(), groups=groups)
+
+
+def _judged_again(oracle: Oracle, rough: Oracle, units: Units, chosen: Found) -> Found:
+    """What a rough oracle chose, which holds; where that has another error after all, without the units that can be
+    dropped. A set that is not a small one stays as it is, as in ``_reduced``."""
+    assert chosen.kept is not None
+    alike = math.isclose(oracle.judge(chosen.kept).error, rough.judge(chosen.kept).error, rel_tol=_SAME)
+    if chosen.state == "diffuse" or (alike and chosen.state == "found"):
+        return chosen
+    try:
+        kept = _without_single(oracle, units, chosen.kept, _weights(oracle, units, chosen.groups))
+    except Spent:
+        return replace(chosen, kept=oracle.smallest(), minimal=False)
+    return replace(chosen, state="found", kept=kept, minimal=True)
 
 
 def _enough(

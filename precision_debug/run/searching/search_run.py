@@ -34,6 +34,7 @@ from .criterion import Criterion, Sample
 from .evaluations import BEGIN_ANEW, Evaluations, key_of
 from .hand_over import handed_over
 from .prefetch import Prefetcher, pool_of
+from .purpose import HELD_OUT, JOINED, ROUGH, TRADE, counts, is_rough, words
 from .ranked import Ranker
 from .set_runner import Setup
 from .trade import best_trade, run_prefixes, traded
@@ -45,18 +46,11 @@ __all__ = ["EVALUATIONS", "search"]
 EVALUATIONS = "evaluations.jsonl"
 _WHOLE = 500
 """Tensors up to which the effect of every operator is measured for the ranking."""
-_TRADE = "for the trade"
 _UNLIKE = 30.0
 """Times that a simulation's error with nothing kept may be apart from the engine's: beyond, it is of something else."""
 
-_CHECKS = ("held out", "islands joined", _TRADE)
-
-
-def _why(what: str, samples: int) -> Reason:
-    """What a set is run for, as people read it; ``what`` is its name in the journal."""
-    if what.startswith("held out"):
-        return say("set_held_out", count=samples)
-    return say("set_joined") if what == "islands joined" else say("set_for_trade")
+_ROUGHLY = 0.75
+"""Of the sets and seconds that a search may take, what those may that are only chosen among."""
 
 
 def search(spec: RunSpec, asked: SearchRequest, journal: Journal, folder: Path, spread: Workers | None = None) -> None:
@@ -202,7 +196,7 @@ class _Search:
     def _with_low(self, trials: Trials, held_out: Sequence[Sample]) -> list[Sample]:
         if not held_out or not self.asked.limit.endswith("%"):
             return list(held_out)
-        low = self._evaluate(trials, (), held_out, f"held out {self.unseen.portion}, {len(held_out)}")
+        low = self._evaluate(trials, (), held_out, f"{HELD_OUT} {self.unseen.portion}, {len(held_out)}")
         return [dataclasses.replace(s, low=_error(e)) for s, e in zip(held_out, low.errors, strict=False)]
 
     # evaluations ------------------------------------------------------------------------------------------------
@@ -218,17 +212,18 @@ class _Search:
             number, count, every, mode = self.tried + 1, len(kept), len(self.units), trials.mode
             text = say("stage_set", number=number, count=count, all=every, names=names, mode=mode)
             if what:
-                text = say("stage_for", stage=text, what=_why(what, len(samples)))
+                text = say("stage_for", stage=text, what=words(what, len(samples)))
             self.journal.write(events.Stage(text=text))
             self.known.begin(trials.mode, keys, what)
             setup = self.setups.get((trials.mode, what))
             if setup is None or self.ahead is None:
-                found = trials.run(keys, samples, self._beside(trials, what))
+                rough = is_rough(what)
+                found = trials.run(keys, samples, self._beside(trials, what), rough=rough, timed=not rough)
             else:
                 found = self.ahead.take(setup, keys)
                 trials.opened += 1
             self.known.end(found, what)
-        if (trials.mode, keys, what) not in self.counted and not what.startswith(_CHECKS):
+        if (trials.mode, keys, what) not in self.counted and counts(what):
             self.tried += 1
             self.on_engine += trials.mode == self.spec.run_mode
         self.counted.add((trials.mode, keys, what))
@@ -237,17 +232,17 @@ class _Search:
 
     def _beside(self, trials: Trials, what: str) -> Sequence[Sample]:
         """Held-out samples that are run in the same session, since an engine takes long to build."""
-        costly = bool(self.keep.simulation) and trials.mode == self.spec.run_mode and not what.startswith(_CHECKS)
+        costly = bool(self.keep.simulation) and trials.mode == self.spec.run_mode and counts(what)
         return self.unseen.now if costly else ()
 
     def _oracle(self, trials: Trials, samples: Sequence[Sample], what: str = "") -> Oracle:
         def evaluate(kept: frozenset[int]) -> Judged:
-            out_of_time = self.asked.seconds and time.monotonic() - self.begun > self.asked.seconds
-            if (self.asked.runs and self.tried >= self.asked.runs) or (kept and out_of_time):
+            out_of_time = self.asked.seconds and time.monotonic() - self.begun > share * self.asked.seconds
+            if (self.asked.runs and self.tried >= share * self.asked.runs) or (kept and out_of_time):
                 raise Spent
-            found = self._evaluate(trials, kept, samples, what)
-            error = found.error if found.error is not None else math.inf
             every = len(kept) == len(self.units)  # where the precision is switched off, which is not an answer
+            found = self._evaluate(trials, kept, samples, what if kept and not every else anew)
+            error = found.error if found.error is not None else math.inf
             return Judged(found.passes and (every or self._stays(trials, found)), error)
 
         def expected(sets: Sequence[frozenset[int]]) -> None:
@@ -255,12 +250,14 @@ class _Search:
                 fresh = (self.units.keys(kept) for kept in sets)
                 self.ahead.expect(setup, [keys for keys in fresh if not self.known.knows(trials.mode, keys, what)])
 
+        anew, share = what.removeprefix(ROUGH).strip(), _ROUGHLY if is_rough(what) else 1.0
         setup = self._prepared(trials, samples, what)
         limits = [self.criterion.limit(sample) for sample in samples]
         known = [limit for limit in limits if limit is not None]
         limit = min(known) if len(known) == len(limits) else None
         oracle = Oracle(len(self.units), evaluate, limit=limit, ahead=expected if self.ahead is not None else None)
-        self.oracles[trials.mode] = oracle
+        if not is_rough(what):
+            self.oracles[trials.mode] = oracle
         return oracle
 
     def _stays(self, trials: Trials, found: Evaluation) -> bool:
@@ -276,7 +273,7 @@ class _Search:
         setup = Setup(
             spec=self.spec, mode=trials.mode, asked=self.asked, pairs=dict(self.criterion.pairs),
             allowed=self.criterion.allowed, feeds=tuple(self.feed_set.for_target().feeds), samples=tuple(samples),
-            others=tuple(self._beside(trials, what)),
+            others=tuple(self._beside(trials, what)), rough=is_rough(what),
         )  # fmt: skip
         self.setups[trials.mode, what] = self.ahead.prepared(setup)
         return self.setups[trials.mode, what]
@@ -299,9 +296,11 @@ class _Search:
         checks: list[tuple[bool, ...]] = []
         for turn in range(3):
             what = f"with {turn} held-out samples" if turn else ""
-            oracle = self._oracle(trials, samples, what)
+            oracle, rough = self._oracle(trials, samples, what), None
+            if trials.calibrates and not self.asked.check:  # a command knows what it wants of the model as it is saved
+                rough = self._oracle(trials, samples, f"{ROUGH} {what}".strip())
             rank = self._ranked(self.spec.run_mode, self.keep, None if self.keep.simulation else report)
-            found = minimise(oracle, self.units, rank, start=start)
+            found = minimise(oracle, self.units, rank, start=start, rough=rough)
             if found.state not in ("found", "diffuse") or not (self.unseen.now or self.unseen.used):
                 return found, checks
             assert found.kept is not None
@@ -324,7 +323,7 @@ class _Search:
         checked = list(zip(self.unseen.now, held, strict=False))
         if all(held) and (more := self._with_low(trials, self.unseen.widen())):
             self.unseen.now[-len(more) :] = more
-            found = self._evaluate(trials, kept, more, f"held out {self.unseen.portion}, {len(more)} more").held
+            found = self._evaluate(trials, kept, more, f"{HELD_OUT} {self.unseen.portion}, {len(more)} more").held
             checked += zip(more, found, strict=False)
         checks.append(tuple(holds for _, holds in checked))
         if self.unseen.used:
@@ -379,7 +378,7 @@ class _Search:
     @property
     def _checking(self) -> str:
         """What a run on the unseen samples is called; they are others where some came to be searched for."""
-        return f"held out {self.unseen.portion}, {len(self.unseen.now)}"
+        return f"{HELD_OUT} {self.unseen.portion}, {len(self.unseen.now)}"
 
     # the answer -------------------------------------------------------------------------------------------------
 
@@ -410,7 +409,7 @@ class _Search:
             every = [*self.unseen.seen, *self.unseen.used, *self.unseen.now]
             artefacts = handed_over(trials, self.units, keys, every, Path(self.asked.artefacts), self.journal)
             with contextlib.suppress(Spent):
-                obeyed = self._evaluate(trials, kept | joined, self.samples, "islands joined" if joined else "").obeyed
+                obeyed = self._evaluate(trials, kept | joined, self.samples, JOINED if joined else "").obeyed
         elif best:
             keys, goal = self.units.keys(best), self._error_of(trials, best)
             home = Path(self.asked.artefacts)
@@ -453,12 +452,12 @@ class _Search:
     def _traded(self, trials: Trials, found: Found, best: frozenset[int]) -> tuple[TradePoint, ...]:
         oracle = self.oracles[trials.mode]
         if oracle.all not in oracle.asked:  # what everything in high precision costs; no set of the search
-            high = self._evaluate(trials, oracle.all, self.samples, _TRADE)
+            high = self._evaluate(trials, oracle.all, self.samples, TRADE)
             oracle.asked[oracle.all] = Judged(high.passes, _error(high.error))
 
         def cost(kept: frozenset[int]) -> tuple[float, int | None]:
             keys = self.units.keys(kept)
-            known = self.known.find(trials.mode, keys, "") or self.known.find(trials.mode, keys, _TRADE)
+            known = self.known.find(trials.mode, keys, "") or self.known.find(trials.mode, keys, TRADE)
             unmeasured = self.keep.simulation or not trials.saves  # there is no size to be had by opening it once more
             if unmeasured and known is not None and known.milliseconds is not None:
                 return known.milliseconds, known.bytes
@@ -486,7 +485,7 @@ class _Search:
         if not islands or self.units.casts(kept | islands) >= self.units.casts(kept):
             return frozenset()
         with contextlib.suppress(Spent):
-            if self._evaluate(trials, kept | islands, self.samples, "islands joined").passes:
+            if self._evaluate(trials, kept | islands, self.samples, JOINED).passes:
                 return islands
         return frozenset()
 

@@ -30,7 +30,8 @@ class Setup:
     """All that decides what comes of a set of kept operators; plain values and arrays.
 
     mode: the simulation's run mode, or the command's own. feeds: all sample sets, which calibrate. samples: those that
-    are judged; others: held-out ones that are run in the same session. pairs, allowed: see Criterion.
+    are judged; others: held-out ones that are run in the same session. pairs, allowed: see Criterion. rough: see
+    ``Trials.run``.
     """
 
     spec: RunSpec
@@ -41,6 +42,7 @@ class Setup:
     feeds: Sequence[Feeds]
     samples: Sequence[Sample]
     others: Sequence[Sample] = ()
+    rough: bool = False
 
     def text(self) -> str:
         """For another process of ours."""
@@ -66,7 +68,9 @@ class SetRunner:
                     self._setups[number] = (setup, self._trials(setup, number))
                 case ["run", number, keys]:
                     setup, trials = self._setups[number]
-                    found: Evaluation = trials.run(keys, setup.samples, setup.others)
+                    found: Evaluation = trials.run(
+                        keys, setup.samples, setup.others, rough=setup.rough, timed=not setup.rough
+                    )
                     return [events.written(events.Evaluated(key="", evaluation=found))]
         except Exception as error:
             return [events.written(failure_of(as_ours(error)))]
