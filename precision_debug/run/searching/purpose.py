@@ -28,4 +28,4 @@ def words(what: str, samples: int) -> Reason:
         return say("set_rough")
     if what == JOINED:
         return say("set_joined")
-    return say("set_for_trade" if what == TRADE else "set_learnt")
+    return say("set_for_trade") if what == TRADE else say("set_learnt")
