@@ -11,11 +11,13 @@ import pytest
 pytest.importorskip("onnx", reason="the models are ONNX's")
 pytest.importorskip("onnxruntime", reason="they run in ONNX Runtime")
 
+from planted import fourth_onnx
 from planted.onnx_faults import Array, Graph, image, tokens
 from planted.onnx_further import k
 
 import precision_debug
 from precision_debug.records import Culprit
+from precision_debug.report.blame import blame
 from precision_debug.report.lead import lead
 
 
@@ -147,17 +149,36 @@ def test_what_one_file_alone_puts_before_an_operator_is_told(tmp_path: Path) -> 
     assert "Cast small (int32)" in sentence
 
 
-def test_a_channel_that_takes_the_range_of_several_tensors_is_named(tmp_path: Path) -> None:
-    """Neither of the two makes half of the error by itself."""
+def test_a_channel_that_takes_the_range_of_several_tensors_is_named_once(tmp_path: Path) -> None:
+    """Neither of the two makes half of the error by itself; it is one channel, and so one culprit."""
     g = Graph(seed=4)
     x = tokens(g)
     g.feeds["x"][..., 7] *= 60
     out = g.dense(g.norm(g.mlp(x, 32, "m"), 32, "n"), 32, 8, "y")
     report = precision_debug.compare(g.save(tmp_path / "m.onnx", [out]), run_mode="ort_int8", inputs=g.feeds)
     assert report.explanation is not None
-    assert [(one.name, one.cause) for one in report.explanation.culprits] == [
-        ("x", "outlier_channel"), ("m", "outlier_channel"),
-    ]  # fmt: skip
+    only, = report.explanation.culprits
+    assert (only.name, only.cause, only.evidence["too"]) == ("x", "outlier_channel", "`m`")
+    assert {"x", "m"} <= {*only.keep}
+    assert only.share is not None
+    assert only.share > report.explanation.budget["x"]
+
+
+def test_an_outlier_channel_in_a_residual_stream_is_told_where_it_comes_from(tmp_path: Path) -> None:
+    """The norm that makes it, and not the sums behind it, through which it goes on; kept together they are a fix."""
+    case = next(one for one in fourth_onnx.CASES if one.name == "outlier_channel_in_one_layer_of_three")
+    model, _, feeds = case.make(tmp_path)
+    report = precision_debug.compare(model, run_mode="ort_int8", inputs=feeds)
+    assert report.explanation is not None
+    only, = report.explanation.culprits
+    assert (only.name, only.cause, only.evidence["too"]) == ("l1_n2", "outlier_channel", "`l1_m`, `l1`, `l2`")
+    assert {"l1_n2", "l1_m", "l1", "l2"} <= {*only.left_out}
+    first = blame(report).lines[1][1].text
+    assert "together they explain" in first.en
+    assert "它们共同解释" in first.zh
+    assert "without its error and those of `l1_m`" in first.en
+    assert report.to_keep is not None
+    assert report.to_keep.option
 
 
 TORCH = """

@@ -72,7 +72,7 @@ REPORTS = {
 SECOND = {
     "Diffuse: no single culprit. …": report(WRONG, explained("diffuse", **TRIED)),
     "No single operator causes the error: …": report(WRONG, explained("healthy", **TRIED)),
-    "The error is within what rounding to the target's type costs, …": report(WRONG, explained("healthy")),
+    "At the outputs the error is within what rounding to the target's type costs…": report(WRONG, explained("healthy")),
     "The error of … does not reach an output beyond its bounds.": report(WRONG, explained("healthy", unfelt="inside")),
     "The bound of … is the usual one of …: …": report(MORE, None),
     "Whether one operator causes most of it was not measured: …": report(
@@ -142,3 +142,21 @@ def test_an_error_beside_a_result_of_nothing_but_0_is_no_nan(born: int) -> None:
     said = [cell.text.en for line in blame(made).lines for cell in line]
     assert any("NaN or Inf first appears in it" in text for text in said) is bool(born)
     assert any("the exact result is all 0, so the error it introduces (47)" in text for text in said) is (not born)
+
+
+def test_an_error_within_rounding_is_said_to_be_that_of_the_outputs_with_the_numbers_that_show_it() -> None:
+    """Inside, a tensor may be far off: "the error" was all that a reader saw."""
+    found = report(INSIDE, explained("healthy", actual=2e-9, unit=0.01))
+    text = blame(found).lines[0][0].text
+    assert text.en.startswith("At the outputs the error is within")
+    assert text.zh.startswith("各输出的误差在")
+    assert "(at worst 2e-09 Rel L2, where rounding once is 0.01)" in text.en
+    assert "（相对 L2 误差最大为 2e-09，单次舍入为 0.01）" in text.zh
+
+
+def test_a_tensor_out_of_bounds_that_affects_no_output_is_told_with_its_own_numbers() -> None:
+    """That it "lost more than its type explains" was not measured: its error may be its inputs'."""
+    off = dataclasses.replace(INSIDE[0], reason=say("beyond", error=0.5, allowed=0.1))
+    said = lead(report((off, INSIDE[1]), explained("healthy", actual=1e-4)))[0]
+    assert "`inside` is out of bounds (Rel L2 0.5 exceeds 0.1" in said.en
+    assert "`inside` 超限（相对 L2 误差 0.5 超过" in said.zh

@@ -58,4 +58,5 @@ def confirmed(
     if small and ordinary and left * _SMALLER > sink.rel_l2:
         others = tuple(one for one in culprits if one not in together)
         return confirmed(subject, alone, others, tried, sinks, plain, work)
-    return (dataclasses.replace(first, without=left), *culprits[1:])
+    told = sorted(family & alone.found.keys(), key=lambda name: (name != first.name, subject.order.get(name, 0)))
+    return (dataclasses.replace(first, without=left, left_out=tuple(told)), *culprits[1:])

@@ -34,6 +34,7 @@ from .explain_step import explained_step
 from .inherited import inherited_errors
 from .inputs import inputs_differ
 from .introduced import Alone, nothing_alone, run_alone
+from .one_outlier import as_one_outlier
 from .shapes import shapes_differ
 from .subject import Subject, replaces
 from .unrepeated import born_in_this_run, hidden_overflow
@@ -134,6 +135,7 @@ def _explained(
         culprits = rank(subject, alone, tried.effects, sinks, first, looked)
         if sick and not expected:
             expected = expected_errors(subject, plain, judged)
+        culprits = as_one_outlier(subject, alone, culprits, tried, sinks, plain, work)
         culprits = confirmed(subject, alone, culprits, tried, sinks, plain, work)
         at = _worst(sinks)
         if looked:

@@ -228,7 +228,19 @@ CAUSES: Mapping[str, Cause] = {
             "one channel ({channel}) is {ratio} x larger than the others and takes up the quantised range",
             "通道 {channel} 比其他通道大 {ratio} 倍，占去了量化范围",
         ),
-        evidence={"from": _TEXT, "channel": _COUNT, "axis": _COUNT, "ratio": _FIGURE},
+        instead={
+            "too": Wording(
+                "one channel ({channel}) is {ratio} x larger than the others and takes up the quantised range, and the"
+                " same one does so in {too}",
+                "通道 {channel} 比其他通道大 {ratio} 倍，占去了量化范围，在 {too} 中也是同一通道",
+            ),
+            "from": Wording(
+                "one channel ({channel}) of `{from}` is {ratio} x larger than the others and takes up the quantised"
+                " range",
+                "`{from}` 的通道 {channel} 比其他通道大 {ratio} 倍，占去了量化范围",
+            ),
+        },
+        evidence={"from": _TEXT, "channel": _COUNT, "axis": _COUNT, "ratio": _FIGURE, "too": _TEXT},
         unproven=True,
     ),
     "mask_range": Cause(

@@ -27,6 +27,8 @@ _SHOWN = 5
 _KEPT = 8
 """Tensors to keep that a sentence names; the JSON has all."""
 
+_OTHERS = 4
+"""Tensors beside a culprit's that a line of evidence names; the JSON has all."""
 
 _CONFIDENCE = {
     "isolated": Text("measured on the engine, alone, on the baseline's inputs", "在引擎上以基线输入单独运行测得"),
@@ -220,9 +222,17 @@ def _none(report: Report) -> Text | None:
         return Text(
             f"No single operator causes the error: {tried.en}.", f"没有单个算子造成该误差：{tried.zh}。"
         )
+    sizes = same("")
+    if explanation.actual is not None and explanation.unit is not None:
+        off, unit = figure(explanation.actual), figure(explanation.unit)
+        sizes = Text(
+            f" (at worst {off} Rel L2, where rounding once is {unit})",
+            f"（相对 L2 误差最大为 {off}，单次舍入为 {unit}）",
+        )
     return Text(
-        "The error is within what rounding to the target's type costs, so no culprit was looked for.",
-        "误差在目标类型舍入的预期损失之内，无需归因。",
+        f"At the outputs the error is within what rounding to the target's type costs{sizes.en}, so no culprit was"
+        " looked for.",
+        f"各输出的误差在目标类型舍入的预期损失之内{sizes.zh}，无需归因。",
     )
 
 
@@ -264,11 +274,14 @@ def _evidence(culprit: Culprit, row: Row | None) -> Text:
         english.append(f"introduced error {figure(culprit.introduced)}{units}")
         chinese.append(f"自身引入误差 {figure(culprit.introduced)}{mal}")
     if culprit.share is not None and culprit.at:
-        english.append(f"alone it explains {percent(culprit.share)} of the squared error at {culprit.at}")
-        chinese.append(f"单独即可解释 {culprit.at} 处平方误差的 {percent(culprit.share)}")
+        with_others = bool(culprit.evidence.get("too"))  # of one channel: see explain.one_outlier
+        who, zhe = ("together they explain", "它们共同解释") if with_others else ("alone it explains", "单独即可解释")
+        english.append(f"{who} {percent(culprit.share)} of the squared error at {culprit.at}")
+        chinese.append(f"{zhe} {culprit.at} 处平方误差的 {percent(culprit.share)}")
     if culprit.without is not None and culprit.at:
-        english.append(f"without its error {culprit.at} would be off by {figure(culprit.without)}")
-        chinese.append(f"若无其误差，{culprit.at} 的误差为 {figure(culprit.without)}")
+        whose = _left_out(culprit)
+        english.append(f"without {whose.en} {culprit.at} would be off by {figure(culprit.without)}")
+        chinese.append(f"若无{whose.zh}，{culprit.at} 的误差为 {figure(culprit.without)}")
     if culprit.fails_first and culprit.fails_first != culprit.name:
         english.append(f"first tensor that fails because of it: {culprit.fails_first}")
         chinese.append(f"因其首先超限的张量：{culprit.fails_first}")
@@ -276,6 +289,18 @@ def _evidence(culprit: Culprit, row: Row | None) -> Text:
     english.append(sure.en)
     chinese.append(sure.zh)
     return Text("; ".join(english), "；".join(chinese))
+
+
+def _left_out(culprit: Culprit) -> Text:
+    """Whose errors were left out to see what is left: its own, and those of what belongs to it."""
+    others = [name for name in culprit.left_out if name != culprit.name]
+    if not others:
+        return Text("its error", "其误差")
+    named, more = others[:_OTHERS], len(others) - _OTHERS
+    names = [f"`{name}`" for name in named]
+    en = ", ".join(names) + (f" and {count(more)} more" if more > 0 else "")
+    zh = "、".join(names) + (f" 等 {count(len(others))} 个张量" if more > 0 else "")
+    return Text(f"its error and those of {en},", f"其误差及 {zh} 的误差")
 
 
 def _why(culprit: Culprit) -> Text:

@@ -79,9 +79,10 @@ def _small(report: Report, culprit: Culprit) -> Text | None:
     if explanation is None or not explanation.passes or report.verdict is Verdict.FAIL:
         return None
     said, share = sentence_of(culprit, report.target.precision), culprit.share or 0.0
+    who, zhe = ("one channel", "一个通道") if culprit.evidence.get("too") else ("one operator", "一个算子")
     return Text(
-        f"As expected; one operator makes {percent(share)} of the error: {said.en}",
-        f"符合预期，其中 {percent(share)} 来自一个算子：{said.zh}",
+        f"As expected; {who} makes {percent(share)} of the error: {said.en}",
+        f"符合预期，其中 {percent(share)} 来自{zhe}：{said.zh}",
     )
 
 
@@ -98,7 +99,9 @@ def _calm(report: Report) -> Text:
     compared = count(len(report.compared))
     if report.verdict is Verdict.EXPECTED and report.first_mismatch is not None:
         unfelt = report.explanation.unfelt if report.explanation is not None else ""
-        name = unfelt or report.first_mismatch.name
+        row = next((row for row in report.rows if unfelt and row.name == unfelt), report.first_mismatch)
+        reason = explained(row.reason)
+        why = Text(f" ({reason.en})", f"（{reason.zh}）") if reason.en else same("")
         off = Text(
             f"the worst output `{worst.name}` is off by {worst.relative_l2:.2g} (Rel L2), as expected"
             if worst is not None else "the outputs are identical",
@@ -106,8 +109,8 @@ def _calm(report: Report) -> Text:
             if worst is not None else "各输出相同",
         )  # fmt: skip
         return Text(
-            f"The outputs are not affected: `{name}` lost more than its type explains, but {off.en}.",
-            f"不影响输出：`{name}` 的损失超出其类型的通常范围，但{off.zh}。",
+            f"The outputs are not affected: `{row.name}` is out of bounds{why.en}, but {off.en}.",
+            f"不影响输出：`{row.name}` 超限{why.zh}，但{off.zh}。",
         )
     if worst is None:
         return Text(f"All {compared} compared tensors agree.", f"比较的 {compared} 个张量全部一致。")

@@ -125,10 +125,9 @@ def _details(report: Report) -> list[Text]:
     if compared and failed and report.verdict is Verdict.EXPECTED:
         details.append(
             Text(
-                f"{count(failed)} of {count(compared)} compared tensors lost more than the target's type explains,"
-                f" without affecting an output{more.en}.",
-                f"比较了 {count(compared)} 个张量，其中 {count(failed)} 个超出其类型的通常损失，但不影响输出"
-                f"{more.zh}。",
+                f"{count(failed)} of {count(compared)} compared tensors are out of bounds, without affecting an"
+                f" output{more.en}.",
+                f"比较了 {count(compared)} 个张量，其中 {count(failed)} 个超限，但不影响输出{more.zh}。",
             )
         )
     elif compared and failed:

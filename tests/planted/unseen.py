@@ -12,6 +12,7 @@ import concurrent.futures
 import importlib
 import json
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -176,11 +177,14 @@ KEEPERS = {
 def _repaired(
     case: Unseen, folder: Path, found: Sequence[Mapping[str, Any]], report: Mapping[str, Any], said: Said
 ) -> bool:
-    """Whether the command with every culprit kept passes, or is at least ten times nearer at its worst output."""
+    """Whether the command with what the report says to paste, or with every culprit kept where it says nothing, passes,
+    or is at least ten times nearer at its worst output."""
     with _MAKING:
         model = case.make(folder)[0]
     kept = [name for one in found for name in one["keep"]]
-    status, printed = command(case, folder, ["k.json"], KEEPERS[case.mode](case, model, kept))
+    pasted = shlex.split((report["to_keep"] or {}).get("option") or "")
+    status, printed = command(case, folder, ["k.json"], pasted or KEEPERS[case.mode](case, model, kept))
+    kept = pasted or kept
     if not (folder / "k.json").exists():
         said.text += f"; kept: status {status} {printed[-300:]}"
         return False
