@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from planted import torch_faults, torch_further
 from planted.run import judged, quick_ones, report_of
+from precision_debug_torch import session, workbench
 from precision_debug_torch.backend import open_model
 from precision_debug_torch.model import example_feeds, from_module
 from precision_debug_torch.workbench import TorchWorkbench
@@ -82,6 +83,35 @@ def test_where_the_tensors_stay_on_their_device_the_same_is_found(
     assert ours.expected > 0 or name == "mask_times_zero_fp16"
     assert theirs.expected == pytest.approx(ours.expected, rel=1e-2)
     assert theirs.budget == pytest.approx(ours.budget, rel=2e-2, abs=2e-3)
+
+
+@pytest.mark.parametrize("free", [None, 0], ids=["all on the device", "none of it fits"])
+def test_inherited_errors_are_those_of_the_host_and_stay_on_the_device(
+    free: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = next(case for case in FAULTS if case.name == "long_cumsum_bf16")
+    model, _, feeds = one.make(tmp_path)
+    copied: list[str] = []
+    there = session.as_array
+    monkeypatch.setattr(session, "as_array", lambda value, name="": copied.append(name) or there(value, name=name))
+    monkeypatch.setattr(workbench, "_half_of_what_is_free", lambda: free)
+
+    def told(where: str) -> dict[str, float | None]:
+        copied.clear()
+        report = precision_debug.compare(
+            model, run_mode=one.mode, inputs=feeds, compare_on=where, explain="full", **one.options
+        )
+        return {row.name: row.introduced.inherited for row in report.rows if row.introduced is not None}
+
+    host = told("host")
+    assert copied
+    device = told("device")
+    assert set(copied) <= {"output"}
+    assert sum(value is not None for value in host.values()) > 2
+    assert device.keys() == host.keys()
+    for name, value in host.items():
+        assert (device[name] is None) == (value is None), name
+        assert (device[name] or 0.0) == pytest.approx(value or 0.0, rel=1e-3, abs=1e-9), name
 
 
 class Views(torch.nn.Module):

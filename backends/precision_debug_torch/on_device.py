@@ -237,8 +237,10 @@ def moved(array: np.ndarray[Any, Any], device: Any) -> Any:
     try:
         if own.dtype.name == "bfloat16":
             return torch.from_numpy(own.view(np.uint16)).view(torch.bfloat16).to(device)
+        if own.dtype.name.startswith("float8"):
+            return torch.from_numpy(own.view(np.uint8)).view(getattr(torch, own.dtype.name)).to(device)
         return torch.from_numpy(own).to(device)
-    except TypeError:
+    except (TypeError, AttributeError):
         return None
 
 

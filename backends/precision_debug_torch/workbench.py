@@ -13,9 +13,10 @@ import torch
 from precision_debug.numbers.arrays import as_array
 from precision_debug.numbers.cuda.compare import compare_on_device
 from precision_debug.numbers.narrowing import low_bits
+from precision_debug.observe.store import Store
 from precision_debug.records import Comparison, Tolerance
 
-from .on_device import DeviceComparer, brought_together
+from .on_device import DeviceComparer, brought_together, moved
 
 __all__ = ["TorchWorkbench"]
 
@@ -122,34 +123,52 @@ class TorchWorkbench:
     def store(self, folder: Path, budget: int) -> _Kept:  # noqa: ARG002
         return _Kept(_SUSPECTS // 2)
 
-    def waiting(self, folder: Path, budget: int) -> _Kept:  # noqa: ARG002
-        return _Kept(None)
+    def waiting(self, folder: Path, budget: int) -> _Kept:
+        return _Kept(_half_of_what_is_free(), Store(folder=folder, memory_budget=budget))
+
+
+def _half_of_what_is_free() -> int | None:
+    """Bytes of the current card: the other half is the runs' own. None where torch sees no card."""
+    return int(torch.cuda.mem_get_info()[0]) // 2 if torch.cuda.is_available() else None
 
 
 class _Kept:
-    """Copies on their own device, up to a budget where there is one; what comes over it is left out."""
+    """Copies on their own device, up to a budget where there is one.
 
-    def __init__(self, budget: int | None) -> None:
+    beyond: where what comes over it is kept instead; None: it is left out.
+    """
+
+    def __init__(self, budget: int | None, beyond: Store | None = None) -> None:
         self._held: dict[str, Any] = {}
         self._left = math.inf if budget is None else budget
+        self._beyond = beyond
+        self._devices: dict[str, Any] = {}
 
     def put(self, key: str, tensor: Any) -> None:
         if tensor.nbytes <= self._left:
             self._left -= tensor.nbytes
             self._held[key] = tensor.detach().clone()
+        elif self._beyond is not None:
+            self._beyond.put(key, as_array(tensor, name=key))
+            self._devices[key] = tensor.device
 
     def get(self, key: str) -> Any:
-        return self._held.get(key)
+        kept = self._beyond.get(key) if self._beyond is not None else None
+        return self._held.get(key) if kept is None else moved(kept, self._devices[key])
 
     def drop(self, key: str) -> None:
+        if self._beyond is not None and self._devices.pop(key, None) is not None:
+            self._beyond.drop(key)
         tensor = self._held.pop(key, None)
         self._left += 0 if tensor is None else tensor.nbytes
 
     def __contains__(self, key: object) -> bool:
-        return key in self._held
+        return key in self._held or key in self._devices
 
     def __iter__(self) -> Iterator[str]:
-        return iter(list(self._held))
+        return iter([*self._held, *self._devices])
 
     def close(self) -> None:
         self._held.clear()
+        if self._beyond is not None:
+            self._beyond.close()

@@ -31,11 +31,13 @@ __all__ = [
     "WAITING",
     "Alone",
     "Kept",
+    "Passing",
     "nothing_alone",
     "relative_error",
     "replayed",
     "run_alone",
     "same_kind",
+    "seen",
     "start_measuring",
 ]
 
@@ -141,39 +143,28 @@ def _isolated(subject: Subject, note: Callable[[str, Any, Any], None], waiting: 
     partner = subject.partner  # target name to baseline name
     target_of = {base: target for target, base in partner.items()}
     wanted = frozenset(target_of)
-    meeting = Meeting(waiting, quietly=_QUIETLY[bench.on_device]) if subject.together else None
-    lent = Loans()
+    passing = Passing(subject, waiting)
 
     def of_baseline(_op: str, name: str, value: Any) -> Any:
         target = target_of.get(name)
         if target is None:
             return None
-        exact = _seen(value)
-        if meeting is not None and (bench.on_device or exact.nbytes <= _SMALL):  # a copy is lent, and the run goes on
-            exact = bench.kept(exact)
-            lent.add(meeting.lend(name, exact), exact.nbytes, _LENT[bench.on_device])
-        else:
-            (meeting or waiting).put(name, exact)  # returns when it may be overwritten, as it is now
-        return subject.held(target, exact)
+        return subject.held(target, passing.put(name, seen(value)))
 
     def of_target(_op: str, name: str, value: Any) -> Any:
         base = partner.get(name)
         if base is None:
             return None
-        store = meeting or waiting
-        exact = store.get(base)
+        exact = passing.get(base)
         if exact is None:
             return None
-        wrong = bench.lasting(_seen(value))
+        wrong = bench.lasting(seen(value))
         note(base, exact, wrong)
-        fits = exact.shape == wrong.shape and bench.is_float(exact) == bench.is_float(wrong)
-        put = (exact if bench.on_device else bench.kept(exact)) if fits else None
-        store.drop(base)
-        return put
+        return passing.taken(base, exact, wrong)
 
     def baseline() -> Any:
         found = subject.operators()[0].run_replacing(subject.feeds, subject.showing(of_baseline), wanted)
-        lent.end()
+        passing.end()
         return found
 
     def target() -> Any:
@@ -183,11 +174,7 @@ def _isolated(subject: Subject, note: Callable[[str, Any, Any], None], waiting: 
             return None
         return replacer.run_replacing(subject.feeds_of_target, showing, frozenset(partner))
 
-    if meeting is not None:
-        run_both(meeting, baseline, target)
-    else:
-        baseline()
-        target()
+    passing.run(baseline, target)
 
 
 def replayed(subject: Subject, note: Callable[[str, Any, Any], None], waiting: Kept) -> None:
@@ -216,7 +203,55 @@ def replayed(subject: Subject, note: Callable[[str, Any, Any], None], waiting: K
     subject.operators()[0].run_replacing(subject.feeds, of_baseline, frozenset(target_of))
 
 
-def _seen(value: Any) -> Any:
+class Passing:
+    """Hands the tensors of one run to the other, which goes on with them: in lockstep where the two may run together,
+    else all of the first run's before the second begins.
+
+    ``put`` and ``end`` are for the run that is followed, ``get`` and ``taken`` for the one that follows.
+    """
+
+    def __init__(self, subject: Subject, waiting: Kept) -> None:
+        self._bench = bench = subject.bench
+        self._waiting = waiting
+        self._meeting = Meeting(waiting, quietly=_QUIETLY[bench.on_device]) if subject.together else None
+        self._lent = Loans()
+
+    def put(self, name: str, value: Any) -> Any:
+        """Hand a tensor over; returned as the other run sees it. What it lies in may be overwritten afterwards."""
+        bench, meeting = self._bench, self._meeting
+        if meeting is not None and (bench.on_device or value.nbytes <= _SMALL):  # a copy is lent, and the run goes on
+            value = bench.kept(value)
+            self._lent.add(meeting.lend(name, value), value.nbytes, _LENT[bench.on_device])
+        else:
+            (meeting or self._waiting).put(name, value)  # returns when it may be overwritten, as it is now
+        return value
+
+    def get(self, name: str) -> Any:
+        """The other run's tensor, waited for; None where it has none."""
+        return (self._meeting or self._waiting).get(name)
+
+    def taken(self, name: str, theirs: Any, own: Any) -> Any:
+        """What this run goes on with in place of its own; None where that does not fit."""
+        bench = self._bench
+        fits = theirs.shape == own.shape and bench.is_float(theirs) == bench.is_float(own)
+        put = (theirs if bench.on_device else bench.kept(theirs)) if fits else None
+        (self._meeting or self._waiting).drop(name)
+        return put
+
+    def end(self) -> None:
+        """Wait for what is lent still."""
+        self._lent.end()
+
+    def run(self, first: Callable[[], Any], second: Callable[[], Any]) -> None:
+        """Both runs: the one that puts, and the one that gets."""
+        if self._meeting is not None:
+            run_both(self._meeting, first, second)
+        else:
+            first()
+            second()
+
+
+def seen(value: Any) -> Any:
     """What a run shows, as an array where it is not a tensor of a device."""
     return value if isinstance(value, np.ndarray) or hasattr(value, "device") else np.asarray(value)
 

@@ -70,9 +70,20 @@ CHECKS = {
     "tensorrt_builds": Check(words=("tensorrt_builds.py",), needs="tensorrt", seconds=580),
     "tensorrt_polygraphy": Check(words=("tensorrt_polygraphy.py",), needs="polygraphy", seconds=450),
     "tensorrt_compare": Check(words=("tensorrt_compare.py",), needs="tensorrt"),
-    "migration": Check(words=("migration.py",), needs="tensorrt"),
-    "search_tensorrt": Check(words=("search_tensorrt.py",), needs="tensorrt", seconds=450),
-    "paddle_trt": Check(words=("paddle_trt.py",), needs="paddle", seconds=500),
+    "migration": Check(words=("migration.py",), needs="tensorrt", seconds=450),
+    **{
+        f"search_tensorrt_{part[-1]}": Check(words=("search_tensorrt.py", *part), needs="tensorrt", seconds=450)
+        for part in (("encoder", "needed"), ("int8",), ("constraints",), ("constraints_int8",))
+    },
+    **{
+        f"paddle_trt_{step}": Check(words=("paddle_trt.py", step), needs="paddle", seconds=300)
+        for step in (
+            "encoder_fp16", "encoder_collected", "mobilenet_fp16", "resnet_fp16_fused", "resnet_fp16", "resnet_fp32",
+            "resnet_fault", "section", "resnet_tf32", "ladder", "example", "fault", "calibration", "disabled_ops",
+            "dynamic", "cached", "gpu_fp32", "unmarked", "calibration_outside", "calibration_refused", "bf16_refused",
+            "machine", "fatbin", "inspector",
+        )
+    },
     "paddle_keep": Check(words=("paddle_keep.py",), needs="paddle"),
     "paddle_published": Check(words=("paddle_published.py",), needs="paddle", seconds=1200),
     "ort_cuda": Check(words=("ort_cuda.py",), needs="ort_cuda"),
