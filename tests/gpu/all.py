@@ -67,7 +67,17 @@ CHECKS = {
             "commands",
         )
     },
-    "tensorrt_builds": Check(words=("tensorrt_builds.py",), needs="tensorrt", seconds=580),
+    **{
+        f"tensorrt_builds_{name}": Check(words=("tensorrt_builds.py", *cases), needs="tensorrt", seconds=450)
+        for name, cases in {
+            "decoder": ("decoder of 12 fp16",),
+            "pre_norm": ("pre-LN encoder of 12 fp16",),
+            "post_norm": ("post-LN encoder of 12 with padding fp16",),
+            "encoders": ("encoder of 4 fp16", "encoder of 12 fp16"),
+            "resnet50": ("resnet50 fp16",),
+            "resnet18": ("resnet18 fp16", "resnet18 dynamic batch fp16", "resnet18 int8", "resnet18 fp32"),
+        }.items()
+    },
     "tensorrt_polygraphy": Check(words=("tensorrt_polygraphy.py",), needs="polygraphy", seconds=450),
     "tensorrt_compare": Check(words=("tensorrt_compare.py",), needs="tensorrt"),
     "migration": Check(words=("migration.py",), needs="tensorrt", seconds=450),
