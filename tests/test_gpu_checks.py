@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -40,3 +41,34 @@ def test_a_check_whose_environment_is_missing_is_told_and_not_run(root: Path, tm
     (tmp_path / "x.py").write_text("import time; time.sleep(60)")
     late = runner.run("x", runner.Check(words=("x.py",), needs="nothing", seconds=0.5), 60)
     assert late["result"] == "over its limit"
+
+
+def test_each_step_of_paddle_with_tensorrt_is_a_check(root: Path) -> None:
+    spec = importlib.util.spec_from_file_location("paddle_trt", root / "tests" / "gpu" / "paddle_trt.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    steps = {check.words[1] for check in _runner(root).checks().values() if check.words[0] == "paddle_trt.py"}
+    assert steps == set(module.STEPS)
+    assert module._told("x", {"seconds": 1, "checks": {"a": True, "b": False}}) == 1
+    assert module._told("x", {"seconds": 1, "failed": "Traceback"}) == 1
+    assert module._told("x", {"seconds": 1}) == 0
+
+
+def test_what_needs_much_of_the_card_waits_for_room(root: Path) -> None:
+    runner = _runner(root)
+    room = runner.Room(10)
+    order = []
+    with room.of(6):
+        waiting = threading.Thread(target=lambda: _enter(room, 8, order))
+        waiting.start()
+        with room.of(4):
+            order.append("the small one")
+    waiting.join(30)
+    assert order == ["the small one", 8]
+
+
+def _enter(room: Any, gigabytes: int, order: list[Any]) -> None:
+    with room.of(gigabytes):
+        order.append(gigabytes)

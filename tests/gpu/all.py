@@ -5,20 +5,23 @@
 What a check needs and this environment lacks (TensorRT, torch with CUDA, ONNX Runtime's CUDA provider, Paddle with
 TensorRT) is said in its line: the environments exclude each other, so a card sees this script once in each. A check
 is green where its status is 0 and no line of it begins with FAIL. $OUT/all.json has the table, $OUT/NAME/log.txt what
-each printed. Beside each other (--at_once) seconds are upper bounds. The exit status is 1 where one that ran is not
-green.
+each printed. Beside each other (--at_once) seconds are upper bounds, and one that needs much of the card's memory waits
+until there is room for it. The exit status is 1 where one that ran is not green.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import json
 import os
 import re
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,17 +39,20 @@ NEEDS = {
     "two cards": "import torch; assert torch.cuda.device_count() > 1",
     "ort_cuda": "import onnxruntime as o; assert 'CUDAExecutionProvider' in o.get_available_providers()",
     "onnxruntime": "import onnxruntime",
+    "paddle's published models": "import os, pathlib, paddle; assert any(paddle.inference.get_trt_compile_version()); "
+    "assert pathlib.Path(os.environ['PRECISION_DEBUG_WILD']).is_dir()",
     "paddle": "import paddle; assert any(paddle.inference.get_trt_compile_version())",
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """needs: a key of NEEDS. seconds: its limit. whole: it is not a single script, but a command of the shell."""
+    """needs: a key of NEEDS. seconds: its limit. gigabytes: of the card's memory, at most."""
 
     words: tuple[str, ...]
     needs: str
     seconds: float = 240
+    gigabytes: int = 6
 
 
 CHECKS = {
@@ -95,23 +101,23 @@ CHECKS = {
         )
     },
     "paddle_keep": Check(words=("paddle_keep.py",), needs="paddle"),
-    "paddle_published": Check(words=("paddle_published.py",), needs="paddle", seconds=1200),
+    "paddle_published": Check(words=("paddle_published.py",), needs="paddle's published models", seconds=1200),
     "ort_cuda": Check(words=("ort_cuda.py",), needs="ort_cuda"),
     "ort_device": Check(words=("ort_device.py",), needs="ort_cuda"),
     "ort_providers": Check(words=("ort_providers.py",), needs="ort_cuda"),
     "search_ort_cuda": Check(words=("search_ort_cuda.py",), needs="ort_cuda"),
-    "explain_torch": Check(words=("explain_torch.py",), needs="torch"),
+    "explain_torch": Check(words=("explain_torch.py",), needs="torch", gigabytes=30),
     "many_samples": Check(words=("many_samples.py",), needs="torch"),
-    "torch_command": Check(words=("torch_command.py",), needs="torch"),
+    "torch_command": Check(words=("torch_command.py",), needs="torch", seconds=400, gigabytes=24),
     "torch_quantised": Check(words=("torch_quantised.py",), needs="torchao"),
     "torch_two_cards": Check(words=("torch_two_cards.py",), needs="two cards", seconds=400),
     "torch_cuda": Check(words=("torch_cuda.py",), needs="torch"),
-    "torch_llama": Check(words=("torch_llama.py",), needs="torch"),
-    "torch_training": Check(words=("torch_training.py",), needs="torch", seconds=400),
+    "torch_llama": Check(words=("torch_llama.py",), needs="torch", gigabytes=70),
+    "torch_training": Check(words=("torch_training.py",), needs="torch", seconds=400, gigabytes=60),
     "torch_llama_small": Check(words=("torch_llama.py", "--layers", "2", "--tokens", "256"), needs="torch"),
 }
 """In the order in which they start. Scripts that are not named run last, with torch: see ``checks``."""
-_PARTS = frozenset({"all.py", "shown_at_once.py", "tensorrt_cases.py", "torch_record.py"})
+_PARTS = frozenset({"all.py", "shown_at_once.py", "tensorrt_cases.py", "torch_record.py", "phases.py"})
 """No checks by themselves: this one, what others import, and what needs two environments."""
 
 
@@ -120,6 +126,33 @@ def checks() -> dict[str, Check]:
     named = {check.words[0] for check in CHECKS.values()} | _PARTS
     rest = sorted(path.name for path in GPU.glob("*.py") if path.name not in named)
     return {**CHECKS, **{name.removesuffix(".py"): Check(words=(name,), needs="torch") for name in rest}}
+
+
+class Room:
+    """The card's memory, as the checks share it."""
+
+    def __init__(self, gigabytes: int) -> None:
+        self._free = gigabytes
+        self._changed = threading.Condition()
+
+    @contextlib.contextmanager
+    def of(self, gigabytes: int) -> Iterator[None]:
+        """Wait until there is so much; what asks for more than all of it runs alone."""
+        with self._changed:
+            asked = min(gigabytes, _CARD)
+            self._changed.wait_for(lambda: self._free >= asked)
+            self._free -= asked
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._free += asked
+                self._changed.notify_all()
+
+
+_CARD = int(os.environ.get("GIGABYTES", "76"))
+"""Of the card's memory, what all checks together may take; other work may stand beside them."""
+_ROOM = Room(_CARD)
 
 
 @functools.cache
@@ -135,11 +168,16 @@ def run(name: str, check: Check, seconds: float) -> dict[str, object]:
         return {"name": name, "seconds": 0.0, "result": "not here", "why": reason}
     if seconds < 5:
         return {"name": name, "seconds": 0.0, "result": "not run", "why": "the budget was used up"}
+    with _ROOM.of(check.gigabytes):
+        return _ran(name, check, min(check.seconds, seconds))
+
+
+def _ran(name: str, check: Check, limit: float) -> dict[str, object]:
     folder = OUT / name
     folder.mkdir(parents=True, exist_ok=True)
     paths = [str(ROOT), str(ROOT / "backends"), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "OUT": str(folder), "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
-    limit, begun = min(check.seconds, seconds), time.monotonic()
+    begun = time.monotonic()
     with (folder / "log.txt").open("w") as log:
         child = subprocess.Popen(
             [PYTHON, str(GPU / check.words[0]), *check.words[1:]], stdout=log, stderr=subprocess.STDOUT, cwd=ROOT,
