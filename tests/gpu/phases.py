@@ -14,9 +14,12 @@ from typing import Any
 import torch
 
 PHASES = {
-    "precision_debug.run.open_pair": ("open_both", "align"),
+    "precision_debug.run.open_pair": ("open_both",),
+    "precision_debug.run.pairs": ("align",),
     "precision_debug.run.pipeline": ("explain_sample",),
-    "precision_debug.run.both:Both": ("run",),
+    "precision_debug.run.open_pair_run:OpenPair": ("run",),
+    "precision_debug.run.explaining": ("tried_fix", "tried_scale"),
+    "precision_debug.run.one_sample:OneSample": ("compare", "finish"),
     "precision_debug_torch.session:TorchSession": ("_execute", "_forward", "run_replacing", "operator", "close"),
     "precision_debug_torch.session": ("twin", "wrap"),
     "precision_debug_torch.on_device:DeviceComparer": ("compare", "describe", "settle", "_tell"),
@@ -30,6 +33,10 @@ PHASES = {
     "precision_debug.explain.explain_run": (
         "first_failing", "suspects_before", "run_alone", "inherited_errors", "candidates_of", "plain_sinks", "carried",
         "rank", "expected_errors", "unsteady", "unsteady_culprits", "_draw",
+    ),
+    "precision_debug.explain.explain_step": (
+        "suspects_before", "sinks_of", "known_sinks", "plain_sinks", "expectations", "run_alone", "candidates_of",
+        "blamed", "lost_updates", "first_failing",
     ),
     "precision_debug.explain.culprits": ("cause_of", "kept_through", "_amplifier"),
     "precision_debug.explain.effects": ("_run", "_effect"),
