@@ -87,7 +87,7 @@ class TensorMeta:
     call: where in the model's own program it was made, where the session knows.
     own: the engine made it inside an operator of the source model, which has no such tensor.
     phase: of a training step ("forward", "backward", "optimiser"), "" elsewhere. scaled: what its loss is multiplied
-    by.
+    by. rank: of a step of several ranks, whose names then begin with "rank<number>/"; None elsewhere.
     """
 
     name: str
@@ -106,6 +106,7 @@ class TensorMeta:
     own: bool = False
     phase: str = ""
     scaled: float = 1.0
+    rank: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -270,6 +270,9 @@ def open_model(
             "TorchScript runs its submodules inside its own interpreter", where=model.path, hint="use --level op"
         )
     recipe = modes.recipe(mode)
+    if model.ranks and setting(options, "step") == "forward":
+        what = "the steps of several ranks are run up to their gradients"
+        raise UsageError(what, where="--option from_step", hint="add --step backward, or name one rank's file")
     if setting(options, "step") != "forward":
         from .engine.training.opening import as_step
 

@@ -28,6 +28,7 @@ from .engine.archive import check_program, check_script, data_only
 from .engine.nested_tensors import leaves
 from .engine.random_states import seeded
 from .engine.signature import forward_inputs
+from .engine.training.rank_starts import RankStart
 from .reasons import say
 
 __all__ = ["Model", "example_feeds", "from_module", "load_program", "load_script", "read_inputs", "read_model"]
@@ -47,6 +48,7 @@ class Model:
     engine.training.step).
     compiled: how many modules torch.compile was around; they are run without.
     loaded: of a folder: loads it anew in a torch type, as it is deployed in.
+    ranks: of a recorded step of several ranks, what each starts with; its arguments are named after it, "rank1/x".
     """
 
     module: Any
@@ -62,6 +64,7 @@ class Model:
     compiled: int = 0
     loss: Any = None
     optimiser: Any = None
+    ranks: Mapping[int, RankStart] = field(default_factory=dict)
 
 
 def read_model(files: ModelFiles, *, seed: int = 0) -> Model:

@@ -96,11 +96,19 @@ class Namer:
     """
 
     def __init__(self, quantised: frozenset[str] = frozenset(), type: str = "int8") -> None:
+        self.prefix = ""
         self._quantised, self._mark = quantised, f"{type}."
         self._modules: collections.Counter[str] = collections.Counter()
         self._taken: collections.Counter[str] = collections.Counter()
         self._stack = [_Scope("", "", collections.Counter())]
         self._elsewhere: dict[str, collections.Counter[str]] = {}
+
+    def begin(self, prefix: str) -> None:
+        """All operators and modules that follow are another rank's, and are counted anew; what names begin with."""
+        self.prefix = prefix
+        self._modules.clear()
+        self._elsewhere.clear()
+        self._stack = [_Scope("", "", collections.Counter())]
 
     def enter(self, path: str) -> str:
         """A module is called; returns the call's name."""
@@ -137,14 +145,15 @@ class Namer:
         name = canonical(op_type(func).partition(".")[2])
         if now.scope.partition("@")[0] in self._quantised:
             name = f"{self._mark}{name}"
-        return self._unique(now.scope if name == now.family else self._counted(name))
+        return self._unique(self.prefix + (now.scope if name == now.family else self._counted(name)))
 
     def operator_in(self, scope: str, func: Any) -> str:
         """The same inside a scope that is not a call of a module."""
         counts = self._elsewhere.setdefault(scope, collections.Counter())
         name = canonical(op_type(func).partition(".")[2])
         counts[name] += 1
-        return self._unique(f"{scope}/{name}" if counts[name] == 1 else f"{scope}/{name}#{counts[name]}")
+        full = f"{self.prefix}{scope}/{name}"
+        return self._unique(full if counts[name] == 1 else f"{full}#{counts[name]}")
 
     @property
     def in_module(self) -> bool:
@@ -169,7 +178,8 @@ class Namer:
     def cast(self, source: str, dtype: Any) -> str:
         """The name of a cast of a named tensor. Any floating type is "float": a run mode chooses which."""
         kind = "float" if dtype.is_floating_point else str(dtype).removeprefix("torch.")
-        return self._unique(f"{source}:to[{kind}]")
+        before = "" if source.startswith(self.prefix) else self.prefix
+        return self._unique(f"{before}{source}:to[{kind}]")
 
     def plain(self, name: str) -> str:
         """A name as it is, unless it was given before."""

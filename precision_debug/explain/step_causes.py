@@ -34,7 +34,8 @@ def cause_in_step(
     meta = subject.meta_of.get(name)
     if meta is not None and meta.phase == "optimiser" and code == "underflow":
         return _in_optimiser(subject, name, dict(evidence), at)
-    gradients = [one.removeprefix("gradient/") for one in at if one.startswith("gradient/")]
+    names = [subject.within_rank(one)[1] for one in at]
+    gradients = [one.removeprefix("gradient/") for one in names if one.startswith("gradient/")]
     narrow = subject.narrow_type
     if meta is None or meta.phase != "backward" or narrow != "float16" or not gradients:
         return code, dict(evidence)
@@ -113,9 +114,11 @@ def fitting_scale(subject: Subject) -> float | None:
 def _from_the_loss(subject: Subject) -> set[str]:
     """Tensors of the backward pass that are made of the loss's gradient; the others are weights that it reads."""
     found: set[str] = set()
+    begun: set[int | None] = set()
     for meta in subject.tensors:
         if meta.phase == "backward" and not meta.is_output:
-            begins = not found and meta.op_type.endswith("ones_like")
+            begins = meta.rank not in begun and meta.op_type.endswith("ones_like")
+            begun |= {meta.rank} if begins else set()
             if begins or not found.isdisjoint(meta.inputs):
                 found.add(meta.name)
     return found

@@ -70,7 +70,7 @@ def wrong(subject: Subject, sinks: Sequence[Sink], expected: Mapping[str, float]
         sink.name for sink in sinks
         if sink.non_finite or sink.flips
         or (sink.squared and sink.rel_l2 > max(unit, LOOK_TIMES * expected.get(sink.name, 0.0)))
-        or (sink.name == LOSS and is_suspicious(sink.rel_l2, unit, expected.get(LOSS)))
+        or (_is_loss(subject, sink) and is_suspicious(sink.rel_l2, unit, expected.get(LOSS)))
     )  # fmt: skip
 
 
@@ -80,15 +80,20 @@ def allowed_at(
     """Relative L2 error up to which each output is as expected, or fails nothing although somebody is to blame."""
     unit = subject.typical_unit
     if blamed:
-        foretold = {sink.name: LOOK_TIMES * expected.get(sink.name, 0.0) for sink in sinks}
+        foretold = [(sink, LOOK_TIMES * expected.get(sink.name, 0.0)) for sink in sinks]
         return {
-            name: max(worth(unit), min(MOST, error) if name == LOSS else error) for name, error in foretold.items()
+            sink.name: max(worth(unit), min(MOST, error) if _is_loss(subject, sink) else error)
+            for sink, error in foretold
         }
     return {
-        sink.name: allowed_error(unit, expected.get(sink.name)) if sink.name == LOSS
+        sink.name: allowed_error(unit, expected.get(sink.name)) if _is_loss(subject, sink)
         else max(allowed_error(unit, expected.get(sink.name)), TIMES * expected.get(sink.name, 0.0))
         for sink in sinks
     }  # fmt: skip
+
+
+def _is_loss(subject: Subject, sink: Sink) -> bool:
+    return subject.within_rank(sink.name)[1] == LOSS
 
 
 def blamed(
@@ -105,7 +110,7 @@ def blamed(
         left -= search.explained(name, search.effects_of([name]), left)
     for name in search.far():
         left -= search.explained(name, search.effects_of([name]), left)
-    tree = _tree([name for name in names if name not in search.tried])
+    tree = _tree(subject, [name for name in names if name not in search.tried])
     while left and tree.names:
         author = search.within(tree, left)
         if author is None:
@@ -114,7 +119,7 @@ def blamed(
         if not done:
             break
         left -= done
-        tree = _tree([one for one in tree.names if one != author])
+        tree = _tree(subject, [one for one in tree.names if one != author])
     untried = tuple(name for name in names if name not in search.tried)
     culprits = search.culprits()
     return culprits, Carried(effects=search.tried, untried=untried, rest=search.most(untried, left) if left else None)
@@ -122,18 +127,19 @@ def blamed(
 
 @dataclasses.dataclass
 class _Part:
-    """A phase, a module in it, or an operator. names: its operators."""
+    """A rank, a phase, a module in it, or an operator. names: its operators."""
 
     names: list[str]
     parts: dict[str, _Part]
 
 
-def _tree(names: Sequence[str]) -> _Part:
+def _tree(subject: Subject, names: Sequence[str]) -> _Part:
     root = _Part([], {})
     for name in names:
         at = root
         at.names.append(name)
-        for word in _path(name):
+        rank, own = subject.within_rank(name)
+        for word in [rank] * bool(rank) + _path(own):
             at = at.parts.setdefault(word, _Part([], {}))
             at.names.append(name)
     return root

@@ -100,6 +100,16 @@ class Subject:
         """Whether it is a training step, whose outputs are its gradients."""
         return any(meta.phase for meta in self.tensors)
 
+    @cached_property
+    def _ranked(self) -> bool:
+        return any(meta.rank is not None for meta in self.tensors)
+
+    def within_rank(self, name: str) -> tuple[str, str]:
+        """Of a step of several ranks, what a tensor's name begins with, and the name on that rank: ("rank1/", "loss");
+        elsewhere ("", name)."""
+        rank, slash, rest = name.partition("/") if self._ranked else ("", "", name)
+        return f"{rank}{slash}", rest
+
     @property
     def target_replaces(self) -> bool:
         """Whether the target can be run on the baseline's values."""

@@ -104,6 +104,8 @@ class Trace:
         self._replacing = replacing
         self._roots = ByTensor[tuple[str, ...]]()  # what only moves constants about to their names
         self.namer, self._type = Namer(quantised, type), type
+        if phases is not None:
+            phases.on_rank = self.namer.begin
         self._quantised, self._results = quantised, results or {}
         self.metas: list[TensorMeta] = []
         self._show = show
@@ -204,7 +206,7 @@ class Trace:
                 self._phases.operator_extra(name, scope, known.extra)
             return known.call, known.extra
         call = CallSite(
-            scope=scope or self.namer.module, part="" if scope else self._part, reads=constants,
+            scope=self.namer.prefix + (scope or self.namer.module), part="" if scope else self._part, reads=constants,
             settings=settings_in(args, kwargs),
         )  # fmt: skip
         extra = {"Source": source_line(), **({} if self._inside is None else {"Part of": self.namer.family})}

@@ -41,11 +41,13 @@ def layers_of_names(names: Iterable[str]) -> dict[str, Layer]:
 def layer_of(meta: TensorMeta) -> str:
     """The path of the module that a tensor was made in, or whose backward pass or parameter it is about, without call
     numbers."""
-    if meta.phase in ("backward", "optimiser") and meta.node.startswith(f"{meta.phase}/"):
-        owner = meta.node.split("/", 1)[1].rpartition("/")[0]
+    before = "" if meta.rank is None else f"rank{meta.rank}/"
+    node = meta.node.removeprefix(before)
+    if meta.phase in ("backward", "optimiser") and node.startswith(f"{meta.phase}/"):
+        owner = node.split("/", 1)[1].rpartition("/")[0]
         path = owner.rpartition(".")[0] if meta.phase == "optimiser" else owner.partition("/")[0] * ("/" in owner)
         return path.partition("@")[0]
-    node = meta.extra.get("Part of") or meta.node
+    node = (meta.extra.get("Part of") or node).removeprefix(before)
     path = node.rpartition("/")[0] if "/" in node or meta.op_type.startswith("aten.") else node
     return path.partition("@")[0]
 

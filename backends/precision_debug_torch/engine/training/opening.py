@@ -14,7 +14,7 @@ from ...model import Model
 from ...modes import Recipe
 from ...reasons import say
 from ...settings import setting
-from .step import BACKWARD, TrainingStep
+from .step import BACKWARD, OPTIMISER, TrainingStep
 
 __all__ = ["SCALE", "as_step"]
 
@@ -36,15 +36,20 @@ def as_step(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> tuple[M
         )  # fmt: skip
     if setting(options, "level") == "module":
         raise UsageError("a training step is seen by its operators", where="--level module", hint="use --level op")
+    if model.ranks and setting(options, "step") == OPTIMISER:
+        raise UsageError(
+            "the optimiser steps on the mean of the ranks' gradients, once for all of them", where="--step optimiser",
+            hint="use --step backward, or from_step=FILE of one rank",
+        )  # fmt: skip
     scale = setting(options, "loss_scale")
     if scale is None:
         scale = SCALE if passed(options, "target_mode") == "torch_autocast_fp16" else 1.0
     step = TrainingStep(
         model.module, until=setting(options, "step"), loss=model.loss, optimiser=model.optimiser, scale=scale,
-        clip=setting(options, "clip_norm"), path=model.path,
+        clip=setting(options, "clip_norm"), path=model.path, ranks=model.ranks,
     )  # fmt: skip
     held = sum(one.nbytes for one in model.module.parameters() if one.requires_grad)
     # the gradient; with an optimiser also what it reads of it, the parameter before, its update, and Adam's two states
-    many = held * (1 if step.until == BACKWARD else 6)
+    many = held * (max(1, len(model.ranks)) if step.until == BACKWARD else 6)
     tell(say("step_memory", phase=step.until, size=f"{many / 1e9:.3g} GB"))
     return replace(model, module=step, loaded=None), {**options, "training": True}

@@ -7,13 +7,14 @@ Operators that checkpointing computes again run in module calls of their own, an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from ..by_tensor import ByTensor
 from ..storage import start_of
+from .rank_starts import own_tensors, prefix_of
 from .step import BACKWARD, FORWARD, OPTIMISER, TrainingStep
 
 __all__ = ["Phases", "phases_of"]
@@ -23,37 +24,53 @@ _CAST = ":to["
 
 
 class Phases:
-    """Of one run, by its thread. parameters: (name, tensor). scale: what the loss is multiplied by."""
+    """Of one run, by its thread. parameters: (name, tensor). scale: what the loss is multiplied by.
+
+    rank: of several, the one that runs now; None: there is one, or none runs. on_rank: told as a rank begins.
+    """
 
     def __init__(self, parameters: Iterable[tuple[str, Any]], scale: float = 1.0) -> None:
         self._scale = scale
         self.phase = FORWARD
-        self._parameters = dict(parameters)
+        self.rank: int | None = None
+        self.on_rank: Callable[[str], None] | None = None
+        self._parameters = [*parameters]
         self._owner_of_node: dict[int, str] = {}
         self._casts: list[int] = []  # nodes of casts that wait for their reader
         self._source_of: dict[str, str] = {}
         self._of = ByTensor[str]()  # tensor to the parameter that it belongs to
         self._at: dict[int, str] = {}  # start of memory to the same
-        for name, one in self._parameters.items():
+        for name, one in self._parameters:
             self._belongs(one, name)
 
     @property
     def facts(self) -> dict[str, Any]:
         """What a tensor's TensorMeta says of the step."""
-        return {"phase": self.phase, "scaled": self._scale}
+        return {"phase": self.phase, "scaled": self._scale, "rank": self.rank}
+
+    @property
+    def prefix(self) -> str:
+        """What names begin with now."""
+        return "" if self.rank is None else prefix_of(self.rank)
+
+    def begin_rank(self, rank: int | None) -> None:
+        """A rank's step begins; None: all are done."""
+        self.rank, self.phase = rank, FORWARD if rank is not None else self.phase
+        if self.on_rank is not None:
+            self.on_rank(self.prefix)
 
     def begin(self, phase: str) -> None:
         """The next phase begins."""
         self.phase = phase
         if phase == OPTIMISER:
-            for name, one in self._parameters.items():
+            for name, one in self._parameters:
                 if one.grad is not None:
                     self._belongs(one.grad, name)
 
     def operator_extra(self, name: str, scope: str, extra: Mapping[str, str]) -> Mapping[str, str]:
         """An operator of this name was run; what its row tells, and its phase. scope: see ``scope``; "": of a module's
         own forward, or of one that is computed again."""
-        source = extra.get("Source", "")
+        source, name = extra.get("Source", ""), name.removeprefix(self.prefix)
         if not scope:
             self._source_of.setdefault(name, source)
             number = torch.autograd._get_sequence_nr() - 1  # type: ignore[attr-defined]
@@ -65,7 +82,8 @@ class Phases:
                 self._casts.clear()
         else:
             source = self._source_of.get(scope.removeprefix(f"{BACKWARD}/"), source)
-        return {**extra, "Source": source, "Phase": self.phase}
+        rank = {} if self.rank is None else {"Rank": str(self.rank)}
+        return {**extra, "Source": source, "Phase": self.phase, **rank}
 
     def scopes(self, args: Any, values: Sequence[Any]) -> list[str]:
         """Where each result of an operator on the tensors of many parameters stands; []: it is on one's."""
@@ -118,6 +136,7 @@ def phases_of(module: Any) -> Phases | None:
     """Of a run of a training step that begins; None where a module is none."""
     if not isinstance(module, TrainingStep):
         return None
-    phases = Phases(module.named_parameters(), module.scale)
-    module.__dict__["on_phase"] = phases.begin
+    own = [(name, one) for _, name, one in own_tensors(module.ranks, parameters=True)]
+    phases = Phases([*module.inner.named_parameters(), *own], module.scale)
+    module.__dict__.update(on_phase=phases.begin, on_rank=phases.begin_rank)
     return phases

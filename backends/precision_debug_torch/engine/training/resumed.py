@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import glob
 import pickle
+import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,42 +15,110 @@ import torch
 from precision_debug.errors import InputError, ModelError
 
 from ...model import Model, from_module
+from .rank_starts import RankStart, prefix_of
 
 __all__ = ["at_step"]
 
+_OF_RANK = re.compile(r"step_(\d+)_rank(\d+)\.pt")
 
-def at_step(model: Model, path: str) -> Model:
+
+def at_step(model: Model, asked: str) -> Model:
     """The model of a factory as it was when that step began; the factory's own loss and optimiser go on.
 
-    Raises InputError where the file is none, or is damaged, and ModelError where it is of another model.
+    asked: a file of one step; or what names the files of one step's ranks: a folder, a pattern, or what they begin
+    with ("run/step_000007").
+    Raises InputError where there is none, or it is damaged, and ModelError where it is of another model.
     """
-    kept = _read(path)
-    try:
-        model.module.load_state_dict(kept["model"])
-    except RuntimeError as error:
-        what = str(error).partition("\n")[0]
-        hint = "give the run's own factory"
-        raise ModelError(f"the step is of another model: {what}", where=path, hint=hint) from error
+    files = _files(asked)
+    kept = {rank: _read(path) for rank, path in files.items()}
+    for rank in reversed(files):  # the first rank's parameters are the model's
+        try:
+            model.module.load_state_dict(kept[rank]["model"])
+        except RuntimeError as error:
+            what = str(error).partition("\n")[0]
+            hint = "give the run's own factory"
+            raise ModelError(f"the step is of another model: {what}", where=str(files[rank]), hint=hint) from error
     model.module.train()
-    inputs = kept["kwargs"] if kept["kwargs"] and not kept["args"] else kept["args"]
+    batches = {
+        rank: from_module(model.module, _batch(one, str(files[rank])), path=model.path) for rank, one in kept.items()
+    }
+    first = next(iter(files))
+    fresh = replace(
+        batches[first], loss=model.loss, optimiser=_with_state(model.optimiser, kept[first]["optimiser"])
+    )
+    if len(files) == 1:
+        return fresh
+    arguments = {
+        prefix_of(rank) + name: value for rank, batch in batches.items() for name, value in batch.arguments.items()
+    }
+    return replace(fresh, arguments=arguments, order=(), required=(), ranks=_starts(model.module, kept, batches))
+
+
+def _starts(module: Any, kept: Mapping[int, Any], batches: Mapping[int, Model]) -> dict[int, RankStart]:
+    """module: with the first rank's parameters."""
+    parameters = dict(module.named_parameters(remove_duplicate=False))
+    apart = [
+        name for name, one in parameters.items()
+        if any(name in held["model"] and not torch.equal(held["model"][name], one.detach()) for held in kept.values())
+    ]  # fmt: skip
+    found = {}
+    for rank, held in kept.items():
+        own: dict[str, Any] = {
+            name: held["model"].get(name, buffer).clone()
+            for name, buffer in module.named_buffers(remove_duplicate=False)
+        }
+        made: dict[int, Any] = {}  # tied ones stay tied
+        for name in apart:
+            one = parameters[name]
+            if id(one) not in made:
+                made[id(one)] = torch.nn.Parameter(held["model"][name].clone(), one.requires_grad)
+            own[name] = made[id(one)]
+        order = batches[rank].order
+        named = tuple(name for name in batches[rank].arguments if name not in order)
+        found[rank] = RankStart(own=own, order=order, named=named)
+    return found
+
+
+def _files(asked: str) -> dict[int, Path]:
+    """By rank; of a step that had no ranks, or of one of them alone, one file. Raises InputError."""
+    path = Path(asked)
+    if path.is_file():
+        return {0: path}
+    if path.is_dir():
+        listed = sorted(path.glob("step_*.pt"))
+    else:
+        pattern = asked if glob.has_magic(asked) else f"{glob.escape(asked)}_rank*.pt"
+        listed = sorted(Path(one) for one in glob.glob(pattern))
+    of_ranks = {one: found for one in listed if (found := _OF_RANK.fullmatch(one.name)) is not None}
+    if not listed:
+        raise InputError("no such file", where=asked, hint="training(record=…, steps=[…]) writes step_<number>.pt")
+    steps = sorted({int(found[1]) for found in of_ranks.values()})
+    if len(steps) == 1 and len({found[2] for found in of_ranks.values()}) == len(of_ranks) == len(listed):
+        return dict(sorted((int(found[2]), one) for one, found in of_ranks.items()))
+    if len(listed) == 1:
+        return {0: listed[0]}
+    named = ", ".join(one.name for one in listed[:3]) + (", …" if len(listed) > 3 else "")
+    hint = f"name the step: from_step={listed[0].parent / listed[0].stem.partition('_rank')[0]}"
+    raise InputError(f"names files of several steps ({named})", where=asked, hint=hint)
+
+
+def _batch(kept: Mapping[str, Any], path: str) -> Any:
+    """What the model was called with. Raises InputError."""
     if kept["args"] and kept["kwargs"]:
         hint = "call the model with one kind of them"
         raise InputError("its batch has positional and named arguments", where=path, hint=hint)
-    fresh = from_module(model.module, inputs, path=model.path)
-    return replace(fresh, loss=model.loss, optimiser=_with_state(model.optimiser, kept["optimiser"]))
+    return kept["kwargs"] if kept["kwargs"] and not kept["args"] else kept["args"]
 
 
-def _read(path: str) -> dict[str, Any]:
-    if not Path(path).is_file():
-        raise InputError("no such file", where=path, hint="training(record=…, steps=[…]) writes step_<number>.pt")
+def _read(path: Path) -> dict[str, Any]:
     try:
         kept = torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, OSError) as error:
         what = str(error).partition("\n")[0][:200]
-        raise InputError(f"is not a recorded step ({what})", where=path, hint="record the run again") from error
+        raise InputError(f"is not a recorded step ({what})", where=str(path), hint="record the run again") from error
     wanted = {"step", "model", "optimiser", "args", "kwargs"}
     if not isinstance(kept, dict) or not wanted <= kept.keys():
-        raise InputError("is not a recorded step", where=path, hint="training(record=…, steps=[…]) writes one")
+        raise InputError("is not a recorded step", where=str(path), hint="training(record=…, steps=[…]) writes one")
     return kept
 
 

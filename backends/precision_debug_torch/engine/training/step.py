@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from torch import nn
 from precision_debug.errors import BackendError
 
 from ..step_outputs import StepOutputs
+from .rank_starts import RankStart, own_tensors, prefix_of
 
 __all__ = ["BACKWARD", "FORWARD", "OPTIMISER", "PHASES", "TrainingStep"]
 
@@ -26,17 +27,19 @@ class TrainingStep(nn.Module):
     until: the last phase that is run. loss: of what the module returns, and of the module too where it takes two; None:
     the module returns it. optimiser: one over the module's parameters, or what makes one of a list of them.
     scale: what the loss is multiplied with by a GradScaler, from 1 up; 1: there is none. clip: the gradients' largest
-    norm; None: they are left alone.
-    on_phase: told as each phase begins.
+    norm; None: they are left alone. ranks: of a step of several ranks, which are run one after the other, each on its
+    own batch; what they make is named after them ("rank1/loss").
+    on_phase: told as each phase begins; on_rank: as a rank does, and with None when all are done.
     """
 
     def __init__(
         self, module: Any, *, until: str, loss: Callable[..., Any] | None = None, optimiser: Any = None,
-        scale: float = 1.0, clip: float | None = None, path: str = "",
+        scale: float = 1.0, clip: float | None = None, path: str = "", ranks: Mapping[int, RankStart] | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         held = {"inner": module, "until": until, "loss": loss, "optimiser": optimiser, "scale": scale, "clip": clip}
-        self.__dict__.update(held, path=path, on_phase=None)  # past nn.Module, which would register it
+        # past nn.Module, which would register it
+        self.__dict__.update(held, path=path, ranks=ranks or {}, on_phase=None, on_rank=None)
 
     @property
     def written(self) -> dict[str, int] | None:
@@ -50,6 +53,18 @@ class TrainingStep(nn.Module):
         return {name: one.nbytes for name, one in self.inner.named_parameters() if one.requires_grad}
 
     def forward(self, *args: Any, **kwargs: Any) -> StepOutputs:
+        if not self.ranks:
+            return self._step(*args, **kwargs)
+        outputs = StepOutputs()
+        for rank, start in self.ranks.items():
+            own, named = start.begin(rank, self.inner, kwargs)
+            self._tell_rank(rank)
+            found = self._step(*own, **named)
+            outputs |= {prefix_of(rank) + name: value for name, value in found.items()}
+        self._tell_rank(None)
+        return outputs
+
+    def _step(self, *args: Any, **kwargs: Any) -> StepOutputs:
         named = [(name, one) for name, one in self.inner.named_parameters() if one.requires_grad]
         if not named:
             raise BackendError("no parameter requires a gradient, so there is no step to compare", where=self.path)
@@ -137,16 +152,24 @@ class TrainingStep(nn.Module):
         if self.on_phase is not None:
             self.on_phase(phase)
 
-    # what follows is the module's own
+    def _tell_rank(self, rank: int | None) -> None:
+        if self.on_rank is not None:
+            self.on_rank(rank)
+
+    # what follows is the module's own, and the ranks'
 
     def named_modules(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Any]]:
         return self.inner.named_modules(*args, **kwargs)  # type: ignore[no-any-return]
 
     def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Any]]:
-        return self.inner.named_parameters(*args, **kwargs)  # type: ignore[no-any-return]
+        yield from self.inner.named_parameters(*args, **kwargs)
+        for rank, name, one in own_tensors(self.ranks, parameters=True):
+            yield prefix_of(rank) + name, one
 
     def named_buffers(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Any]]:
-        return self.inner.named_buffers(*args, **kwargs)  # type: ignore[no-any-return]
+        yield from self.inner.named_buffers(*args, **kwargs)
+        for rank, name, one in own_tensors(self.ranks, parameters=False):
+            yield prefix_of(rank) + name, one
 
     def get_submodule(self, target: str) -> Any:
         return self.inner.get_submodule(target)
