@@ -291,6 +291,8 @@ class Culprit:
     measured. amplifier: the tensor whose operator made
     ordinary rounding large, "" where the introduced error is large by itself. fails_first: the first tensor out of
     bounds because of it. keep: the tensors whose operators to keep in higher precision, this one among them.
+    ranks: of a step of several ranks, those whose gradients it spoils; errors: relative L2 of the output at ``at`` on
+    each rank, by its number, inf where it is NaN or Inf. Both empty where there is one.
     """
 
     name: str
@@ -308,6 +310,8 @@ class Culprit:
     amplifier: str = ""
     fails_first: str = ""
     keep: tuple[str, ...] = ()
+    ranks: tuple[int, ...] = ()
+    errors: Mapping[str, Number] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

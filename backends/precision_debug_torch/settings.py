@@ -74,8 +74,10 @@ SETTINGS = (
     ),
     Setting(
         name="from_step", kind="text", default="",
-        help="a step_<number>.pt that precision_debug.training() kept: parameters, batch and optimiser as they were",
-        zh="precision_debug.training() 保存的 step_<编号>.pt：参数、批次与优化器均恢复到当时状态",
+        help="a step that precision_debug.training() kept: parameters, batch and optimiser as they were; of several"
+             " ranks DIR/step_<number>, and each rank's gradients are compared",
+        zh="precision_debug.training() 保存的步：参数、批次与优化器均恢复到当时状态；多个 rank 时为 DIR/step_<编号>，"
+        "对比每个 rank 的梯度",
     ),
     Setting(
         name="training", kind="flag", default=False,

@@ -317,7 +317,7 @@ def _in_sums(one: _Operator) -> Told | None:
     if inside := _cancels_inside(one.subject, one.name, one.constants):
         return "cancellation", inside
     depth = depth_of(one.subject, one.name, one.constants)
-    if (one.found.units or 0.0) <= _PER_TERM * max(1, depth):
+    if depth > 1 and (one.found.units or 0.0) <= _PER_TERM * depth:
         return "long_reduction", {"depth": depth, "units": one.found.units}
     return None
 

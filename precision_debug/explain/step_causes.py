@@ -45,7 +45,7 @@ def cause_in_step(
     scales = {"scale": power(scale or 1.0), "now": power(now), "option": f"--option loss_scale={scale or 1.0:.0f}"}
     if code == "underflow" and scale is not None and scale > now:
         return "gradient_underflow", {**common, "share": evidence["share"], **scales}
-    if code in _ABOVE and scale is not None and scale < now:
+    if code in _ABOVE and scale is not None and 1 <= scale < now:  # GradScaler's scale makes gradients larger
         largest = float(evidence.get("largest") or 0.0)
         common |= {"largest": largest, "limit": largest_of(narrow)}
         return "gradient_overflow", {**common, **scales}

@@ -14,9 +14,9 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from ..numbers.born import infinite_introduced
+from ..numbers.born import infinite_introduced, is_broken
 from ..reasons.causes import CAUSES
-from ..records import Culprit, Effect
+from ..records import Culprit, Effect, Row
 from .bounds import LOOK_LEAST, LOOK_TIMES, MOST, TIMES, allowed_error, is_suspicious, worth
 from .causes import cause_of
 from .culprits import ALONE, FAR, HALF, PART, largest_growth
@@ -90,6 +90,13 @@ def allowed_at(
         else max(allowed_error(unit, expected.get(sink.name)), TIMES * expected.get(sink.name, 0.0))
         for sink in sinks
     }  # fmt: skip
+
+
+def _error(row: Row | None) -> float | None:
+    """Relative L2 of an output; inf where it is NaN or Inf."""
+    if row is None or row.comparison is None:
+        return None
+    return math.inf if is_broken(row.comparison) else row.relative_l2
 
 
 def _is_loss(subject: Subject, sink: Sink) -> bool:
@@ -258,19 +265,31 @@ class _Search:
                 self._place(name),
             ),
         )  # fmt: skip
+        subject = self._subject
         found: dict[str, Culprit] = {}
         spoilt: dict[str, set[str]] = {}
         for name in ranked:
             culprit = self._culprit(name)
-            key = culprit.cause if CAUSES[culprit.cause].one_switch else name
+            key = culprit.cause if CAUSES[culprit.cause].one_switch else subject.within_rank(name)[1]
             spoilt.setdefault(key, set()).update(self._explains[name])
-            found.setdefault(key, culprit)  # one switch mends them all: the first stands for the others
-        for key, culprit in found.items():
-            for counted, kind in (("gradients", "gradient/"), ("parameters", "update/")):
-                if counted in culprit.evidence:
-                    many = sum(one.startswith(kind) for one in spoilt[key])
-                    found[key] = dataclasses.replace(culprit, evidence={**culprit.evidence, counted: many})
-        return tuple(found.values())
+            # one switch mends them all, and ranks run the same operators: the first stands for the others
+            found.setdefault(key, culprit)
+        return tuple(self._with_all(one, spoilt[key]) for key, one in found.items())
+
+    def _with_all(self, culprit: Culprit, spoilt: Collection[str]) -> Culprit:
+        """The culprit that stands for all that spoil these outputs."""
+        subject, evidence = self._subject, dict(culprit.evidence)
+        parts = [subject.within_rank(one) for one in spoilt]
+        for counted, kind in (("gradients", "gradient/"), ("parameters", "update/")):
+            if counted in evidence:
+                evidence[counted] = len({own for _, own in parts if own.startswith(kind)})
+        having = {rank for rank, _ in parts}
+        at = subject.within_rank(culprit.at)[1]
+        errors = {rank: _error(subject.row_of.get(f"rank{rank}/{at}")) for rank in subject.ranks}
+        return dataclasses.replace(
+            culprit, evidence=evidence, ranks=tuple(rank for rank in subject.ranks if f"rank{rank}/" in having),
+            errors={str(rank): error for rank, error in errors.items() if error is not None},
+        )  # fmt: skip
 
     def _culprit(self, name: str) -> Culprit:
         subject, own = self._subject, infinite_introduced(self._alone.found[name])

@@ -101,13 +101,14 @@ class Subject:
         return any(meta.phase for meta in self.tensors)
 
     @cached_property
-    def _ranked(self) -> bool:
-        return any(meta.rank is not None for meta in self.tensors)
+    def ranks(self) -> tuple[int, ...]:
+        """Of a step of several; () elsewhere."""
+        return tuple(sorted({meta.rank for meta in self.tensors if meta.rank is not None}))
 
     def within_rank(self, name: str) -> tuple[str, str]:
         """Of a step of several ranks, what a tensor's name begins with, and the name on that rank: ("rank1/", "loss");
         elsewhere ("", name)."""
-        rank, slash, rest = name.partition("/") if self._ranked else ("", "", name)
+        rank, slash, rest = name.partition("/") if self.ranks else ("", "", name)
         return f"{rank}{slash}", rest
 
     @property

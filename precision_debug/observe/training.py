@@ -27,7 +27,7 @@ def training(
     random states), as ``step_<number>.pt``, so that ``--option from_step=FILE`` runs it again.
     Where torch.distributed runs, call it on every rank with the same folder (DDP, FSDP2, or a reduction of your own): a
     rank writes ``statistics_rank<rank>.jsonl``, with each gradient before and after the reduction, and
-    ``step_<number>_rank<rank>.pt``.
+    ``step_<number>_rank<rank>.pt``; ``--option from_step=FOLDER/step_<number>`` runs it again on every rank.
     Raises UsageError where the objects are of no framework that can, and OutputError.
     """
     if isinstance(every, bool) or not isinstance(every, int) or every < 1:

@@ -14,6 +14,7 @@ from ..reasons.cause import Cause, Kind
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Explanation, Row
 from ..search import ToKeep
+from .culprit_ranks import culprit_ranks
 from .figures import count, figure, percent
 from .model import Report
 from .section import Cell, Section, plain
@@ -48,7 +49,12 @@ def culprits(report: Report) -> tuple[Culprit, ...]:
 
 def sentence_of(culprit: Culprit, precision: str, to_keep: ToKeep | None = None) -> Text:
     """Who and why; and what to keep in higher precision, where the target has a lower one and nothing was tried, of
-    which another sentence tells (see ``tried``)."""
+    which another sentence tells (see ``tried``). Of a step of several ranks, which of them have it."""
+    said, ranks = _sentence(culprit, precision, to_keep), culprit_ranks(culprit)
+    return said if ranks is None else Text(f"{said.en} {ranks.en}", f"{said.zh}{ranks.zh}")
+
+
+def _sentence(culprit: Culprit, precision: str, to_keep: ToKeep | None) -> Text:
     what = "+".join(culprit.op_types[-4:])
     why = _why(culprit)
     named, more = culprit.keep[:_KEPT], len(culprit.keep) - _KEPT

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 from ..reasons import Text
 from ..recording.rank_faults import RankFault
 from ..recording.rank_log import GradientNumbers, RankedStep
+from .culprit_ranks import ranks_named
 from .figures import figure
 from .formats.html.text import both, escaped
 
@@ -39,7 +41,7 @@ def _of(steps: Sequence[RankedStep]) -> int:
 
 
 def _said(found: RankFault) -> Text:
-    who = _ranks(found.ranks)
+    who = ranks_named(found.ranks)
     name, value = f"`{found.parameter}`", figure(found.value)
     sentences = {
         "broken": Text(
@@ -93,18 +95,13 @@ def _said(found: RankFault) -> Text:
     return sentences[found.what]
 
 
-def _ranks(ranks: Sequence[int]) -> Text:
-    listed = ", ".join(map(str, ranks[:8])) + (", …" if len(ranks) > 8 else "")
-    return Text(f"rank {listed}" if len(ranks) == 1 else f"ranks {listed}", f"rank {listed}")
-
-
 def next_text(found: RankFault, folder: str) -> Text | None:
     """How the operator is found, where one of a rank's own backward pass did it."""
     if found.what not in ("broken", "narrow"):
         return None
-    kept = Path(folder, f"step_{found.step:06d}_rank{found.ranks[0]}.pt")
-    option = f"--step backward --option from_step={kept}"
-    if kept.is_file():
+    kept = Path(folder, f"step_{found.step:06d}")
+    option = f"--step backward --option from_step={shlex.quote(str(kept))}"
+    if Path(f"{kept}_rank{found.ranks[0]}.pt").is_file():
         return Text(f"Which operator of it: {option}", f"定位其算子：{option}")
     return Text(
         f"Which operator of it: keep the step, training(…, steps=[{found.step}]), then {option}",

@@ -22,6 +22,9 @@ __all__ = ["Phases", "phases_of"]
 
 _CAST = ":to["
 
+_NO_NODE = "_local_scalar_dense"
+"""What reads a number out of a tensor (``int(x)``): one run may do so alone, and no backward pass is its own."""
+
 
 class Phases:
     """Of one run, by its thread. parameters: (name, tensor). scale: what the loss is multiplied by.
@@ -74,7 +77,9 @@ class Phases:
         if not scope:
             self._source_of.setdefault(name, source)
             number = torch.autograd._get_sequence_nr() - 1  # type: ignore[attr-defined]
-            if _CAST in name.rpartition("/")[2]:  # one run has it and the other may not: it is its reader's
+            if name.rpartition("/")[2].startswith(_NO_NODE):
+                pass
+            elif _CAST in name.rpartition("/")[2]:  # one run has it and the other may not: it is its reader's
                 self._casts.append(number)
             else:
                 for one in (*self._casts, number):

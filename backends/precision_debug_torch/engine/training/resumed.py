@@ -38,6 +38,7 @@ def at_step(model: Model, asked: str) -> Model:
             what = str(error).partition("\n")[0]
             hint = "give the run's own factory"
             raise ModelError(f"the step is of another model: {what}", where=str(files[rank]), hint=hint) from error
+    _finite(model.module, asked)
     model.module.train()
     batches = {
         rank: from_module(model.module, _batch(one, str(files[rank])), path=model.path) for rank, one in kept.items()
@@ -52,6 +53,15 @@ def at_step(model: Model, asked: str) -> Model:
         prefix_of(rank) + name: value for rank, batch in batches.items() for name, value in batch.arguments.items()
     }
     return replace(fresh, arguments=arguments, order=(), required=(), ranks=_starts(model.module, kept, batches))
+
+
+def _finite(module: Any, asked: str) -> None:
+    """Raises InputError where an earlier step has spoilt the parameters: nobody in this one is to blame for it."""
+    gone = [name for name, one in module.named_parameters() if not bool(torch.isfinite(one).all())]
+    if gone:
+        named = ", ".join(gone[:3]) + (", …" if len(gone) > 3 else "")
+        what = f"the step begins with parameters that are NaN or Inf already ({named})"
+        raise InputError(what, where=asked, hint="record an earlier step: training(…, steps=[…])")
 
 
 def _starts(module: Any, kept: Mapping[int, Any], batches: Mapping[int, Model]) -> dict[int, RankStart]:
@@ -87,19 +97,19 @@ def _files(asked: str) -> dict[int, Path]:
     if path.is_dir():
         listed = sorted(path.glob("step_*.pt"))
     else:
-        pattern = asked if glob.has_magic(asked) else f"{glob.escape(asked)}_rank*.pt"
-        listed = sorted(Path(one) for one in glob.glob(pattern))
-    of_ranks = {one: found for one in listed if (found := _OF_RANK.fullmatch(one.name)) is not None}
+        found = glob.glob(f"{glob.escape(asked)}_rank*.pt") or glob.glob(asked)
+        listed = sorted(Path(one) for one in found)
+    of_ranks = {one: named for one in listed if (named := _OF_RANK.fullmatch(one.name)) is not None}
     if not listed:
         raise InputError("no such file", where=asked, hint="training(record=…, steps=[…]) writes step_<number>.pt")
-    steps = sorted({int(found[1]) for found in of_ranks.values()})
-    if len(steps) == 1 and len({found[2] for found in of_ranks.values()}) == len(of_ranks) == len(listed):
-        return dict(sorted((int(found[2]), one) for one, found in of_ranks.items()))
+    steps = {int(named[1]) for named in of_ranks.values()}
+    if len(steps) == 1 and len({named[2] for named in of_ranks.values()}) == len(of_ranks) == len(listed):
+        return dict(sorted((int(named[2]), one) for one, named in of_ranks.items()))
     if len(listed) == 1:
         return {0: listed[0]}
-    named = ", ".join(one.name for one in listed[:3]) + (", …" if len(listed) > 3 else "")
+    names = ", ".join(one.name for one in listed[:3]) + (", …" if len(listed) > 3 else "")
     hint = f"name the step: from_step={listed[0].parent / listed[0].stem.partition('_rank')[0]}"
-    raise InputError(f"names files of several steps ({named})", where=asked, hint=hint)
+    raise InputError(f"names files of several steps ({names})", where=asked, hint=hint)
 
 
 def _batch(kept: Mapping[str, Any], path: str) -> Any:
