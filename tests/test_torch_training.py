@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,23 @@ def test_a_step_gives_the_same_bits_with_hooks_and_without(mode: str) -> None:
     assert [name for name in plain if plain[name].tobytes() != watched[name].tobytes()] == []
     assert sum(name.startswith("backward/") for name in seen) > 100
     assert sum(name.startswith("optimiser/") for name in seen) > 200
+
+
+def test_the_backward_pass_stays_in_its_run_s_thread() -> None:
+    """A device's nodes would otherwise go to one thread of the process, where two runs in lockstep wait for good."""
+    threads: dict[str, set[int]] = {"backward": set(), "other": set()}
+    elsewhere: list[str] = []
+
+    def hook(_op: str, name: str, _value: Any) -> None:
+        phase = name.partition("/")[0]
+        threads["backward" if phase == "backward" else "other"].add(threading.get_ident())
+        if phase == "backward" and torch._C._is_multithreading_enabled():
+            elsewhere.append(name)
+
+    outputs_of(model_of(adamw), "torch_autocast_bf16", "optimiser", hook=hook)
+    assert threads["backward"] == threads["other"] == {threading.get_ident()}
+    assert elsewhere == []
+    assert torch._C._is_multithreading_enabled()
 
 
 @pytest.mark.parametrize("scale", [1.0, 1024.0])

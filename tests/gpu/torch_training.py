@@ -213,14 +213,17 @@ class Sampler:
         self._thread.join()
 
     def _look(self) -> None:
-        names = {}
         while not self._done.wait(self.every):
-            self.looks += 1
-            names = {one.ident: one.name for one in threading.enumerate()}
-            for ident, top in sys._current_frames().items():
-                name = names.get(ident, "?")
-                if name in ("MainThread", "baseline"):
-                    self._count("target" if name == "MainThread" else name, top)
+            self._look_once()
+
+    def _look_once(self) -> None:
+        """Keeps no frame: one that outlives its call holds its tensors, and autograd copies a gradient that is held."""
+        self.looks += 1
+        names = {one.ident: one.name for one in threading.enumerate()}
+        for ident, top in sys._current_frames().items():
+            name = names.get(ident, "?")  # "?": of torch's own
+            if name not in ("sampler", "end"):
+                self._count("target" if name == "MainThread" else name.partition("-")[0], top)
 
     def _count(self, side: str, frame: Any) -> None:
         seen, ours, leaf = set(), "", ""

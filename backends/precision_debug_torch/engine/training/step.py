@@ -96,8 +96,9 @@ class TrainingStep(nn.Module):
             self._tell(OPTIMISER)
             before = {name: one.detach().clone() for name, one in named.items()}
         self._tell(BACKWARD)
-        # not loss.backward(), which is one function of torch's with all of the phase inside
-        with torch._C.DisableTorchFunction():
+        # not loss.backward(), which is one function of torch's with all of the phase inside; in this thread, because a
+        # device has one thread for all backward passes of the process, in which two runs would wait for each other
+        with torch._C.DisableTorchFunction(), torch.autograd.set_multithreading_enabled(False):
             torch.autograd.backward(scaler.scale(loss.reshape(())))
         with torch.no_grad():
             return self._rest(loss, named, scaler, optimiser, before)
