@@ -104,16 +104,17 @@ def test_a_step_gives_the_same_bits_with_hooks_and_without(mode: str) -> None:
 def test_the_backward_pass_stays_in_its_run_s_thread() -> None:
     """A device's nodes would otherwise go to one thread of the process, where two runs in lockstep wait for good."""
     threads: dict[str, set[int]] = {"backward": set(), "other": set()}
-    elsewhere: list[str] = []
+    here, elsewhere = list[str](), list[str]()
 
     def hook(_op: str, name: str, _value: Any) -> None:
         phase = name.partition("/")[0]
         threads["backward" if phase == "backward" else "other"].add(threading.get_ident())
-        if phase == "backward" and torch._C._is_multithreading_enabled():
-            elsewhere.append(name)
+        if torch._C._current_autograd_node() is not None:
+            (elsewhere if torch._C._is_multithreading_enabled() else here).append(name)
 
     outputs_of(model_of(adamw), "torch_autocast_bf16", "optimiser", hook=hook)
     assert threads["backward"] == threads["other"] == {threading.get_ident()}
+    assert len(here) > 100
     assert elsewhere == []
     assert torch._C._is_multithreading_enabled()
 
