@@ -348,3 +348,26 @@ def test_an_answer_was_judged_by_the_exact_oracle_however_few_runs(runs: int) ->
     assert found.kept is None or judges.asked[found.kept].passes
     assert found.state in ("found", "unfinished")
     assert found.state == "unfinished" or found.kept is not None
+
+
+def test_a_prediction_that_switches_the_low_precision_off_is_made_shorter() -> None:
+    """Half of it is enough, and beyond 11 units nothing is left in the low precision."""
+    units = chain(20)
+    order = [3, 16, 9, 12, 6, 19, 1]
+
+    def judged(kept: frozenset[int]) -> Judged:
+        left = sum(1.0 / (1 + place) ** 2 for place, unit in enumerate(order) if unit not in kept)
+        error = 0.02 * math.sqrt(left / 1.6)
+        return Judged(error <= LIMIT and len(kept) <= 11, error)
+
+    oracle = Oracle(20, judged, limit=LIMIT)
+    shares = [0.3 / (1 + place) for place in range(len(order))]
+    groups = [
+        Group(tensor=f"t{t}", units=units.around(f"t{t}"), share=share, certain=False)
+        for t, share in zip(order, shares, strict=True)
+    ]
+    found = minimise(oracle, units, lambda _kept: groups)
+    assert found.state == "found"
+    assert found.kept is not None
+    assert oracle.asked[found.kept].passes
+    assert len(found.kept) <= 4

@@ -159,7 +159,7 @@ def _enough(
             oracle.expect([tried, oracle.all])
             if oracle.holds(tried):
                 return steps, seen
-            part = _part(oracle, units, tried, groups)
+            part = _part(oracle, units, steps, groups)
             if part:
                 return [part], seen
             if turn == 0 and not oracle.holds(oracle.all):
@@ -173,11 +173,17 @@ def _enough(
     return [_prefix(oracle, kept, groups)], seen
 
 
-def _part(oracle: Oracle, units: Units, tried: frozenset[int], groups: Sequence[Group]) -> frozenset[int]:
+def _part(oracle: Oracle, units: Units, steps: Steps, groups: Sequence[Group]) -> frozenset[int]:
     """Of a set whose error is small enough, and with which hardly anything stays in the low precision, a part that
-    holds: without what only reads, then single units. Nothing where the set is none of these."""
-    if oracle.limit is None or oracle.judge(tried).error > oracle.limit or not 1 < len(tried) <= _FEW:
+    holds: of few units those without what only reads, then single ones; of more the shortest of the steps to it whose
+    error is small enough too. Nothing where the set is none of these."""
+    tried = steps[-1]
+    if oracle.limit is None or oracle.judge(tried).error > oracle.limit or len(tried) < 2:
         return frozenset()
+    if len(tried) > _FEW:
+        limit = oracle.limit
+        shortest = _shortest(oracle, steps, lambda kept: oracle.judge(kept).error <= limit)
+        return shortest if shortest != tried and oracle.holds(shortest) else frozenset()
     weight = _weights(oracle, units, groups)
     ordered = sorted(tried, key=lambda unit: (-weight[unit], unit))
     parts = dict.fromkeys((tried - _readers(units, groups), *(frozenset({unit}) for unit in ordered)))
@@ -276,7 +282,7 @@ def _reduced(oracle: Oracle, units: Units, steps: Steps, groups: Sequence[Group]
     known = any(group.share > 0 for group in groups)
     main = not known or any(group.certain or group.share >= _MAIN for group in groups)
     if not main and len(kept) > _SMALL // 2:
-        kept = _shortest(oracle, steps)
+        kept = _shortest(oracle, steps, oracle.holds)
     if sum(weight[unit] < _READER * _CERTAIN for unit in kept) > _SMALL:
         if not main and len(kept) > min(_MANY, _SMALL_SHARE * oracle.count):
             return kept, False
@@ -298,13 +304,13 @@ def _reduced(oracle: Oracle, units: Units, steps: Steps, groups: Sequence[Group]
         kept = smaller
 
 
-def _shortest(oracle: Oracle, steps: Steps) -> frozenset[int]:
-    """The first of growing sets that holds, as far as bisection tells."""
+def _shortest(oracle: Oracle, steps: Steps, enough: Callable[[frozenset[int]], bool]) -> frozenset[int]:
+    """The first of growing sets that is enough, as far as bisection tells; the last one is."""
     bad, good = -1, len(steps) - 1
     while good - bad > 1:
         middle = (good + bad) // 2
         oracle.expect(steps[place] for place in _middles(bad, good))
-        if oracle.holds(steps[middle]):
+        if enough(steps[middle]):
             good = middle
         else:
             bad = middle
