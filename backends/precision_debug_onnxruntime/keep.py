@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from precision_debug.errors import UsageError
 from precision_debug.onnx.graph import Scope, all_graphs, subgraphs
 from precision_debug.onnx.model import Model, read_model
+from precision_debug.onnx.removed_activations import not_removable
 from precision_debug.protocols import Handed
 from precision_debug.reasons import did_you_mean
 from precision_debug.reasons import say as core
@@ -196,12 +197,13 @@ class OrtKeep:
             types: tuple[str, ...] = setting(options, "op_block_list")
             text, library = float16_script(model, types, names), "onnxruntime.transformers.float16"
             return Handed(kind="config", title=say("handed_for", library=library), text=text, note=_AS_GIVEN)
-        static, channels = self.recipe.change == "int8", setting(options, "per_channel")
+        static, channels, read = self.recipe.change == "int8", setting(options, "per_channel"), read_model(model)
         if channels is None:
-            opsets = read_model(model).proto.opset_import
+            opsets = read.proto.opset_import
             channels = static and max((one.version for one in opsets if not one.domain), default=0) >= PER_CHANNEL
+        left = not_removable(read) if static else {}
         text = int8_script(
-            model, names, setting(options, "op_types"), static=static,
+            model, tuple(dict.fromkeys((*names, *left))), setting(options, "op_types"), static=static,
             activation=TYPES[setting(options, "activation_type")] if static else "",
             weight=TYPES[setting(options, "weight_type")],
             method=METHODS[setting(options, "calibration")] if static else "", per_channel=channels,

@@ -192,6 +192,11 @@ REASONS = Catalogue("onnxruntime", {
     ),
     "per_channel_off": Wording("per-channel quantisation was turned off", "已关闭逐通道"),
     "otherwise": Wording("{done}, because otherwise: {detail}", "{done}，否则：{detail}"),
+    "left_in_float": Wording(
+        "{names} stays in float: onnxruntime.quantization would remove it, and the model would compute something else"
+        " ({why})",
+        "{names} 保持浮点：onnxruntime.quantization 会将其删除，模型的计算结果会因此改变（{why}）",
+    ),
     "simulated": Wording(
         "a simulation: a float32 graph in which weights, inputs and every operator's output are rounded to {type}; a"
         " real engine's sums and fusions differ",

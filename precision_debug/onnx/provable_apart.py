@@ -11,6 +11,7 @@ from ..reasons import Reason, say
 from .constants import Constants
 from .graph import attribute
 from .model import Model
+from .removed_activations import removed_wrongly
 
 __all__ = ["provable_apart"]
 
@@ -34,6 +35,9 @@ def provable_apart(first: Model, second: Model) -> list[Reason]:
     products with weights the same place among those with weights of that shape."""
     ours, theirs = _Graph(first), _Graph(second)
     found = [reason for mine, other in ours.pairs(theirs) for reason in _differences(ours, mine, theirs, other)]
+    for name, why in removed_wrongly(first, second).items():
+        op = next(node.op_type for node in ours.nodes if node.name == name)
+        found.append(say("proven_removed", op=op, name=name, why=why))
     if len(found) > _MOST:
         return [*found[:_MOST], say("proven_more", count=len(found) - _MOST)]
     return found

@@ -102,5 +102,21 @@ PROVEN: Mapping[str, Wording] = {
         "两个文件即可证明：第二个的 {op} `{name}` 的偏置不是折叠 BatchNormalization `{norm}` 所得（`{constant}`，"
         "相差 {off:.3g}）。", _REPORT,
     ),
+    "proven_removed": Wording(
+        "The files prove it: {op} `{name}` is not in the second, and nothing there does what it did: {why}.",
+        "两个文件即可证明：第二个中没有 {op} `{name}`，也没有其他算子替代它：{why}。",
+        "Exclude it from quantisation (in ONNX Runtime nodes_to_exclude, or QDQKeepRemovableActivations).",
+    ),
+    "read_in_a_body": Wording(
+        "the body of an If, Loop or Scan reads its result or its input, which are not quantised there",
+        "If、Loop 或 Scan 的子图读取它的结果或输入，而在子图中这些张量未被量化",
+    ),
+    "bounds_without_zero": Wording(
+        "its bounds do not include zero, as a quantiser's range does, or are known only when it runs",
+        "其上下界不包含零，而量化范围总包含零；或上下界在运行时才能确定",
+    ),
+    "range_beyond_bounds": Wording(
+        "the quantiser would let pass {least:.4g} to {most:.4g}", "量化器会放行 {least:.4g} 到 {most:.4g} 的值"
+    ),
     "proven_more": Wording("… and {count} more of this kind.", "……同类另有 {count} 处。", "As above."),
 }

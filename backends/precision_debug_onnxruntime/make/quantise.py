@@ -21,8 +21,9 @@ from precision_debug.errors import (
 )
 from precision_debug.onnx.graph import all_graphs
 from precision_debug.onnx.model import Model, name_nodes, read_model
+from precision_debug.onnx.removed_activations import removed_wrongly
 from precision_debug.protocols import Feeds
-from precision_debug.reasons import NOTHING, Reason
+from precision_debug.reasons import NOTHING, Reason, some
 from precision_debug.settings import passed
 
 from ..engine.full_disk import raise_if_full
@@ -69,7 +70,7 @@ def quantise(
     nothing: _NothingLeft | None = None
     for model, per_channel in ways:
         try:
-            quantised = _quantised(
+            quantised, left = _quantised(
                 model, source, change, runtime, settings.common(per_channel, model, source), settings, feeds, folder
             )
         except _NothingLeft as error:  # folding may leave it none of the operators that it quantises
@@ -78,7 +79,8 @@ def quantise(
         except (ModelError, BackendError) as error:
             refused = refused or error
             continue
-        return quantised, settings.notes(change, len(feeds), per_channel, _otherwise(refused, model is source))
+        notes = settings.notes(change, len(feeds), per_channel, _otherwise(refused, model is source))
+        return quantised, (*notes, *left)
     if nothing is not None and settings.exclude:
         return source, (say("all_excluded"),)
     assert refused is not None
@@ -100,8 +102,9 @@ def _otherwise(refused: PrecisionDebugError | None, as_it_is: bool) -> Reason:
 def _quantised(
     model: Model, source: Model, change: str, runtime: Runtime, common: Mapping[str, Any], settings: _Settings,
     feeds: Sequence[Feeds], folder: Path,
-) -> Model:  # fmt: skip
-    """One attempt. Raises ModelError or BackendError where it fails, or where what it makes does not load."""
+) -> tuple[Model, tuple[Reason, ...]]:  # fmt: skip
+    """One attempt, and what was left in float beyond what was asked for: what the quantiser removes wrongly. Raises
+    ModelError or BackendError where it fails, or where what it makes does not load."""
     import onnx
 
     path, result = folder / "before_quantisation.onnx", folder / "quantised.onnx"
@@ -116,25 +119,39 @@ def _quantised(
                 whole.proto, str(path), save_as_external_data=True, location="before.bin", size_threshold=1024
             )
     else:
+        whole = model
         _give_biases_names(model.proto.graph)
         path.write_bytes(model.proto.SerializeToString())
-    try:
-        with quietly(folder):
-            if change == "int8":
-                _static(path, result, settings, common, feeds, _ranges(runtime, model is source))
-            else:
-                _dynamic(path, result, common)
-    except MemoryError:
-        raise
-    except Exception as error:
-        raise_if_full(error, str(folder))
-        raise ModelError(
-            f"onnxruntime.quantization fails on it ({_told_by(error)})",
-            where=source.path, hint=_HINT,
-        ) from error  # fmt: skip
-    made = _read(result, source, model)
+    kept: dict[str, Reason] = {}
+    while True:
+        excluded = {**common, "nodes_to_exclude": [*common["nodes_to_exclude"], *kept]}
+        try:
+            with quietly(folder):
+                if change == "int8":
+                    _static(path, result, settings, excluded, feeds, _ranges(runtime, model is source))
+                else:
+                    _dynamic(path, result, excluded)
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise_if_full(error, str(folder))
+            raise ModelError(
+                f"onnxruntime.quantization fails on it ({_told_by(error)})",
+                where=source.path, hint=_HINT,
+            ) from error  # fmt: skip
+        made = _read(result, source, model)
+        wrong = removed_wrongly(whole, made)
+        if not wrong.keys() - kept.keys():
+            break
+        kept |= wrong
     infer_types(made, runtime, folder)
-    return made
+    return made, tuple(_left(kept))
+
+
+def _left(found: Mapping[str, Reason]) -> Iterator[Reason]:
+    """What stays in float since the quantiser would remove it, a note for each reason."""
+    for why in dict.fromkeys(found.values()):
+        yield say("left_in_float", names=some([name for name, other in found.items() if other == why]), why=why)
 
 
 def _give_biases_names(graph: Any) -> None:

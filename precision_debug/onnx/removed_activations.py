@@ -1,0 +1,98 @@
+"""Relu and Clip that onnxruntime.quantization removes, since the quantiser behind them clips as they do: and does not.
+
+It gives what comes before the name of the result. Who reads that in the body of an If, Loop or Scan reads it without
+a quantiser, and so without the operator (onnxruntime/quantization/operators/activation.py, QDQRemovableActivation, and
+QDQQuantizer.try_replacing_upstream_output, which look at the main graph). A quantiser's range holds zero, whatever a
+Clip's bounds are, and where nothing but zeros was seen it has the scale 1 and the zero point 0: of signed integers,
+negative numbers pass.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..reasons import Reason, say
+from .constants import Constants
+from .graph import attribute, outer_reads
+from .model import Model
+
+__all__ = ["not_removable", "removed_wrongly"]
+
+_REMOVED = ("Relu", "Clip")
+_FOLDED = ("Conv", "ConvTranspose", "Gemm", "MatMul", "Add")
+"""What may give the name of the result in place of what came before it, where that was folded or split."""
+_UNKNOWN = (math.nan, math.nan)
+
+
+def not_removable(model: Model) -> dict[str, Reason]:
+    """Names of the nodes of a float model that a quantiser's range does not replace, whatever it is, and why."""
+    graph, constants = model.proto.graph, Constants(model)
+    inside = {name for node in graph.node for name in outer_reads(node)}
+    readers = Counter(name for node in graph.node for name in node.input)
+    found: dict[str, Reason] = {}
+    for node in graph.node:
+        if node.op_type not in _REMOVED:
+            continue
+        low, high = _bounds(node, constants)
+        if node.output[0] in inside or (node.input[0] in inside and readers[node.input[0]] == 1):
+            found[node.name] = say("read_in_a_body")
+        elif not low <= 0 <= high:
+            found[node.name] = say("bounds_without_zero")
+    return found
+
+
+def removed_wrongly(before: Model, after: Model) -> dict[str, Reason]:
+    """Names of the nodes of a float model that are gone from the quantised one, though nothing there does what they
+    did, and why."""
+    left, ranges = {node.name for node in after.proto.graph.node}, _ranges(after)
+    made = {name: node.op_type for node in before.proto.graph.node for name in node.output}
+    makes = {name: node.op_type for node in after.proto.graph.node for name in node.output}
+    gone = {
+        node.name: node for node in before.proto.graph.node
+        if node.op_type in _REMOVED and node.name not in left and node.output[0] in ranges
+        and makes.get(node.output[0]) in {made.get(node.input[0]), *_FOLDED}
+    }  # fmt: skip
+    if not gone:
+        return {}
+    found = {name: why for name, why in not_removable(before).items() if name in gone}
+    constants = Constants(before)
+    for name, node in gone.items():
+        low, high = _bounds(node, constants)
+        least, most, step = ranges[node.output[0]]
+        if name not in found and not (least >= low - step and most <= high + step):
+            found[name] = say("range_beyond_bounds", least=least, most=most)
+    return found
+
+
+def _bounds(node: Any, constants: Mapping[str, Any]) -> tuple[float, float]:
+    """What it clips to; NaN where that is not known before it runs."""
+    if node.op_type == "Relu":
+        return 0.0, math.inf
+    bounds = [float(attribute(node, "min", -math.inf)), float(attribute(node, "max", math.inf))]
+    for place, name in enumerate(node.input[1:3]):
+        if name:
+            value = constants.get(name)
+            if value is None or value.size != 1:
+                return _UNKNOWN
+            bounds[place] = float(value.reshape(())[()])
+    return bounds[0], bounds[1]
+
+
+def _ranges(model: Model) -> dict[str, tuple[float, float, float]]:
+    """Of each tensor that is quantised with one scale: the least and the largest number, and the step between two."""
+    constants = Constants(model)
+    found: dict[str, tuple[float, float, float]] = {}
+    for node in model.proto.graph.node:
+        if node.op_type != "QuantizeLinear" or len(node.input) < 3:
+            continue
+        scale, zero = constants.get(node.input[1]), constants.get(node.input[2])
+        if scale is None or zero is None or scale.size != 1 or zero.dtype.kind not in "iu":
+            continue
+        step, point, info = float(scale.reshape(())), int(zero.reshape(())), np.iinfo(zero.dtype)
+        found[node.input[0]] = ((info.min - point) * step, (info.max - point) * step, step)
+    return found
