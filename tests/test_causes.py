@@ -62,7 +62,8 @@ def test_its_evidence_is_typed(code: str) -> None:
 
 
 def test_a_kind_decides_how_a_value_is_shown() -> None:
-    said = sentence_of(culprit("underflow"), "float16").en
+    evidence = {"lost": 1234, "share": 0.5, "smallest": 0.25}
+    said = sentence_of(culprit("underflow", evidence=evidence), "float16").en
     assert "underflow, 1,234 results" in said
     assert "(50% of the tensor)" in said
     assert not Kind.COUNT.takes(0.5)

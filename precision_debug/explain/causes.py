@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from ..numbers.born import finite_l2
+from ..numbers.born import finite_l2, infinite_introduced
 from ..numbers.precisions import PRECISIONS
 from ..reasons.causes import CAUSES
 from ..records import Introduced
 from .bounds import BEYOND
+from .casts import cause_by_cast
 from .files import files_differ, other_weight
 from .grid import grid_cause, stored_cause
 from .introduced import Alone
@@ -58,6 +59,9 @@ _ROUNDED = 1e-3
 """Relative L2 error beyond which an operator of float32 does not round, but computes something else: its unit is 6e-8,
 and what is off in the third digit is no sum's order."""
 
+_NO_LIMIT = 1e30
+"""A type that holds more has the range of float32: a square of ordinary numbers is finite in it."""
+
 _SOME_STEPS = 4 * PRECISIONS["int8"].rounding
 """Relative L2 error beyond which two runs of one quantised file do not round to neighbouring steps: a loss of more is a
 fault, not a coarse type."""
@@ -93,6 +97,8 @@ def cause_of(
         return "not_obeyed", refused, (name,)
     if found.flips and not amplifier:
         return "flips", {"count": found.flips, "elements": found.elements}, keep
+    if by_cast := cause_by_cast(subject, alone.casts, name, infinite_introduced(found).rel_l2):
+        return (*by_cast, keep)
     exact, wrong = alone.exact_of(name), alone.wrong_of(name)
     if amplifier:
         lost = _lost(subject, name, exact, wrong) or _narrowed_range(subject, alone, name, exact, wrong)
@@ -288,7 +294,7 @@ def _divided_by_infinity(one: _Operator) -> Told | None:
     if one.types & (REACH_FURTHER - SQUARE_NOTHING) and one.largest_input**2 > one.limit:
         return "range_inside", {"largest": one.largest_input, "limit": one.limit}
     # where what comes between is not seen: a module scales its input before it squares it, say
-    normal = math.isfinite(one.limit) and bool((np.abs(one.exact[gone]) > one.least * 2**10).all())
+    normal = one.limit < _NO_LIMIT and bool((np.abs(one.exact[gone]) > one.least * 2**10).all())
     whole_lines = one.exact.ndim > 1 and bool((gone.all(axis=-1) == gone.any(axis=-1)).all())
     if normal and whole_lines and one.narrow not in WIDE and not is_quantised(one.narrow):
         return "range_inside", {"largest": one.largest_input, "limit": one.limit, "gone": int(gone.sum())}

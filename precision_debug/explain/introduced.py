@@ -22,6 +22,7 @@ from ..observe.loans import Loans
 from ..observe.lockstep import Meeting, run_both
 from ..protocols import BaselineStore, Workbench
 from ..records import Comparison, Introduced, TensorStats
+from .casts import CastLoss, Casts
 from .subject import Subject
 from .units import largest_of
 from .workbench import HostWorkbench
@@ -73,10 +74,12 @@ class Alone:
     """What each operator added, in execution order, and the tensors of those that are suspected.
 
     exact, wrong: the operator's result in the baseline's and in the target's arithmetic, of the same inputs.
+    casts: what the target's casts to other types lose that are no rows of both sides, by their names there.
     """
 
     method: str
     found: dict[str, Introduced] = field(default_factory=dict)
+    casts: dict[str, CastLoss] = field(default_factory=dict)
     exact: Kept
     wrong: Kept
     host: Callable[[Any], Array] = np.asarray
@@ -129,7 +132,12 @@ def run_alone(subject: Subject, suspects: Callable[[str, float | None], bool], f
 
     try:
         with contextlib.closing(subject.bench.waiting(folder, subject.budget(WAITING))) as waiting:
-            (_isolated if subject.target_replaces else replayed)(subject, note, cast("Kept", waiting))
+            if subject.target_replaces:
+                casts = Casts(subject)
+                _isolated(subject, note, cast("Kept", waiting), casts)
+                alone.casts = casts.found
+            else:
+                replayed(subject, note, cast("Kept", waiting))
             subject.bench.settle()
     except BaseException:
         alone.close()
@@ -138,7 +146,7 @@ def run_alone(subject: Subject, suspects: Callable[[str, float | None], bool], f
     return alone
 
 
-def _isolated(subject: Subject, note: Callable[[str, Any, Any], None], waiting: Kept) -> None:
+def _isolated(subject: Subject, note: Callable[[str, Any, Any], None], waiting: Kept, casts: Casts) -> None:
     bench = subject.bench
     partner = subject.partner  # target name to baseline name
     target_of = {base: target for target, base in partner.items()}
@@ -153,14 +161,17 @@ def _isolated(subject: Subject, note: Callable[[str, Any, Any], None], waiting: 
 
     def of_target(_op: str, name: str, value: Any) -> Any:
         base = partner.get(name)
-        if base is None:
-            return None
-        exact = passing.get(base)
-        if exact is None:
+        exact = None if base is None else passing.get(base)
+        if base is None or exact is None:
+            if name in casts.names:
+                casts.see(name, np.array(bench.host(value)))
             return None
         wrong = bench.lasting(seen(value))
         note(base, exact, wrong)
-        return passing.taken(base, exact, wrong)
+        put = passing.taken(base, exact, wrong)
+        if name in casts.names:
+            casts.see(name, np.array(bench.host(wrong if put is None else put)))
+        return put
 
     def baseline() -> Any:
         found = subject.operators()[0].run_replacing(subject.feeds, subject.showing(of_baseline), wanted)
@@ -172,7 +183,7 @@ def _isolated(subject: Subject, note: Callable[[str, Any, Any], None], waiting: 
         showing = subject.showing(of_target)
         if replacer is None:
             return None
-        return replacer.run_replacing(subject.feeds_of_target, showing, frozenset(partner))
+        return replacer.run_replacing(subject.feeds_of_target, showing, frozenset(partner) | casts.names)
 
     passing.run(baseline, target)
 

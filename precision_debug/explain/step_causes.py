@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ..reasons.causes import CAUSES
 from ..records import TensorMeta
+from .casts import CastLoss
 from .operators import plain_type
 from .subject import Subject
 from .units import largest_of
@@ -28,7 +30,7 @@ _BELOW, _ABOVE = (
 
 
 def cause_in_step(
-    subject: Subject, name: str, code: str, evidence: Mapping[str, Any], at: Sequence[str]
+    subject: Subject, casts: Collection[CastLoss], name: str, code: str, evidence: Mapping[str, Any], at: Sequence[str]
 ) -> tuple[str, dict[str, Any]]:  # fmt: skip
     """A culprit's cause in the words of a step. code, evidence: of the operator alone. at: the outputs it spoils."""
     meta = subject.meta_of.get(name)
@@ -36,18 +38,20 @@ def cause_in_step(
         return _in_optimiser(subject, name, dict(evidence), at)
     names = [subject.within_rank(one)[1] for one in at]
     gradients = [one.removeprefix("gradient/") for one in names if one.startswith("gradient/")]
-    narrow = subject.narrow_type
-    if meta is None or meta.phase != "backward" or narrow != "float16" or not gradients:
+    narrow = str(evidence.get("cast") or subject.narrow_type)
+    ranged = narrow == "float16" or narrow.startswith("float8")
+    if meta is None or meta.phase != "backward" or not ranged or not gradients:
         return code, dict(evidence)
-    common = {"gradient": gradients[0], "gradients": len(gradients), "where": cast_before(subject, name) or name}
-    scale = fitting_scale(subject)
+    where = str(evidence.get("source") or cast_before(subject, name) or name)
+    common = {"gradient": gradients[0], "gradients": len(gradients), "where": where, "dtype": narrow}
+    scale = fitting_scale(subject, casts)
     now = meta.scaled
     scales = {"scale": power(scale or 1.0), "now": power(now), "option": f"--option loss_scale={scale or 1.0:.0f}"}
     if code == "underflow" and scale is not None and scale > now:
         return "gradient_underflow", {**common, "share": evidence["share"], **scales}
-    if code in _ABOVE and scale is not None and 1 <= scale < now:  # GradScaler's scale makes gradients larger
-        largest = float(evidence.get("largest") or 0.0)
-        common |= {"largest": largest, "limit": largest_of(narrow)}
+    cut = bool(evidence.get("cut"))  # what float8 cuts off is no NaN or Inf, which GradScaler would see
+    if code in _ABOVE and scale is not None and 1 <= scale < now and not cut:  # and its scale is never below 1
+        common |= {"largest": float(evidence.get("largest") or 0.0), "limit": largest_of(narrow)}
         return "gradient_overflow", {**common, **scales}
     return code, dict(evidence)
 
@@ -93,10 +97,11 @@ def cast_before(subject: Subject, name: str) -> str:
     return ""
 
 
-def fitting_scale(subject: Subject) -> float | None:
+def fitting_scale(subject: Subject, casts: Collection[CastLoss] = ()) -> float | None:
     """The largest power of two that the loss may be multiplied with, so that every number of the backward pass which
-    the target holds in float16 is one; None where there is none such number."""
-    largest = 0.0
+    the target holds in float16 is one, and what it casts to another type on the way; None where there is no such
+    number. casts: what was measured of these."""
+    part = max(map(functools.partial(_part_of_range, subject), casts), default=0.0)
     scaled = _from_the_loss(subject)
     for name, row in subject.row_of.items():
         meta, numbers = subject.meta_of.get(name), row.comparison
@@ -105,10 +110,15 @@ def fitting_scale(subject: Subject) -> float | None:
         if subject.held_as.get(name) != "float16" and not cast_before(subject, name):
             continue
         size = max(abs(numbers.base.min or 0.0), abs(numbers.base.max or 0.0))
-        largest = max(largest, size / meta.scaled if math.isfinite(size) else 0.0)
-    if not largest:
-        return None
-    return min(_MOST, 2.0 ** math.floor(math.log2(largest_of("float16") / _ROOM / largest)))
+        part = max(part, size / meta.scaled / largest_of("float16") if math.isfinite(size) else 0.0)
+    return min(_MOST, 2.0 ** math.floor(-math.log2(_ROOM * part))) if part else None
+
+
+def _part_of_range(subject: Subject, cast: CastLoss) -> float:
+    """The largest number that a cast of the backward pass reads, unscaled, over the largest of its type; 0 of one
+    that is made before."""
+    meta = subject.targets[cast.name]
+    return cast.largest / meta.scaled / largest_of(cast.dtype) if meta.phase == "backward" else 0.0
 
 
 def _from_the_loss(subject: Subject) -> set[str]:

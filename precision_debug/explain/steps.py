@@ -254,15 +254,16 @@ class _Search:
 
     def culprits(self) -> tuple[Culprit, ...]:
         """One for each operator that explains an output: what makes NaN or Inf of one first, then what spoils one that
-        is, by what others make of it, then the one that explains most outputs."""
+        is, by what others make of it, then the one that explains most outputs, then the one of the worst of them."""
         broken = {sink.name for sink in self._looked if sink.non_finite}
+        off = {sink.name: sink.rel_l2 for sink in self._looked}
         poisons = {name: any(e.non_finite and e.at in self._explains[name] for e in self.tried[name])
                    for name in self._explains}  # fmt: skip
         ranked = sorted(
             self._explains,
             key=lambda name: (
                 not poisons[name], broken.isdisjoint(self._explains[name]), -len(self._explains[name]),
-                self._place(name),
+                -max(off[at] for at in self._explains[name]), self._place(name),
             ),
         )  # fmt: skip
         subject = self._subject
@@ -300,7 +301,7 @@ class _Search:
         amplifier = largest_growth(subject, self._alone, after)
         code, evidence, keep = cause_of(subject, self._alone, name, amplifier, poisons=worst.non_finite > 0)
         at = sorted(self._explains[name], key=self._place)
-        code, evidence = cause_in_step(subject, name, code, evidence, at)
+        code, evidence = cause_in_step(subject, self._alone.casts.values(), name, code, evidence, at)
         who = author_of(subject, name)
         if code == "coarse" and who.name not in subject.meta_of:  # the target's alone: nothing was rounded there
             code, evidence = "other_arithmetic", {"rel_l2": own.rel_l2}

@@ -15,6 +15,7 @@ __all__ = [
     "INT8",
     "INTEGERS",
     "NARROW",
+    "bits_of",
     "held_type",
     "is_mended",
     "largest_of",
@@ -23,18 +24,24 @@ __all__ = [
     "unit_of",
 ]
 
-_BITS = {"float64": 53, "float32": 24, "tf32": 11, "float16": 11, "bfloat16": 8, "float8_e4m3fn": 4, "float8_e5m2": 3}
+_BITS = {
+    "float64": 53, "float32": 24, "tf32": 11, "float16": 11, "bfloat16": 8, "float8_e4m3fn": 4, "float8_e5m2": 3,
+    "float8_e4m3fnuz": 4, "float8_e5m2fnuz": 3,
+}  # fmt: skip
 """Bits of the significand, the hidden one included (IEEE 754; OCP 8-bit formats)."""
 
 _LARGEST = {
     "float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38,
-    "float8_e4m3fn": 448.0, "float8_e5m2": 57344.0,
+    "float8_e4m3fn": 448.0, "float8_e5m2": 57344.0, "float8_e4m3fnuz": 240.0, "float8_e5m2fnuz": 57344.0,
 }  # fmt: skip
 
 NARROW = 2.0**-20
 """A unit of rounding above this is of a narrow type, not of float32."""
 
-_SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float8_e4m3fn": 2.0**-9, "float8_e5m2": 2.0**-16}
+_SMALLEST = {
+    "float16": 2.0**-24, "bfloat16": 2.0**-133, "float8_e4m3fn": 2.0**-9, "float8_e5m2": 2.0**-16,
+    "float8_e4m3fnuz": 2.0**-10, "float8_e5m2fnuz": 2.0**-17,
+}  # fmt: skip
 """The smallest positive numbers, subnormal ones."""
 
 INT8 = 0.01
@@ -68,6 +75,11 @@ def unit_of(held_as: str, stats: TensorStats | None) -> float:
         return 0.0
     span = max(stats.max, 0.0) - min(stats.min, 0.0)
     return span / steps / 2 / stats.rms
+
+
+def bits_of(held_as: str) -> int:
+    """Bits of a floating-point type's significand, the hidden one included; 0 of any other."""
+    return _BITS.get(held_as, 0)
 
 
 def largest_of(held_as: str) -> float:

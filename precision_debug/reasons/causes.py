@@ -118,7 +118,20 @@ CAUSES: Mapping[str, Cause] = {
             "overflow, its results reach {largest}, above the type's maximum of {limit} ({count} elements)",
             "上溢，结果达到 {largest}，而该类型最大为 {limit}（{count} 个元素）",
         ),
-        evidence={"largest": _FIGURE, "limit": _FIGURE, "count": _COUNT},
+        instead={
+            "cut": Wording(
+                "`{source}` is cut off where it is cast to {cast}: {count} elements, up to {largest}, are above that"
+                " type's maximum of {limit} and become it",
+                "`{source}` 转为 {cast} 时被截断：{count} 个元素（最大 {largest}）超过该类型的最大值"
+                " {limit}，变为该最大值",
+            ),
+            "cast": Wording(
+                "overflow where `{source}` is cast to {cast}: {count} elements, up to {largest}, are above that type's"
+                " maximum of {limit}",
+                "`{source}` 转为 {cast} 时上溢：{count} 个元素（最大 {largest}）超过该类型的最大值 {limit}",
+            ),
+        },
+        evidence={"largest": _FIGURE, "limit": _FIGURE, "count": _COUNT, "cast": _TEXT, "source": _TEXT, "cut": _ANY},
         out_of_range="above",
     ),
     "weight_overflow": Cause(
@@ -160,7 +173,14 @@ CAUSES: Mapping[str, Cause] = {
             "underflow, {lost} results below the type's smallest value became 0 ({share} of the tensor)",
             "下溢，{lost} 个结果小于该类型最小值而变为 0（占张量的 {share}）",
         ),
-        evidence={"lost": _COUNT, "share": _SHARE, "smallest": _FIGURE},
+        instead={
+            "cast": Wording(
+                "underflow where `{source}` is cast to {cast}: {share} of it becomes 0 ({lost} elements), because that"
+                " type's smallest number is {smallest}",
+                "`{source}` 转为 {cast} 时下溢：其中 {share}（{lost} 个元素）变为 0，因为该类型的最小值为 {smallest}",
+            )
+        },
+        evidence={"lost": _COUNT, "share": _SHARE, "smallest": _FIGURE, "cast": _TEXT, "source": _TEXT},
         out_of_range="below",
     ),
     "weight_underflow": Cause(
@@ -429,9 +449,13 @@ CAUSES: Mapping[str, Cause] = {
             "steps": Wording(
                 "this type is too coarse: its values span {steps} steps of {step} each",
                 "该类型精度不足：其数值只占 {steps} 个量化步长，每步 {step}",
-            )
+            ),
+            "cast": Wording(
+                "`{source}` is cast to {cast}, which is too coarse: that alone makes an error of {error} (Rel L2)",
+                "`{source}` 转为 {cast}，精度不足：仅此一步的相对 L2 误差就有 {error}",
+            ),
         },
-        evidence={"units": _FIGURE, "steps": _COUNT, "step": _FIGURE},
+        evidence={"units": _FIGURE, "steps": _COUNT, "step": _FIGURE, "cast": _TEXT, "source": _TEXT, "error": _FIGURE},
         unproven=True,
     ),
     **STEP_CAUSES,

@@ -17,18 +17,18 @@ STEP_CAUSES: Mapping[str, Cause] = {
         do="Increase the loss scale (torch.amp.GradScaler) to the value given.",
         do_zh="按该句所示增大损失缩放（torch.amp.GradScaler）。",
         why=Wording(
-            "{share} of it becomes 0 in float16 at a loss scale of {now}; the largest scale that fits this whole"
+            "{share} of it becomes 0 in {dtype} at a loss scale of {now}; the largest scale that fits this whole"
             " backward pass is {scale}",
-            "损失缩放为 {now} 时，其中 {share} 在 float16 中变为 0；本次反向可容纳的最大缩放为 {scale}",
+            "损失缩放为 {now} 时，其中 {share} 在 {dtype} 中变为 0；本次反向可容纳的最大缩放为 {scale}",
         ),
         evidence={
-            "gradient": _TEXT, "gradients": _COUNT, "where": _TEXT, "share": _SHARE, "scale": _TEXT, "now": _TEXT,
-            "option": _TEXT,
+            "gradient": _TEXT, "gradients": _COUNT, "where": _TEXT, "dtype": _TEXT, "share": _SHARE, "scale": _TEXT,
+            "now": _TEXT, "option": _TEXT,
         },
         sentence=Wording(
-            "The gradient of `{gradient}` is lost where `{where}` is cast to float16: {share} of it becomes 0"
+            "The gradient of `{gradient}` is lost where `{where}` is cast to {dtype}: {share} of it becomes 0"
             " (gradients affected in all: {gradients}). Scale the loss by {scale} (now {now}).",
-            "`{gradient}` 的梯度丢失：`{where}` 转为 float16 时有 {share} 变为 0（受影响的梯度共 {gradients} 个）。"
+            "`{gradient}` 的梯度丢失：`{where}` 转为 {dtype} 时有 {share} 变为 0（受影响的梯度共 {gradients} 个）。"
             "请将损失放大 {scale} 倍（现为 {now}）。",
         ),
         mended=False, out_of_range="below", one_switch=True, fails="least", pastes="option",
@@ -38,20 +38,19 @@ STEP_CAUSES: Mapping[str, Cause] = {
         do="Decrease the loss scale to the value given; a GradScaler gets there by itself, skipping steps.",
         do_zh="按该句所示减小损失缩放；GradScaler 会跳过若干步后自行降到该值。",
         why=Wording(
-            "its values reach {largest} at a loss scale of {now}, above float16's maximum of {limit}; the largest"
+            "its values reach {largest} at a loss scale of {now}, above {dtype}'s maximum of {limit}; the largest"
             " scale that fits this whole backward pass is {scale}",
-            "损失缩放为 {now} 时，其数值达到 {largest}，而 float16 最大为 {limit}；本次反向可容纳的最大缩放为 {scale}",
+            "损失缩放为 {now} 时，其数值达到 {largest}，而 {dtype} 最大为 {limit}；本次反向可容纳的最大缩放为 {scale}",
         ),
         evidence={
-            "gradient": _TEXT, "gradients": _COUNT, "where": _TEXT, "largest": _FIGURE, "limit": _FIGURE,
-            "scale": _TEXT, "now": _TEXT,
-            "option": _TEXT,
+            "gradient": _TEXT, "gradients": _COUNT, "where": _TEXT, "dtype": _TEXT, "largest": _FIGURE,
+            "limit": _FIGURE, "scale": _TEXT, "now": _TEXT, "option": _TEXT,
         },
         sentence=Wording(
-            "The gradient of `{gradient}` is NaN or Inf: `{where}` reaches {largest}, above float16's maximum of"
+            "The gradient of `{gradient}` is NaN or Inf: `{where}` reaches {largest}, above {dtype}'s maximum of"
             " {limit} (gradients affected in all: {gradients}). Scale the loss by {scale} (now {now}): a GradScaler"
             " skips steps until it gets there.",
-            "`{gradient}` 的梯度为 NaN 或 Inf：`{where}` 达到 {largest}，而 float16 最大为 {limit}（受影响的梯度共"
+            "`{gradient}` 的梯度为 NaN 或 Inf：`{where}` 达到 {largest}，而 {dtype} 最大为 {limit}（受影响的梯度共"
             " {gradients} 个）。请将损失放大 {scale} 倍（现为 {now}）：GradScaler 会一直跳过更新，直到降至该值。",
         ),
         mended=False, out_of_range="above", one_switch=True, fails="always", pastes="option",
