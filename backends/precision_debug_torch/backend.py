@@ -193,6 +193,7 @@ class TorchBackend:
         low = (
             chosen.autocast
             or chosen.change == "int8"
+            or (chosen.change == "fp8" and setting(spec.options, "step") != "forward")
             or (not chosen.change and chosen.dtype in ("float16", "bfloat16"))
         )
         return TorchKeep(spec=spec, recipe=chosen) if low and not spec.model.path.endswith(".pt2") else None
@@ -205,7 +206,7 @@ class TorchBackend:
         return self._opened(spec, feeds, comparer)
 
     def _opened(self, spec: SessionSpec, feeds: Sequence[Feeds], comparer: Comparer | None) -> Session:
-        self._require(spec.mode)
+        demand(modes.availability(spec.mode, step=setting(spec.options, "step") != "forward"), spec.mode)
         session = open_model(
             self._model(spec), spec.mode, spec.options, feeds, comparer=comparer, on_close=self._closed
         )

@@ -37,7 +37,7 @@ class TorchKeep:
     def key_of(self, meta: TensorMeta) -> str:
         from .engine.layers import layer_of
 
-        if self.recipe.change == "int8" and meta.op_type not in _LINEAR:  # nothing else is quantised
+        if self.recipe.change in ("int8", "fp8") and meta.op_type not in _LINEAR:  # nothing else is quantised
             return ""
         return layer_of(meta) or (WHOLE if self.recipe.autocast or not self.recipe.dtype else BETWEEN)
 
@@ -47,7 +47,7 @@ class TorchKeep:
 
     def hand_over(self, keys: Sequence[str], _tensors: Sequence[TensorMeta], folder: Path, /) -> Sequence[Handed]:
         from .engine.keep_float32 import outermost
-        from .engine.keep_lines import autocast_lines, low_lines, torchao_lines
+        from .engine.keep_lines import autocast_lines, float8_lines, low_lines, torchao_lines
 
         names: tuple[str, ...] = self.options(keys)["keep_modules"]
         paths = outermost("" if name == WHOLE else name for name in names if name != BETWEEN)
@@ -59,6 +59,9 @@ class TorchKeep:
                 text=f"--run_mode {self.spec.mode} --option {shlex.quote(f'keep_modules={listed}')}",
             )
         ]  # fmt: skip
+        if self.recipe.change == "fp8":  # of a training step, which no file of a model runs
+            lines = float8_lines(paths)
+            return [*handed, Handed(kind="config", title=say("handed_float8"), text=lines, note=say("handed_below"))]
         path = folder / f"{_source_of(self.spec.model.path)[0].stem}_kept.py"
         path.write_text(self._wrapper(paths), encoding="utf-8")
         title = text = ""

@@ -25,6 +25,8 @@ from .engine.nested_tensors import leaves, replaced
 from .engine.program import cast_program
 from .engine.quantised_linear import quantise, type_of
 from .engine.ragged import like
+from .engine.training.float8 import convert
+from .engine.training.step import TrainingStep
 from .model import Model
 from .modes import Recipe
 from .reasons import say
@@ -112,6 +114,7 @@ def build(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> Built:
     asked: Sequence[str] = setting(options, "keep_modules")
     between = [BETWEEN] * (BETWEEN in asked)
     kept = outermost("" if name == WHOLE else name for name in asked if name != BETWEEN)
+    trains_low = recipe.change == "fp8" and isinstance(model.module, TrainingStep)
     if model.kind == "exported" and recipe.dtype not in ("", "float32"):
         dtype = getattr(torch, recipe.dtype)
         with _quiet_copying():
@@ -127,7 +130,8 @@ def build(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> Built:
         module, said = _as_deployed(model, model.loaded(dtype), where, [*kept, *between], dtype)
         notes += said
     elif model.kind == "eager":
-        module = _copied(model.module, where, dtype, _tensors_in(model, [*kept, *between]))
+        exact = _tensors_in(model, [*kept, *between])
+        module = _copied(model.module, where, dtype, frozenset() if trains_low else exact)
         computed = _computed_buffers(model.module) if dtype is not None and dtype.itemsize < 4 else []
         if computed:
             notes.append(say("rounds_buffers", count=len(computed), names=computed[:6], type=recipe.dtype))
@@ -139,16 +143,23 @@ def build(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> Built:
     if model.compiled:
         notes.append(say("was_compiled", count=model.compiled))
     plain, paths = None, frozenset[str]()
-    if type_of(recipe.change):
+    if trains_low:
+        plain, module = module, twin(module)
+        paths, note = convert(module, model.path, kept)
+        notes.append(note)
+        if kept:
+            names = ", ".join(name or WHOLE for name in kept[:6])
+            notes.append(say("kept_unconverted", count=len(kept), names=names, type=recipe.dtype))
+    elif type_of(recipe.change):
         plain, module = module, copy.deepcopy(module)
         paths, note = quantise(module, model.path, kept, recipe.change)
         notes.append(note)
-    if (kept or between) and recipe.change != "int8":
+    if (kept or between) and recipe.change != "int8" and not trains_low:
         for one in (module, plain) if plain is not None else (module,):
             keep_in_float32(one, [*kept, *between], dtype if recipe.dtype else None)
         names = ", ".join([*(name or WHOLE for name in kept[:6]), *between])
         notes.append(say("kept_float32", count=len(kept), names=names))
-    if between or "" in kept:  # what is kept reads the inputs as they are
+    if (between or "" in kept) and not trains_low:  # what is kept reads the inputs as they are
         dtype = None
     return Built(
         module=module, model=model, device=device, dtype=dtype, notes=tuple(notes), plain=plain, quantised=paths

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from precision_debug.reasons import say as core
 from precision_debug.records import Availability, RunMode
@@ -85,8 +86,9 @@ _RECIPES = {
             mode=_mode(
                 "torch_fp8",
                 "float8_e4m3fn",
-                "bfloat16, linear layers in float8 by torchao, activations quantised as they come",
-                "bfloat16，torchao 的 float8 线性层，激活值运行时量化",
+                "bfloat16, linear layers in float8 by torchao, activations quantised as they come; of a training step"
+                " the gradients too",
+                "bfloat16，torchao 的 float8 线性层，激活值运行时量化；训练步中梯度也量化",
                 _FACTORY,
             ),
             dtype="bfloat16",
@@ -125,8 +127,11 @@ def recipe(mode: str) -> Recipe:
     return _RECIPES[mode]
 
 
-def availability(mode: str) -> Availability:
-    """Whether ``mode`` can run here; ``needs`` names the package or device that is missing. Never raises."""
+def availability(mode: str, *, step: bool = True) -> Availability:
+    """Whether ``mode`` can run here; ``needs`` names the package or device that is missing. Never raises.
+
+    step: a training step is enough; else a forward pass is asked for.
+    """
     if mode not in _RECIPES:
         return Availability(ok=False, needs=core("no_such_mode", backend="torch", mode=mode))
     try:
@@ -144,10 +149,16 @@ def availability(mode: str) -> Availability:
     if chosen.change in _CONFIGS:
         from .engine.torchao import what_is_missing
 
-        missing = what_is_missing(_CONFIGS[chosen.change])
-        if not missing and chosen.change == "fp8":
-            there = torch.cuda.is_available() and torch.cuda.get_device_capability() >= (8, 9)
-            missing = "" if there else say("needs_fp8")
+        missing = what_is_missing("quantize_", _CONFIGS[chosen.change])
+        if not missing and chosen.change == "fp8" and not _multiplies_float8(torch):
+            # a training step is emulated then
+            missing = what_is_missing("convert_to_float8_training", "Float8LinearConfig", training=True)
+        if not missing and chosen.change == "fp8" and not step and not _multiplies_float8(torch):
+            missing = say("needs_fp8")
         if missing:
             return Availability(ok=False, needs=missing)
     return Availability(ok=True)
+
+
+def _multiplies_float8(torch: Any) -> bool:
+    return bool(torch.cuda.is_available() and torch.cuda.get_device_capability() >= (8, 9))

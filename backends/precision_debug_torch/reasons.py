@@ -146,6 +146,23 @@ REASONS = Catalogue("torch", {
         " unchanged",
         "{all} 个线性层中有 {count} 个以 {type} 运行（torchao，动态激活）；{others} 个卷积保持原样",
     ),
+    "float8_step": Wording(
+        "{count} of {all} linear layers train in float8 (torchao's convert_to_float8_training): inputs and weights in"
+        " e4m3, gradients in e5m2, one scale a tensor; the card multiplies them",
+        "{all} 个线性层中有 {count} 个以 float8 训练（torchao 的 convert_to_float8_training）：输入与权重为 e4m3，"
+        "梯度为 e5m2，每个张量一个缩放；由显卡执行 float8 乘法",
+    ),
+    "float8_step_emulated": Wording(
+        "{count} of {all} linear layers train in float8 (torchao's convert_to_float8_training): inputs and weights in"
+        " e4m3, gradients in e5m2, one scale a tensor; emulated: they are rounded so, and multiplied in float32",
+        "{all} 个线性层中有 {count} 个以 float8 训练（torchao 的 convert_to_float8_training）：输入与权重为 e4m3，"
+        "梯度为 e5m2，每个张量一个缩放；模拟运行：按 float8 舍入，以 float32 相乘",
+    ),
+    "kept_unconverted": Wording(
+        "{count} modules are not made float8 and stay in {type}: {names}",
+        "{count} 个模块不转为 float8，保持 {type}：{names}",
+        "Nothing to do: keep_modules asks for it.",
+    ),
     "weights_linear": Wording(
         "{count} of {all} linear layers have weights in {type} (torchao), which are multiplied in the layer's own type",
         "{all} 个线性层中有 {count} 个的权重为 {type}（torchao），以该层自身的类型相乘",
@@ -231,6 +248,7 @@ REASONS = Catalogue("torch", {
         "torchao's filter",
         "torchao 的 filter",
     ),
+    "handed_float8": Wording("torchao's module_filter_fn", "torchao 的 module_filter_fn"),
     "handed_lines": Wording(
         "lines for your own program, after the model is made", "用于您自己程序的几行，放在模型构造之后"
     ),

@@ -28,6 +28,7 @@ from .engine.loans import Loans
 from .engine.nested_tensors import leaves
 from .engine.process_switches import LISTING, Switches
 from .engine.quantised_linear import type_of
+from .engine.training.float8 import products
 from .engine.training.notes import step_notes
 from .engine.training.phases import phases_of
 from .engine.written_constants import WrittenConstants
@@ -291,15 +292,16 @@ class TorchSession:
         if built.plain is None or self._level == "module":
             return {}
         if self._results is None:
-            module = twin(built.plain, frozenset())
+            module = twin(built.plain, frozenset(self._own or ()))
             own = {name: tensor.clone() for name, tensor in inputs.items()}
             args, kwargs = arguments_of(built.model, own)
-            trace = Trace("op", constants=(), feeds=own, show=None)
+            constants = [*module.named_parameters(), *module.named_buffers()]
+            trace = Trace("op", constants=constants, feeds=own, show=None, phases=phases_of(module))
             wrap(module, trace)
             self._arithmetic.reset()
             with torch.no_grad(), Families(trace), Watch(self._arithmetic, trace):
                 module(*args, **kwargs)
-            self._results = trace.module_results
+            self._results = {**trace.module_results, **products(trace.metas, built.quantised)}
         return self._results
 
     def _guarded(self, show: Show, failed: list[BaseException]) -> Show:

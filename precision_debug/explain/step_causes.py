@@ -12,6 +12,7 @@ from ..reasons.causes import CAUSES
 from ..records import TensorMeta
 from .casts import CastLoss
 from .operators import plain_type
+from .step_float8 import flushed_operand
 from .subject import Subject
 from .units import largest_of
 
@@ -34,6 +35,8 @@ def cause_in_step(
 ) -> tuple[str, dict[str, Any]]:  # fmt: skip
     """A culprit's cause in the words of a step. code, evidence: of the operator alone. at: the outputs it spoils."""
     meta = subject.meta_of.get(name)
+    if subject.is_step and (flushed := flushed_operand(subject, name)):
+        return "operand_flushed", dict(flushed)
     if meta is not None and meta.phase == "optimiser" and code == "underflow":
         return _in_optimiser(subject, name, dict(evidence), at)
     names = [subject.within_rank(one)[1] for one in at]

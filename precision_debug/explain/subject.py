@@ -19,7 +19,10 @@ from .operators import BODIES, JOIN, MOVE, plain_type
 from .units import FEW_STEPS, INT4, INT8, INTEGERS, NARROW, held_type, model_unit, unit_of
 from .workbench import HostWorkbench
 
-__all__ = ["Subject", "replaces"]
+__all__ = ["FLOAT8", "Subject", "replaces"]
+
+FLOAT8 = "float8."
+"""What the operator types of layers in float8 begin with."""
 
 
 class _OnDevice:
@@ -227,7 +230,19 @@ class Subject:
 
     def _own_unit(self, name: str, stats: TensorStats) -> float:
         own, meta = unit_of(self.held_as.get(name, ""), stats), self.meta_of.get(name)
-        return own if meta is None or self.whole_steps(name) else max(own, unit_of(meta.dtype, None))
+        if meta is None or self.whole_steps(name):
+            return own
+        return max(own, unit_of(meta.dtype, None), self._unit_of_operands(name))
+
+    def _unit_of_operands(self, name: str) -> float:
+        """Of a product whose operands the target rounds to float8 and whose result it holds in a wider type, the unit
+        of the coarsest operand; else 0."""
+        row = self.row_of.get(name)
+        meta = self.targets.get(row.target_name) if row is not None else None
+        if meta is None or not meta.op_type.startswith(FLOAT8):
+            return 0.0
+        types = [self.targets[one].dtype for one in meta.inputs if one in self.targets]
+        return max(unit_of(dtype, None) for dtype in ("float8_e4m3fn", *types) if dtype.startswith("float8"))
 
     def whole_steps(self, name: str) -> bool:
         """Whether the target holds a tensor as integers, whose rounding error does not depend on the value."""

@@ -76,6 +76,28 @@ STEP_CAUSES: Mapping[str, Cause] = {
         ),
         mended=False, one_switch=True, fails="always",
     ),
+    "operand_flushed": Cause(
+        en="an operand becomes 0 in float8", zh="操作数在 float8 中变为 0",
+        do="Leave that layer out of float8 (keep_modules), or scale each row by itself (torchao's rowwise recipe).",
+        do_zh="不将该层转为 float8（keep_modules），或逐行缩放（torchao 的 rowwise 方案）。",
+        why=Wording(
+            "{share} of `{where}` becomes 0 in {dtype}: one scale for the whole tensor follows its largest element,"
+            " {largest}, while the median is {typical}",
+            "`{where}` 的 {share} 在 {dtype} 中变为 0：整个张量共用一个缩放，由最大元素 {largest} 决定，"
+            "而中位数为 {typical}",
+        ),
+        evidence={
+            "where": _TEXT, "dtype": _TEXT, "share": _SHARE, "largest": _FIGURE, "typical": _FIGURE,
+        },
+        sentence=Wording(
+            "{what} `{name}` lost the precision: {share} of its operand `{where}` becomes 0 in {dtype}, because one"
+            " scale for the whole tensor follows its largest element, {largest}, while the median is {typical}. Leave"
+            " that layer out of float8, or scale each row by itself.",
+            "{what} `{name}`丢失精度：其操作数 `{where}` 有 {share} 在 {dtype} 中变为 0，因为整个张量共用一个缩放，"
+            "由最大元素 {largest} 决定，而中位数为 {typical}。请不将该层转为 float8，或逐行缩放。",
+        ),
+        fails="always",
+    ),
     "update_lost": Cause(
         en="the update is lost", zh="更新丢失",
         do="Keep the parameters in float32, as autocast does, or keep a float32 copy of them in the optimiser.",

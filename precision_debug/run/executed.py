@@ -47,6 +47,6 @@ def _is_low(meta: TensorMeta, narrow: Precision) -> bool:
     if meta.view.endswith(BEHIND_FLOAT32):
         return False
     held = meta.view.removeprefix("rounded to ").split()[0] if meta.view.startswith("rounded to ") else meta.dtype
-    if held.startswith(narrow.shown_by):
+    if held.startswith(narrow.shown_by) or meta.op_type.startswith(narrow.shown_by):  # float8.mm is held in bfloat16
         return True
     return narrow.short in ("INT8", "INT4") and (meta.view == "dequantised" or bool(QUANTISED.search(meta.op_type)))

@@ -14,7 +14,7 @@ from ..reasons import say
 from .ragged import packed
 from .written_constants import targets
 
-__all__ = ["leaf_tensors", "settings_in", "tensors_in", "values_of", "visible_part"]
+__all__ = ["held", "held_type", "leaf_tensors", "settings_in", "tensors_in", "values_of", "visible_part"]
 
 
 def values_of(func: Any, args: Any, kwargs: Any, result: Any, writes: bool) -> tuple[list[Any], bool]:
@@ -56,10 +56,28 @@ def leaf_tensors(values: Any) -> list[Any]:
     return [value for value in pytree.tree_leaves(values) if isinstance(value, torch.Tensor)]
 
 
+def _is_scaled(tensor: Any) -> bool:
+    """Whether it is a library's own (torchao's Float8TrainingTensor): narrow numbers that stand for others."""
+    return type(tensor) is not torch.Tensor and hasattr(tensor, "_scale") and hasattr(tensor, "_orig_dtype")
+
+
+def held_type(tensor: Any) -> torch.dtype:
+    """The type of the numbers in a tensor's memory."""
+    kind: torch.dtype = held(tensor).dtype
+    return kind
+
+
+def held(tensor: Any) -> Any:
+    """The tensor in whose memory a tensor's numbers are: its own, but for a library's own kind."""
+    return tensor._data if _is_scaled(tensor) else tensor
+
+
 def visible_part(tensor: Any) -> tuple[Any, str, Reason]:
     """The values as a plain strided tensor that numpy can hold, and how they were taken from what the run has; None,
     "" and why there are none."""
     try:
+        if _is_scaled(tensor):
+            return tensor._data.to(tensor._orig_dtype) / tensor._scale, "dequantised", NOTHING
         value = tensor.detach()
         if value.is_nested:
             return packed(value), "packed", NOTHING

@@ -23,12 +23,13 @@ from ..reasons import say
 from .arithmetic import Arithmetic
 from .by_tensor import ByTensor
 from .call_place import source_line
-from .call_values import leaf_tensors, settings_in, tensors_in, values_of, visible_part
+from .call_values import held, held_type, leaf_tensors, settings_in, tensors_in, values_of, visible_part
 from .control_flow import CONTROL
 from .loans import Loans
 from .nested_tensors import leaves
 from .process_switches import Switches
 from .training.phases import Phases
+from .training.step import BACKWARD
 from .unwritten import Unwritten
 from .written_constants import WrittenConstants
 
@@ -88,8 +89,8 @@ class Trace:
     listed: what an earlier run found out, by tensor name. names: of what is shown; None: everything. A run that
     replaces, and whose tensors are listed, makes no table of its own of the others.
     phases: of a training step; None: there is a forward alone.
-    quantised: paths of quantised layers, of that type. results: name of such a layer's result to its row's name without
-    quantisation.
+    quantised: paths of quantised layers, of that type. results: name of such a layer's result, or of its product in a
+    backward pass, to its row's name without quantisation.
     """
 
     def __init__(
@@ -107,6 +108,7 @@ class Trace:
         if phases is not None:
             phases.on_rank = self.namer.begin
         self._quantised, self._results = quantised, results or {}
+        self._products = frozenset(row for name, row in self._results.items() if name.startswith(BACKWARD))
         self.metas: list[TensorMeta] = []
         self._show = show
         self._module_results: set[str] = set()
@@ -163,7 +165,7 @@ class Trace:
                 self._names[tensor] = read
             return
         name, scope = self._call_name(func, args, kwargs, inputs)
-        kind, unseen = facts.kind, facts.unseen
+        kind, unseen = self._kind_of(name, facts), facts.unseen
         call, extra = self._site(name, scope, args, kwargs, constants)
         self.calls.append(func)
         values, several = values_of(func, args, kwargs, result, facts.writes)
@@ -195,6 +197,10 @@ class Trace:
     def _only_moves(self, facts: _Facts, inputs: list[Any]) -> bool:
         """Whether an operator computes nothing, of nothing but constants."""
         return facts.moves and all(tensor in self._constants or tensor in self._roots for tensor in inputs)
+
+    def _kind_of(self, name: str, facts: _Facts) -> str:
+        """The operator type of a row: of a quantised layer's product in a backward pass, that type's own."""
+        return f"{self._type}.{facts.kind.partition('.')[2]}" if name in self._products else facts.kind
 
     def _site(
         self, name: str, scope: str, args: Any, kwargs: Any, constants: tuple[str, ...]
@@ -242,7 +248,8 @@ class Trace:
             self._names[value] = (full,)
             self._constants.pop(value, None)
             if known is not None and full in wanted and not known.unseen and self._show is not None:
-                meta = known if known.op_type == facts.kind else replace(known, op_type=facts.kind)
+                kind = self._kind_of(name, facts)
+                meta = known if known.op_type == kind else replace(known, op_type=kind)
                 self._shown(meta, value, visible_part(value)[0], facts.writes, not moved)
 
     def enter(self, path: str, arguments: Any) -> str:
@@ -348,7 +355,10 @@ class Trace:
             source = self._constants.get(args[0], "") or (sources[0] if len(sources) == 1 else "")
             if source:
                 return self.namer.cast(source, kwargs["dtype"]), scope
-        return (self.namer.operator_in(scope, func) if scope else self.namer.operator(func)), scope
+        if not scope:
+            return self.namer.operator(func), ""
+        name = self.namer.operator_in(scope, func)
+        return self._results.get(name, name), scope
 
     def _sources(self, values: Any) -> tuple[str, ...]:
         return self._names_of(leaf_tensors(values))
@@ -383,7 +393,7 @@ class Trace:
         found: dict[str, None] = {}
         for tensor in tensors:
             if tensor not in self._constants:
-                found.update(dict.fromkeys(self._names.get(tensor, ())))
+                found.update(dict.fromkeys(self._names.get(tensor) or self._names.get(held(tensor), ())))
         return tuple(found)
 
     def _tell(
@@ -391,7 +401,7 @@ class Trace:
         extra: Mapping[str, str] | None = None, is_output: bool = False, call: CallSite | None = None,
         written: bool = False, replaced: bool = True,
     ) -> None:  # fmt: skip
-        dtype, known = _type_name(tensor.dtype), self._listed.get(name)
+        dtype, known = _type_name(held_type(tensor)), self._listed.get(name)
         value, view, hidden = visible_part(tensor)
         shape = None if value is None else tuple(value.shape)
         unseen = unseen or hidden or (say("uninitialised") if self.unwritten.holds(tensor) else NOTHING)

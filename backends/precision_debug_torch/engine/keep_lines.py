@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from .keep_float32 import BETWEEN
 
-__all__ = ["autocast_lines", "low_lines", "torchao_lines"]
+__all__ = ["autocast_lines", "float8_lines", "low_lines", "torchao_lines"]
 
 _CAST = """\
 import torch
@@ -53,6 +53,17 @@ quantize_(model, Int8DynamicActivationInt8WeightConfig(), filter_fn=lambda part,
           and not any(name == one or name.startswith(one + ".") or not one for one in keep))
 """
 
+_FLOAT8 = """\
+import torch
+from torchao.float8 import Float8LinearConfig, convert_to_float8_training
+
+keep = {names!r}
+inside = torch.nn.modules.linear.NonDynamicallyQuantizableLinear
+convert_to_float8_training(model, config=Float8LinearConfig(pad_inner_dim=True), module_filter_fn=lambda part, name:
+                           not (part.in_features % 16 or part.out_features % 16 or isinstance(part, inside))
+                           and not any(name == one or name.startswith(one + ".") or not one for one in keep))
+"""
+
 
 def low_lines(names: Sequence[str], low: str) -> str:
     """``model`` is in float32 and becomes ``low`` but for the modules of these paths ("": all of it), and, with
@@ -65,6 +76,11 @@ def low_lines(names: Sequence[str], low: str) -> str:
 def autocast_lines(names: Sequence[str]) -> str:
     """Autocast is off inside the modules of these paths, and what they read is made float32."""
     return _CAST.format(names=[name for name in names if name != BETWEEN]) + _AUTOCAST
+
+
+def float8_lines(names: Sequence[str]) -> str:
+    """The modules of these paths are not made float8 for training."""
+    return _FLOAT8.format(names=list(names))
 
 
 def torchao_lines(names: Sequence[str]) -> str:

@@ -11,31 +11,40 @@ from typing import Any
 
 from ..reasons import say
 
-__all__ = ["quantization", "what_is_missing"]
+__all__ = ["float8", "quantization", "what_is_missing"]
 
 
 def quantization() -> Any:
     """The module torchao.quantization. Raises what its import raises."""
+    return _quietly("torchao.quantization")
+
+
+def float8() -> Any:
+    """The module torchao.float8, which trains. Raises what its import raises."""
+    return _quietly("torchao.float8")
+
+
+def _quietly(module: str) -> Any:
     level = logging.root.manager.disable
     logging.disable(logging.CRITICAL)  # it warns of every compiled extension that does not fit
     try:
         with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")
-            return import_module("torchao.quantization")
+            return import_module(module)
     finally:
         logging.disable(level)
 
 
-def what_is_missing(config: str) -> str:
-    """What a way to quantise needs and has not; "" where it has everything. config: torchao's name of it. Never
-    raises."""
+def what_is_missing(*wanted: str, training: bool = False) -> str:
+    """What a way to quantise needs and has not; "" where it has everything. wanted: torchao's names, of what trains or
+    of what quantises. Never raises."""
     try:
-        found = quantization()
+        found = float8() if training else quantization()
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "torchao":
             return "pip install torchao"
         return say("torchao_without", module=error.name or "")
     except Exception as error:
         return say("torchao_unfit", error=f"{type(error).__name__}: {error}")
-    absent = [name for name in ("quantize_", config) if not hasattr(found, name)]
+    absent = [name for name in wanted if not hasattr(found, name)]
     return say("torchao_older", names=absent) if absent else ""

@@ -29,10 +29,10 @@ def as_step(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> tuple[M
             "an exported program or TorchScript has no training step", where="--step",
             hint="give the factory: FILE.py:FUNCTION that returns (module, inputs, loss, optimiser)",
         )  # fmt: skip
-    if recipe.change:
+    if recipe.change and recipe.change != "fp8":
         raise UsageError(
             f"{recipe.mode.name} shows no training step", where="--step",
-            hint="compare torch_autocast_bf16, torch_autocast_fp16, torch_bf16 or torch_fp16",
+            hint="compare torch_autocast_bf16, torch_autocast_fp16, torch_bf16, torch_fp16 or torch_fp8",
         )  # fmt: skip
     if setting(options, "level") == "module":
         raise UsageError("a training step is seen by its operators", where="--level module", hint="use --level op")

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from ...naming import QUANTISED
 from ..by_tensor import ByTensor
 from ..storage import start_of
 from .rank_starts import own_tensors, prefix_of
@@ -114,6 +115,9 @@ class Phases:
         variable = getattr(node, "variable", None)
         owner = self._of.get(variable, "") if variable is not None else ""
         owner = f"{owner}.grad" if owner else self._owner_of_node.get(node._sequence_nr(), "")
+        layer, slash, operator = owner.rpartition("/")
+        if slash and operator.startswith(QUANTISED):  # one node does all of the layer's backward pass
+            owner = f"{layer}/{operator.partition('.')[0]}"
         return f"{BACKWARD}/{owner}" if owner else BACKWARD
 
     def parameter_of(self, tensor: Any) -> str:
