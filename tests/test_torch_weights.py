@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 import torch_models
 from precision_debug_torch import TorchBackend
 from precision_debug_torch.live import compare_module
+from precision_debug_torch.modes import availability
 
 import precision_debug
 from precision_debug.errors import BackendUnavailable, ModelError
