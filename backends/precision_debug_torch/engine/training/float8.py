@@ -61,8 +61,9 @@ def convert(step: TrainingStep, path: str, kept: Sequence[str]) -> tuple[frozens
     except Exception as error:
         what = f"torchao cannot make it train in float8: {type(error).__name__}: {error}"
         raise BackendError(what, where=path) from error
-    code = "float8_step_emulated" if emulated else "float8_step"
-    return frozenset(chosen), say(code, count=len(chosen), all=len(every))
+    if emulated:
+        return frozenset(chosen), say("float8_step_emulated", count=len(chosen), all=len(every))
+    return frozenset(chosen), say("float8_step", count=len(chosen), all=len(every))
 
 
 def products(metas: Iterable[TensorMeta], paths: Collection[str]) -> Mapping[str, str]:
