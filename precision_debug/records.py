@@ -285,11 +285,11 @@ class Culprit:
 
     name, node, op_types: the tensor, and the operators of the region that made it, in execution order. cause: a code
     (see explain.causes); evidence: its numbers and names, plain values, by argument name. confidence: "isolated",
-    "replayed", "simulated" or "ranked": how its error was measured. share: of the squared error at ``at`` that its own
-    error explains; of all that are lost to one outlier channel, where the evidence has "too". without: relative L2 that
-    is left there where all errors but those of the tensors ``left_out`` are put into the baseline's run; None: not
-    measured. amplifier: the tensor whose operator made
-    ordinary rounding large, "" where the introduced error is large by itself. fails_first: the first tensor out of
+    "replayed", "simulated", "substituted" (see explain.broken_outputs) or "ranked": how its error was measured. share:
+    of the squared error at ``at`` that its own error explains; of all that are lost to one outlier channel, where the
+    evidence has "too". without: relative L2 that is left there where all errors but those of the tensors ``left_out``
+    are put into the baseline's run; None: not measured. amplifier: the tensor whose operator made ordinary rounding
+    large, "" where the introduced error is large by itself. fails_first: the first tensor out of
     bounds because of it. keep: the tensors whose operators to keep in higher precision, this one among them.
     ranks: of a step of several ranks, those whose gradients it spoils; errors: relative L2 of the output at ``at`` on
     each rank, by its number, inf where it is NaN or Inf. Both empty where there is one.

@@ -164,6 +164,22 @@ def test_a_channel_that_takes_the_range_of_several_tensors_is_named_once(tmp_pat
     assert only.share > report.explanation.budget["x"]
 
 
+def test_a_cast_that_wraps_around_is_blamed_and_not_what_reads_it(tmp_path: Path) -> None:
+    """Its reader is given what the narrower integers hold, on both sides."""
+    graphs = Graph(seed=9), Graph(seed=9)
+    for g, kind in zip(graphs, (6, 2), strict=True):
+        size = g.op("Abs", [g.mlp(tokens(g, scale=200.0), 32, "m")], "size")
+        real = g.op("Cast", [g.op("Cast", [size], "small", to=kind)], "real", to=1)
+        g.dense(g.op("Mul", [real, k(g, "hundredth", 0.01)], "h"), 32, 8, "y")
+    base, model = (g.save(tmp_path / f"{n}.onnx", ["y"]) for n, g in enumerate(graphs))
+    report = precision_debug.compare(
+        model, run_mode="ort_fp32", baseline_model=base, baseline="ort_fp32", inputs=graphs[0].feeds
+    )
+    assert report.explanation is not None
+    only, = report.explanation.culprits
+    assert (only.name, only.cause) == ("small", "files_differ")
+
+
 def test_an_outlier_channel_in_a_residual_stream_is_told_where_it_comes_from(tmp_path: Path) -> None:
     """The norm that makes it, and not the sums behind it, through which it goes on; kept together they are a fix."""
     case = next(one for one in fourth_onnx.CASES if one.name == "outlier_channel_in_one_layer_of_three")

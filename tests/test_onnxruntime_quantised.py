@@ -13,6 +13,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
+from planted.onnx_faults import Graph, tokens
+
 import precision_debug
 from precision_debug.errors import ModelError
 from precision_debug.records import ModelFiles, SessionSpec
@@ -122,3 +124,22 @@ def test_ranges_are_measured_once_for_many_sets_and_change_nothing(
         once = ran(10 + number, nodes_to_exclude=names, calibrated=str(tmp_path / "calibrated"))
         np.testing.assert_array_equal(once, anew[number])
     assert len(calls) <= 2, "one for each form that the quantiser is given: prepared, or as it is"
+
+
+def test_what_products_around_a_concat_are_is_known_behind_the_reshapes_that_the_quantiser_puts_in(
+    tmp_path: Path,
+) -> None:
+    """A product of three dimensions becomes Reshape, Gemm, Reshape: behind it and behind a QLinearConcat no name is
+    left, and the one that loses the precision, the Concat of two ranges, was not seen."""
+    g = Graph(seed=8)
+    x = g.norm(g.mlp(tokens(g), 32, "a"), 32, "n")
+    small, raw = g.dense(x, 32, 8, "small"), g.dense(x, 32, 8, "raw")
+    wide = g.op("Concat", [small, g.op("Mul", [raw, g.weight("f", np.float32(400))], "loud")], "wide", axis=-1)
+    ends = [g.weight(name, np.array([value])) for name, value in (("from", 0), ("to", 8), ("along", -1))]
+    path = g.save(tmp_path / "m.onnx", [g.dense(g.op("Slice", [wide, *ends], "first"), 8, 8, "y")])
+    report = precision_debug.compare(path, run_mode="ort_int8", inputs=g.feeds)
+    compared = {row.name for row in report.compared}
+    assert {"small", "raw", "loud", "wide", "first", "y"} <= compared
+    assert report.explanation is not None
+    culprit = report.explanation.culprits[0]
+    assert (culprit.name, culprit.cause) == ("wide", "outlier_channel")

@@ -13,9 +13,11 @@ from report_factory import make_report, make_row
 
 from precision_debug.reasons import say
 from precision_debug.records import Culprit, Explanation, Introduced, Status, Tolerance
-from precision_debug.report.blame import blame
+from precision_debug.report.blame import blame, expectation
 from precision_debug.report.lead import lead
 from precision_debug.report.model import Report
+from precision_debug.report.tried import tried_sentence
+from precision_debug.search import ToKeep, Tried
 
 HEADINGS = {"docs/verdict.md": "### What each sentence rests on", "docs/verdict.zh.md": "### 每句话的依据"}
 
@@ -73,7 +75,6 @@ SECOND = {
     "Diffuse: no single culprit. …": report(WRONG, explained("diffuse", **TRIED)),
     "No single operator causes the error: …": report(WRONG, explained("healthy", **TRIED)),
     "At the outputs the error is within what rounding to the target's type costs…": report(WRONG, explained("healthy")),
-    "The error of … does not reach an output beyond its bounds.": report(WRONG, explained("healthy", unfelt="inside")),
     "The bound of … is the usual one of …: …": report(MORE, None),
     "Whether one operator causes most of it was not measured: …": report(
         MORE, explained("healthy", candidates=40, tried=8)
@@ -81,6 +82,9 @@ SECOND = {
     "Which operator introduced the error was not measured: …": report(
         WRONG, explained("unknown", reason=say("not_alone"))
     ),
+}
+EVIDENCE = {
+    "… is out of bounds, and no output is.": report(INSIDE, explained("healthy", actual=1e-4, unfelt="inside")),
 }
 
 
@@ -94,10 +98,13 @@ def fits(pattern: str, sentence: str) -> bool:
     return re.match(".*".join(map(re.escape, pattern.split("…"))), sentence) is not None
 
 
-@pytest.mark.parametrize("pattern", [*REPORTS, *SECOND])
+@pytest.mark.parametrize("pattern", [*REPORTS, *SECOND, *EVIDENCE])
 def test_a_report_begins_as_the_documentation_says(pattern: str, root: Path) -> None:
-    place, found = (0, REPORTS[pattern]) if pattern in REPORTS else (1, SECOND[pattern])
-    said = lead(found)[place]
+    if pattern in EVIDENCE:
+        said = blame(EVIDENCE[pattern]).lines[0][-1].text
+    else:
+        place, found = (0, REPORTS[pattern]) if pattern in REPORTS else (1, SECOND[pattern])
+        said = lead(found)[place]
     assert fits(pattern, said.en), said.en
     known, chinese = table(root, "docs/verdict.md"), table(root, "docs/verdict.zh.md")
     assert pattern in known
@@ -106,7 +113,7 @@ def test_a_report_begins_as_the_documentation_says(pattern: str, root: Path) -> 
 
 
 def test_the_documentation_has_no_other_sentence(root: Path) -> None:
-    assert sorted(table(root, "docs/verdict.md")) == sorted([*REPORTS, *SECOND])
+    assert sorted(table(root, "docs/verdict.md")) == sorted([*REPORTS, *SECOND, *EVIDENCE])
 
 
 def test_nothing_that_accuses_stands_beside_as_expected() -> None:
@@ -160,3 +167,51 @@ def test_a_tensor_out_of_bounds_that_affects_no_output_is_told_with_its_own_numb
     said = lead(report((off, INSIDE[1]), explained("healthy", actual=1e-4)))[0]
     assert "`inside` is out of bounds (Rel L2 0.5 exceeds 0.1" in said.en
     assert "`inside` 超限（相对 L2 误差 0.5 超过" in said.zh
+
+
+def test_what_the_file_proves_is_said_once_on_the_terminal() -> None:
+    from precision_debug.cli.summary import lines
+
+    note = say("proven_bias_clipped", op="Conv", name="c", bias="b", count=1)
+    found = report(FINE, explained("healthy"), notes=(note, say("fail_fast", name="x")))
+    texts = [line.text.en for line in lines(found)]
+    assert len([text for text in texts if text.startswith("The file proves it")]) == 1
+    assert len([text for text in texts if "(1 element)" in text]) == 1, "one element is no elements"
+    assert len(set(texts)) == len(texts)
+
+
+ONE = explained("culprits", culprits=(culprit(),), allowed=0.03, expected=0.02, actual=0.09)
+
+
+def test_what_is_expected_is_no_less_than_what_rounding_everywhere_predicts() -> None:
+    """The bound of an error that one operator makes was called the expectation, beside a prediction beyond it."""
+    said, = expectation(report(WRONG, ONE))
+    assert "up to 0.1 is expected of" in said.en
+    assert "and up to 0.03 where one operator makes most of it." in said.en
+    assert "若其大部分来自单个算子，则以 0.03 为限" in said.zh
+    healthy, = expectation(report(WRONG, dataclasses.replace(ONE, culprits=(), allowed=0.1)))
+    assert "one operator" not in healthy.en
+
+
+@pytest.mark.parametrize(
+    ("after", "state", "strict", "says", "sagt"),
+    [
+        (0.02, "mended", False, "as expected (up to 0.03)", "符合预期（不超过 0.03）"),
+        (0.05, "lessened", False, "as expected unless one operator makes most of that (up to 0.1)", "除非"),
+        (0.2, "lessened", False, "still more than expected (up to 0.1)", "仍高于预期（不超过 0.1）"),
+        (0.02, "lessened", True, "still out of tolerance", "仍超出容差"),
+        (0.02, "mended", True, "within the tolerance", "在容差内"),
+    ],
+)  # fmt: skip
+def test_what_a_fix_leaves_is_judged_as_a_run_with_it_would_be(
+    after: float, state: str, strict: bool, says: str, sagt: str
+) -> None:
+    tried = Tried(state=state, before=0.5, after=after, allowed=0.03)
+    found = report(WRONG, ONE, to_keep=ToKeep(option="a", keys=("a",), of=8, tried=tried))
+    if strict:
+        found = dataclasses.replace(found, spec=dataclasses.replace(found.spec, tolerance=Tolerance(given=True)))
+    said = tried_sentence(found)
+    assert said is not None
+    assert says in said.en
+    assert sagt in said.zh
+    assert strict or "tolerance" not in said.en

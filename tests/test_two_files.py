@@ -12,6 +12,7 @@ import pytest
 from onnx import helper
 
 import precision_debug
+from precision_debug.report.lead import lead
 
 
 def quarters(read: list[str]) -> onnx.ModelProto:
@@ -91,3 +92,40 @@ def test_what_two_files_do_not_share_is_told_whoever_runs_them(fault: str, tmp_p
     )  # fmt: skip
     assert report.explanation is not None
     assert [(one.name, one.cause) for one in report.explanation.culprits] == [(who, "files_differ")]
+
+
+def two_convolutions(pads: list[int], *, bias: bool = True) -> onnx.ModelProto:
+    """Two convolutions that are added, which ONNX Runtime makes one operator of with the activation behind it."""
+    random = np.random.default_rng(4)
+    weights = {"v": (random.normal(size=(8, 3, 5, 5)) / 9).astype(np.float32), "c": np.full(8, 0.3, np.float32),
+               "w": (random.normal(size=(8, 3, 3, 3)) / 5).astype(np.float32)}  # fmt: skip
+    nodes = [
+        helper.make_node("Conv", ["x", "v", "c"] if bias else ["x", "v"], ["first"], name="first", pads=pads),
+        helper.make_node("Conv", ["x", "w"], ["second"], name="second", pads=[1] * 4),
+        helper.make_node("Add", ["first", "second"], ["sum"], name="sum"),
+        helper.make_node("Relu", ["sum"], ["y"], name="y"),
+    ]
+    if not bias:
+        del weights["c"]
+    return onnx_models.model(nodes, [onnx_models.value("x", [1, 3, 8, 8])], [onnx_models.value("y")], weights)
+
+
+@pytest.mark.parametrize("mode", ["ort_opt", "ort_fp32"])
+@pytest.mark.parametrize("fault", ["pads", "bias"])
+def test_which_operator_of_a_fused_region_differs_is_said(fault: str, mode: str, tmp_path: Path) -> None:
+    """And a constant that one file lacks is missing there, not "2 in the baseline's and 1 in the target's"."""
+    pads = [3, 3, 1, 1] if fault == "pads" else [2] * 4
+    onnx.save(two_convolutions([2] * 4), tmp_path / "base.onnx")
+    onnx.save(two_convolutions(pads, bias=fault != "bias"), tmp_path / "target.onnx")
+    report = precision_debug.compare(
+        tmp_path / "target.onnx", baseline_model=str(tmp_path / "base.onnx"), run_mode=mode, baseline="ort_fp32",
+        inputs={"x": np.random.default_rng(0).normal(size=(1, 3, 8, 8)).astype(np.float32)},
+    )  # fmt: skip
+    sentence = lead(report)[0]
+    what = "pads" if fault == "pads" else "c"
+    whose = " (Conv first)" if mode == "ort_opt" else ""
+    assert f"{what}{whose} is " in sentence.en
+    assert "Conv" in sentence.en
+    if fault == "bias":
+        assert "is there in the baseline's and missing in the target's" in sentence.en
+        assert "在基线中为 有，在目标中为 无" in sentence.zh

@@ -26,7 +26,8 @@ _DROPPED = {"Relu", "Clip", "Identity"}
 
 _Item = tuple[str, Form, Edge]
 _Seen = dict[str, tuple[str, ...] | None]
-"""The source tensors that each value met so far stands for; None for constants."""
+"""The source tensors that each value met so far stands for, or the converted graph's own that stands between two of
+them; None for constants."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +58,8 @@ def hold(running: Any, types: Types, known: Known) -> dict[tuple[Any, str], Hold
         groups: dict[tuple[str, ...], list[Edge]] = {}
         for edge in find_edges(scope, scope.graph.node, types, known.source.nodes, known):
             members = tuple(_members(edge, known, seen))
-            seen.update(dict.fromkeys(edge.forms, None if edge.constant else members))
+            read_as = members or _put_in(edge, known, seen)
+            seen.update(dict.fromkeys(edge.forms, None if edge.constant else read_as))
             repeated = _repeated(edge, members, scope, known)
             if repeated:
                 for name, form in edge.forms.items():
@@ -158,6 +160,21 @@ def _node_members(edge: Edge, known: Known, seen: _Seen) -> list[str]:
     return members if _reads_the_same(edge.node, known.converted.producer[outputs[edge.index]], known, seen) else []
 
 
+def _put_in(edge: Edge, known: Known, seen: _Seen) -> tuple[str, ...]:
+    """The converted graph's own tensor that an edge is, of which the source knows nothing: a quantiser that lets ONNX
+    Runtime prepare the model puts Reshapes around a product of two dimensions, and quantises between them."""
+    outputs = known.outputs(edge.node) if edge.node is not None and not edge.constant else ()
+    tensor = outputs[edge.index] if edge.index < len(outputs) else ""
+    there = known.edge_of.get(tensor)
+    if there is None or known.members(tensor):
+        return ()
+    own = {form.scale.code for form in edge.forms.values() if form.scale is not None}
+    theirs = known.scale_codes(tensor)
+    if own and theirs and not own & theirs and not _shared(own):
+        return ()
+    return (there.root,) if _reads_the_same(edge.node, known.converted.producer[tensor], known, seen) else ()
+
+
 def _first_quantised(tensor: str, known: Known) -> str:
     """The tensor that is quantised behind one that is not: what is dropped between them, a Relu say, the quantisation
     does."""
@@ -193,7 +210,7 @@ def _reads_the_same(running: Any, converted: Any, known: Known, seen: _Seen) -> 
     """Whether two nodes of one name read the same tensors; else a transposition was moved past the node."""
     mine = [seen[name] for name in running.input if seen.get(name) is not None]
     edges = [known.edge_of.get(name) for name in converted.input if name]
-    theirs = [known.members(edge.root) for edge in edges if edge is not None and not edge.constant]
+    theirs = [known.members(edge.root) or [edge.root] for edge in edges if edge is not None and not edge.constant]
     return len(mine) == len(theirs) and all(set(one or ()) & set(two) for one, two in zip(mine, theirs, strict=True))
 
 

@@ -220,9 +220,10 @@ def _outcome(report: Report) -> Iterator[Line]:
 
 
 def _notes(report: Report) -> Iterator[Line]:
-    label = Text("note", "说明")
+    label, said = Text("note", "说明"), {sentence.en for sentence in lead(report)}
     for note in dict.fromkeys(report.notes):
-        yield Line(label=label, text=explained(note), style="dim")
+        if (text := explained(note)).en not in said:
+            yield Line(label=label, text=text, style="dim")
     sides = ((Text("baseline", "基线"), report.baseline), (Text("target", "目标"), report.target))
     for note in dict.fromkeys((*report.baseline.notes, *report.target.notes)):
         whose, text = [name for name, side in sides if note in side.notes], explained(note)

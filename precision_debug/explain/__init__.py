@@ -6,14 +6,18 @@ from typing import TYPE_CHECKING
 
 from ..safety.late import offered
 
-__all__ = ["LEAST", "Subject", "allowed_by", "explain", "is_mended"]
+__all__ = ["LEAST", "Subject", "allowed_by", "allowed_to_many", "explain", "is_mended"]
 
 if TYPE_CHECKING:
-    from .bounds import LEAST, allowed_by
+    from .bounds import LEAST, allowed_by, allowed_to_many
     from .explain_run import explain
     from .subject import Subject
     from .units import is_mended
 
 __getattr__ = offered(
-    __name__, {"bounds": "LEAST allowed_by", "explain_run": "explain", "subject": "Subject", "units": "is_mended"}
-)
+    __name__,
+    {
+        "bounds": "LEAST allowed_by allowed_to_many", "explain_run": "explain", "subject": "Subject",
+        "units": "is_mended",
+    },
+)  # fmt: skip

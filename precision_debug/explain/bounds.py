@@ -9,7 +9,10 @@ from ..numbers.precisions import promised
 from ..records import Explanation
 from .units import INT4, INT8, unit_of
 
-__all__ = ["BEYOND", "LEAST", "LOOK", "LOOK_LEAST", "MOST", "allowed_by", "allowed_error", "is_suspicious", "worth"]
+__all__ = [
+    "BEYOND", "LEAST", "LOOK", "LOOK_LEAST", "MOST", "allowed_by", "allowed_error", "allowed_to_many", "is_suspicious",
+    "worth",
+]  # fmt: skip
 
 BEYOND = 24.0
 """Units of rounding up to which a tensor's error is what rounding everywhere makes of a healthy model. The healthy
@@ -70,6 +73,14 @@ def allowed_by(explanation: Explanation | None, precision: str) -> float:
     """
     known = explanation.allowed if explanation is not None else None
     return float(known) if known is not None else _usual_error(precision)
+
+
+def allowed_to_many(explanation: Explanation | None) -> float | None:
+    """The bound of the same run where no single operator makes most of the error; None where that was not measured, or
+    each output has a bound of its own."""
+    if explanation is None or explanation.unit is None or explanation.allowed_at:
+        return None
+    return allowed_error(float(explanation.unit), None if explanation.expected is None else float(explanation.expected))
 
 
 def _usual_error(precision: str) -> float:

@@ -35,7 +35,7 @@ from .operator_facts import (
     narrow_type,
     types_of,
 )
-from .operators import CANCEL, MOVE, REACH_FURTHER, SELECT, SQUARE_NOTHING, SUM_UP, plain_type
+from .operators import BODIES, CANCEL, MOVE, REACH_FURTHER, SELECT, SQUARE_NOTHING, SUM_UP, plain_type
 from .rounded_constant import rounded_constant
 from .subject import Subject
 from .units import largest_of, smallest_of
@@ -345,7 +345,7 @@ def _too_coarse(subject: Subject, name: str, found: Introduced) -> Told:
     one_grid = subject.quantises_itself and (found.rel_l2 or 0.0) > 1.0
     if same or one_file or one_grid or (wide and (found.rel_l2 or 0.0) > _ROUNDED and not hidden):
         return "other_arithmetic", {"rel_l2": found.rel_l2}
-    return "coarse", {"units": found.units}
+    return "inside_body" if types_of(subject, name) & BODIES else "coarse", {"units": found.units}
 
 
 def _amplified(subject: Subject, name: str, amplifier: str) -> Told:

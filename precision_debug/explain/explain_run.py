@@ -16,6 +16,7 @@ from ..reasons import say
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Explanation, Introduced
 from .bounds import LOOK_LEAST, allowed_error, worth
+from .broken_outputs import breaks_outputs
 from .conclusion import concluded
 from .confirm import confirmed
 from .culprits import (
@@ -137,6 +138,8 @@ def _explained(
             expected = expected_errors(subject, plain, judged)
         culprits = as_one_outlier(subject, alone, culprits, tried, sinks, plain, work)
         culprits = confirmed(subject, alone, culprits, tried, sinks, plain, work)
+        if sick:
+            culprits = breaks_outputs(subject, alone, culprits, sinks, _first_non_finite(subject), folder, work)
         at = _worst(sinks)
         if looked:
             culprits = _unless_unsteady(subject, work, alone, culprits, sinks, {} if known else plain, folder)
@@ -203,7 +206,10 @@ def _explanation(
     """The explanation that follows from what was measured."""
     unit = subject.typical_unit
     lost = [sink for sink in judged if sink.non_finite or sink.flips]
-    allowed = worth(unit) if culprits else allowed_error(unit, expected.get(at))
+    # what one operator makes is little; of an output with NaN or Inf, what is left without these is everybody's
+    of_one = any(not CAUSES[culprit.cause].of_many for culprit in culprits)
+    one_makes_it = of_one and not any(sink.non_finite for sink in judged)
+    allowed = worth(unit) if one_makes_it else allowed_error(unit, expected.get(at))
     beyond = bool(lost) or any(sink.rel_l2 > allowed for sink in judged)
     outputs_fine = not any(is_far_off(subject, sink) for sink in judged)
     return concluded(

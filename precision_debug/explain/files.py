@@ -50,8 +50,15 @@ def files_differ(subject: Subject, name: str) -> Evidence:
             difference = difference or _reads_others_there(subject, meta.name, *held)
         difference = difference or _reads_others(subject, meta, row) or _put_between(subject, name, row)
         if difference:
-            return difference
+            return difference if meta.name == name else _of_part(difference, meta)
     return {}
+
+
+def _of_part(difference: Evidence, meta: TensorMeta) -> Evidence:
+    """With the operator inside a fused region that it is of: the region is called after its last one."""
+    if difference["what"] not in {say("an_attribute"), say("a_constant")}:
+        return difference
+    return {**difference, "name": f"{difference['name']} ({meta.op_type} {meta.name})"}
 
 
 def _in_files(subject: Subject, meta: TensorMeta, there: str) -> tuple[Operator, Operator] | None:
@@ -230,7 +237,9 @@ def _difference(mine: Operator, theirs: Operator, name: str) -> Evidence:
         more = dict(ours if len(ours) > len(others) else others)
         fewer = dict(others if len(ours) > len(others) else ours)
         extra = next((key for key in more if key not in fewer), "")
-        return {"what": say("a_constant"), "name": extra, "base": len(ours), "target": len(others)}
+        there, gone = say("is_there"), say("is_missing")
+        first, second = (there, gone) if len(ours) > len(others) else (gone, there)
+        return {"what": say("a_constant"), "name": extra, "base": first, "target": second}
     for (key, first), (_, second) in zip(ours, others, strict=True):
         b, t = np.asarray(first), np.asarray(second)
         if b.shape != t.shape:

@@ -57,6 +57,8 @@ WAITING = 1 << 30
 _SMALL = 1 << 20
 """Bytes of an array up to which its copy takes less than waiting for its partner."""
 
+_WHOLE = frozenset({"int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"})
+
 _LENT = (64 << 20, 1 << 30)
 _QUIETLY = (4 << 20, 1 << 62)
 """Bytes of copies that are lent, and that are passed on before the other side is woken: in the host's memory, and on a
@@ -157,7 +159,7 @@ def _isolated(subject: Subject, note: Callable[[str, Any, Any], None], waiting: 
         target = target_of.get(name)
         if target is None:
             return None
-        return subject.held(target, passing.put(name, seen(value)))
+        return _as_held(subject, target, passing.put(name, seen(value)))
 
     def of_target(_op: str, name: str, value: Any) -> Any:
         base = partner.get(name)
@@ -186,6 +188,18 @@ def _isolated(subject: Subject, note: Callable[[str, Any, Any], None], waiting: 
         return replacer.run_replacing(subject.feeds_of_target, showing, frozenset(partner) | casts.names)
 
     passing.run(baseline, target)
+
+
+def _as_held(subject: Subject, target: str, exact: Any) -> Any:
+    """What the target's readers are given where an exact result is put in its place; None where that is the same.
+
+    Of integers, what its narrower ones wrap around to: that is the loss of whoever made them, and no reader's.
+    """
+    meta = subject.targets.get(target)
+    whole = not subject.bench.on_device and exact.dtype.kind in "iu" and meta is not None and meta.dtype in _WHOLE
+    if whole and meta is not None and meta.dtype != exact.dtype.name:
+        return exact.astype(meta.dtype).astype(exact.dtype)
+    return subject.held(target, exact)
 
 
 def replayed(subject: Subject, note: Callable[[str, Any, Any], None], waiting: Kept) -> None:

@@ -115,7 +115,8 @@ CAUSES: Mapping[str, Cause] = {
         do="Keep the operator in FP32 or BF16, or scale its inputs down.",
         do_zh="将该算子保留为 FP32 或 BF16，或缩小其输入。",
         why=Wording(
-            "overflow, its results reach {largest}, above the type's maximum of {limit} ({count} elements)",
+            "overflow, its results reach {largest}, above the type's maximum of {limit}"
+            " ({count} {count:element|elements})",
             "上溢，结果达到 {largest}，而该类型最大为 {limit}（{count} 个元素）",
         ),
         instead={
@@ -170,7 +171,7 @@ CAUSES: Mapping[str, Cause] = {
         do="Keep the operator in FP32 or BF16, or scale its inputs up.",
         do_zh="将该算子保留为 FP32 或 BF16，或放大其输入。",
         why=Wording(
-            "underflow, {lost} results below the type's smallest value became 0 ({share} of the tensor)",
+            "underflow, {lost} {lost:result|results} below the type's smallest value became 0 ({share} of the tensor)",
             "下溢，{lost} 个结果小于该类型最小值而变为 0（占张量的 {share}）",
         ),
         instead={
@@ -209,7 +210,8 @@ CAUSES: Mapping[str, Cause] = {
         do="Quantise the weight again with a scale that reaches its largest value.",
         do_zh="用能覆盖其最大值的比例重新量化该权重。",
         why=Wording(
-            "its constant {weight} reaches {largest} and is clipped at {limit} by its scale ({count} elements)",
+            "its constant {weight} reaches {largest} and is clipped at {limit} by its scale"
+            " ({count} {count:element|elements})",
             "其常量 {weight} 达到 {largest}，被其量化比例截断在 {limit}（{count} 个元素）",
         ),
         evidence={"weight": _TEXT, "count": _COUNT, "largest": _FIGURE, "limit": _FIGURE},
@@ -262,6 +264,17 @@ CAUSES: Mapping[str, Cause] = {
         },
         evidence={"from": _TEXT, "channel": _COUNT, "axis": _COUNT, "ratio": _FIGURE, "too": _TEXT},
         unproven=True,
+    ),
+    "inside_body": Cause(
+        en="inside a body that was not seen", zh="出自未能查看的子图",
+        do="Compare the body as a model of its own, or in an engine that shows its operators.",
+        do_zh="将该子图作为单独的模型对比，或使用能显示其算子的引擎。",
+        why=Wording(
+            "its error arises among the operators of its body, which were not seen one by one",
+            "误差产生于其子图的算子之间，而这些算子未能逐一查看",
+        ),
+        evidence={"units": _FIGURE},
+        unproven=True, of_many=True,
     ),
     "mask_range": Cause(
         en="a mask sets the range", zh="掩码决定量化范围",
@@ -338,7 +351,9 @@ CAUSES: Mapping[str, Cause] = {
         en="NaN or Inf first appears here", zh="此处产生 NaN 或 Inf",
         do="Check divisions, square roots, logarithms and exponentials here.",
         do_zh="检查该处的除法、开方、对数与指数。",
-        why=Wording("{what} from finite inputs ({count} elements)", "由有限输入产生 {what}（{count} 个元素）"),
+        why=Wording(
+            "{what} from finite inputs ({count} {count:element|elements})", "由有限输入产生 {what}（{count} 个元素）",
+        ),
         evidence={"what": _TEXT, "count": _COUNT},
         out_of_range="above", unproven=True, by_a_pass=True,
     ),
@@ -466,6 +481,8 @@ _THINGS = {
     "a_constant": Wording("constant", "常量"),
     "an_operator": Wording("operator", "算子"),
     "an_attribute": Wording("attribute", "属性"),
+    "is_there": Wording("there", "有"),
+    "is_missing": Wording("missing", "无"),
     "an_input": Wording("what is read by", "所读取的张量："),
 }
 """What files_differ may be about."""

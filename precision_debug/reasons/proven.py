@@ -14,7 +14,7 @@ _QUANTISE = "Quantise the model again, with a larger range if it clips."
 
 PROVEN: Mapping[str, Wording] = {
     "proven_nan": Wording(
-        "The file proves it: constant `{name}` holds NaN ({count} elements).",
+        "The file proves it: constant `{name}` holds NaN ({count} {count:element|elements}).",
         "文件即可证明：常量 `{name}` 含 NaN（{count} 个元素）。", _AGAIN,
     ),
     "proven_scale": Wording(
@@ -31,8 +31,8 @@ PROVEN: Mapping[str, Wording] = {
         "文件即可证明：`{name}` 的 int32 常量零点为 {zero}，而整数内核按 0 计算。", _QUANTISE,
     ),
     "proven_bias_clipped": Wording(
-        "The file proves it: {op} `{name}` has an int32 bias `{bias}` that reaches 2^31-1 ({count} elements), so it"
-        " was clipped: scale_x times scale_w is too small for it.",
+        "The file proves it: {op} `{name}` has an int32 bias `{bias}` that reaches 2^31-1 ({count}"
+        " {count:element|elements}), so it was clipped: scale_x times scale_w is too small for it.",
         "文件即可证明：{op} `{name}` 的 int32 偏置 `{bias}` 有 {count} 个元素到达 2^31-1，已被截断：scale_x×scale_w"
         " 过小。", "Quantise the model again, with per-tensor weights or a larger scale there.",
     ),
@@ -63,7 +63,7 @@ PROVEN: Mapping[str, Wording] = {
     ),
     "proven_overflow": Wording(
         "The file proves it: constant `{name}`, read by {by}, reaches {value:.4g}, above {to}'s maximum of {limit:g}"
-        " ({count} elements).",
+        " ({count} {count:element|elements}).",
         "文件即可证明：{by} 所读的常量 `{name}` 达到 {value:.4g}，而 {to} 最大为 {limit:g}（{count} 个元素）。",
         "Keep the operators that read it in FP32 or BF16, or use a smaller constant (for example, -65504 for a mask).",
     ),

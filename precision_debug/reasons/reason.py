@@ -171,5 +171,5 @@ def _shown(value: Plain, spec: str, between: str, nested: Callable[[Reason], str
         return between.join(_shown(item, spec, between, nested) for item in value)
     if "|" in spec:
         one, _, more = spec.partition("|")
-        return one if value == 1 else more
+        return one if value in (1, "1") else more
     return format(value, spec)

@@ -6,13 +6,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from ..explain import is_mended
+from ..explain import allowed_to_many, is_mended
 from ..numbers.precisions import MODEL, is_narrow
 from ..observe.sample_columns import WORST_SAMPLES
 from ..reasons import Text, same
 from ..reasons.cause import Cause, Kind
 from ..reasons.causes import CAUSES
-from ..records import Culprit, Explanation, Row
+from ..records import Culprit, Explanation, Row, Status
 from ..search import ToKeep
 from .culprit_ranks import culprit_ranks
 from .figures import count, figure, percent
@@ -37,6 +37,11 @@ _CONFIDENCE = {
         "measured by replaying the baseline's operator on the target's inputs", "以目标输入重放基线算子测得"
     ),
     "simulated": Text("measured in a simulation", "在模拟中测得"),
+    "substituted": Text(
+        "measured by putting the target's values into the baseline's run: those of this tensor make NaN or Inf of an"
+        " output, those of each tensor that it reads do not",
+        "将目标的值代入基线的运行测得：代入该张量的值会使输出出现 NaN 或 Inf，单独代入其任一输入的值则不会",
+    ),
     "compared": Text("by comparing the inputs of both sides", "通过比较两侧所得到的输入得出"),
     "ranked": Text("only ranked by its error", "仅按误差排序得出"),
 }
@@ -106,10 +111,20 @@ def expectation(report: Report) -> list[Text]:
         times = figure(float(f"{explained.actual / explained.expected:.3g}"))
         english += f", {times} x the error predicted for rounding everywhere"
         chinese += f"，是处处舍入所预测误差的 {times} 倍"
+    of_many, mode = allowed_to_many(explained), report.target.mode
+    if of_many is not None and explained.allowed < of_many:
+        return [
+            Text(
+                f"{english}; up to {figure(of_many)} is expected of {mode}, and up to {figure(explained.allowed)} where"
+                " one operator makes most of it.",
+                f"{chinese}；{mode} 在 {figure(of_many)} 以内均属预期，若其大部分来自单个算子，则以"
+                f" {figure(explained.allowed)} 为限。",
+            )
+        ]
     return [
         Text(
-            f"{english}; up to {figure(explained.allowed)} is expected of {report.target.mode}.",
-            f"{chinese}；{report.target.mode} 在 {figure(explained.allowed)} 以内均属预期。",
+            f"{english}; up to {figure(explained.allowed)} is expected of {mode}.",
+            f"{chinese}；{mode} 在 {figure(explained.allowed)} 以内均属预期。",
         )
     ]
 
@@ -218,10 +233,10 @@ def _none(report: Report) -> Text | None:
         )
     if not report.compared:
         return None
-    if explanation.unfelt:
+    row = next((row for row in report.rows if explanation.unfelt and row.name == explanation.unfelt), None)
+    if row is not None and row.status is Status.FAIL:
         return Text(
-            f"The error of `{explanation.unfelt}` does not reach an output beyond its bounds.",
-            f"`{explanation.unfelt}` 的误差未使任何输出超限。",
+            f"`{row.name}` is out of bounds, and no output is.", f"`{row.name}` 超限，而各输出均未超限。"
         )
     if explanation.candidates:
         tried = _tried(explanation)
@@ -335,7 +350,7 @@ def _shown_evidence(known: Cause, evidence: Mapping[str, Any]) -> dict[str, str]
 
 
 def _shown(kind: Kind, value: Any) -> str:
-    if kind is Kind.WORD:
+    if kind is Kind.WORD or (kind is Kind.ANY and isinstance(value, str)):
         return recognised(str(value))
     if isinstance(value, float):
         return percent(value) if kind is Kind.SHARE else figure(value)

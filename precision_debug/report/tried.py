@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..explain import allowed_to_many
 from ..protocols import BETWEEN, WHOLE, Executed
 from ..reasons import Text
 from ..search import ToKeep, Tried, gives_up_most
@@ -30,12 +31,14 @@ def tried_sentence(report: Report) -> Text | None:
     if kept.tried.state == "not tried":
         why = explained(kept.tried.why)
         return Text(f"No fix was tried: {why.en}.", f"未尝试修复：{why.zh}。")
-    found = about(kept, report.target.mode)
+    found = about(
+        kept, report.target.mode, strict=report.spec.tolerance.given, of_many=allowed_to_many(report.explanation)
+    )
     return Text(f"Tried: {found.en}.", f"已验证：{found.zh}。")
 
 
-def about(kept: ToKeep, mode: str) -> Text:
-    """What the option to paste keeps, and what came of running it."""
+def about(kept: ToKeep, mode: str, *, strict: bool = False, of_many: float | None = None) -> Text:
+    """What the option to paste keeps, and what came of running it. strict, of_many: see ``_whether``."""
     tried = kept.tried
     assert tried is not None
     en, zh = _kept(kept)
@@ -44,11 +47,8 @@ def about(kept: ToKeep, mode: str) -> Text:
         en, zh = f"only by giving up most of {given_up}: {en}", f"须放弃大部分 {given_up}：{zh}"
     en += f" reduces the error from {_error(tried.before)} to {_error(tried.after)} in {mode}"
     zh += f" 后，{mode} 的误差从 {_wu(tried.before)} 降到 {_wu(tried.after)}"
-    if tried.allowed is not None:
-        more = "as expected" if tried.state == "mended" else "still more than expected"
-        dan = "符合预期" if tried.state == "mended" else "仍高于预期"
-        en += f", {more} (up to {figure(tried.allowed)})"
-        zh += f"，{dan}（不超过 {figure(tried.allowed)}）"
+    whether = _whether(tried, strict=strict, of_many=of_many)
+    en, zh = f"{en}{whether.en}", f"{zh}{whether.zh}"
     if tried.still is not None:
         low = _low(tried.still)
         en += f"; {low.en} still run in {tried.still.precision}"
@@ -79,6 +79,25 @@ def about(kept: ToKeep, mode: str) -> Text:
         en += f"; it replaces this command's {', '.join(kept.replaced)}"
         zh += f"；替换此命令已有的 {'、'.join(kept.replaced)}"
     return Text(en, zh)
+
+
+def _whether(tried: Tried, *, strict: bool, of_many: float | None) -> Text:
+    """Whether what is left passes. strict: by the tolerance that the user gave. of_many: up to which an error is as
+    expected that no single operator makes: whether one makes what is left was not asked."""
+    mended = tried.state == "mended"
+    if strict:
+        return Text(", within the tolerance", "，在容差内") if mended else Text(
+            ", still out of tolerance", "，仍超出容差"
+        )
+    if tried.allowed is None:
+        return Text("", "")
+    bound = tried.allowed if mended else max(tried.allowed, of_many or 0.0)
+    more = Text("as expected", "符合预期") if mended else Text("still more than expected", "仍高于预期")
+    if not mended and tried.after is not None and tried.after <= bound:
+        more = Text(
+            "as expected unless one operator makes most of that", "除非其大部分来自单个算子，否则符合预期"
+        )
+    return Text(f", {more.en} (up to {figure(bound)})", f"，{more.zh}（不超过 {figure(bound)}）")
 
 
 def _kept(kept: ToKeep) -> Text:

@@ -35,7 +35,8 @@ def explain_sample(work: Comparing, both: OpenPair, sample: int, ran: SampleResu
     explanation = _explained(work, both, subject, sample)
     if not work.fixes:
         return
-    work.journal.write(events.Stage(text=say("stage_trying_fixes")))
+    if explanation.culprits:
+        work.journal.write(events.Stage(text=say("stage_trying_fixes")))
     scaled = None
     if subject.is_step and (scale := scale_asked(explanation)):
         scaled = tried_scale(subject, explanation, both.target, scale)

@@ -1,0 +1,61 @@
+"""NaN and Inf that several operators make together, and none alone: the first from which on the numbers break."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx", reason="the models are ONNX's")
+pytest.importorskip("onnxruntime", reason="they run in ONNX Runtime")
+
+from planted.onnx_faults import Graph, tokens
+from planted.onnx_further import k
+
+import precision_debug
+from precision_debug.report.blame import blame
+from precision_debug.report.model import Report, Verdict
+
+
+def spectrum(g: Graph, volume: float) -> str:
+    """Powers, 3e-9 in every fourth channel at a volume of 5e-5, their logarithm, and that scaled to 0 to 1. Float16
+    holds the epsilon as 0."""
+    loud = g.op("Add", [g.op("Abs", [g.mlp(tokens(g), 32, "m")], "size"), k(g, "one", 1.0)], "loud")
+    quiet = g.op("Mul", [loud, k(g, "volume", np.where(np.arange(32) % 4, 1.0, volume))], "quiet")
+    power = g.op("Mul", [quiet, quiet], "power")
+    logarithm = g.op("Log", [g.op("Add", [power, k(g, "epsilon", 1e-10)], "floored")], "log")
+    above = g.op("Sub", [logarithm, g.op("ReduceMin", [logarithm], "least", axes=[-1])], "above")
+    return g.op("Div", [above, g.op("ReduceMax", [above], "most", axes=[-1])], "scaled")
+
+
+def report_of(volume: float, folder: Path) -> Report:
+    g = Graph(seed=3)
+    out = g.dense(spectrum(g, volume), 32, 8, "y")
+    return precision_debug.compare(g.save(folder / "m.onnx", [out]), run_mode="ort_fp16_sim", inputs=g.feeds)
+
+
+def test_an_epsilon_that_vanishes_behind_what_vanished_is_the_culprit(tmp_path: Path) -> None:
+    """With the baseline's powers the lost epsilon does no harm, and with the epsilon the lost powers do none."""
+    report = report_of(5e-5, tmp_path)
+    said = report.explanation
+    assert said is not None
+    first = said.culprits[0]
+    assert (first.name, first.cause, first.confidence) == ("floored", "weight_underflow", "substituted")
+    assert (first.at, first.fails_first, first.share) == ("y", "log", None)
+    assert {one.name for one in said.culprits} == {"floored"}
+    evidence = blame(report).lines[1][1].text
+    assert "putting the target's values into the baseline's run" in evidence.en
+    assert "代入该张量的值会使输出出现 NaN 或 Inf" in evidence.zh
+    kept = report.to_keep
+    assert kept is not None
+    assert kept.tried is not None
+    assert kept.tried.after is not None
+    assert np.isfinite(kept.tried.after)
+
+
+def test_the_same_epsilon_beside_powers_that_the_type_holds_breaks_nothing(tmp_path: Path) -> None:
+    report = report_of(1.0, tmp_path)
+    assert report.explanation is not None
+    assert (report.explanation.culprits, report.first_non_finite) == ((), None)
+    assert report.verdict is Verdict.EXPECTED
