@@ -23,6 +23,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from precision_debug.errors import BackendUnavailable, ModelError
+from precision_debug.explain import casts
 from precision_debug.records import ModelFiles, SessionSpec, Tolerance
 from precision_debug.report.lead import lead
 
@@ -138,6 +139,22 @@ def test_an_operand_that_an_outlier_flushes_is_told_and_mended(net: Any, where: 
     said = [str(note) for note in kept.target.notes]
     assert any(one.startswith("1 of 3 linear layers train in float8") for one in said), said
     assert any("stay in bfloat16: up" in one for one in said), said
+
+
+def test_operands_are_looked_at_once_where_a_product_is_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that isolates operators would otherwise bring every cast weight and gradient to the host."""
+    found: list[dict[str, str]] = []
+    plain = casts.narrow_casts
+
+    def noted(subject: Any) -> Any:
+        found.append(dict(plain(subject)))
+        return found[-1]
+
+    monkeypatch.setattr(casts, "narrow_casts", noted)
+    report = compared(Masked)
+    assert report.explanation.culprits[0].cause == "operand_flushed"
+    assert found
+    assert all(one == {} for one in found)
 
 
 def test_gradients_are_torchaos_own_with_hooks_and_without() -> None:

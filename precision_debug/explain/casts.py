@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from .operators import plain_type
+from .step_float8 import operands_in_float8
 from .subject import Subject
 from .units import bits_of, largest_of, smallest_of
 
@@ -80,9 +81,10 @@ class Casts:
 def narrow_casts(subject: Subject) -> Mapping[str, str]:
     """Casts to a type that is not the target's usual one, by the target's names: what each of them reads."""
     usual = {"float32", "float64", subject.narrow_type}
+    operands = operands_in_float8(subject)
     found = {}
     for name, meta in subject.targets.items():
-        if meta.dtype in usual or name in subject.partner or len(meta.inputs) != 1:
+        if meta.dtype in usual or name in subject.partner or len(meta.inputs) != 1 or name in operands:
             continue
         bits, source = bits_of(meta.dtype), subject.targets.get(meta.inputs[0])
         if plain_type(meta.op_type) in _CASTS and bits and source is not None and source.dtype != meta.dtype:

@@ -12,7 +12,7 @@ from ..records import TensorMeta
 from .operators import MOVE, plain_type
 from .subject import FLOAT8, Subject
 
-__all__ = ["flushed_operand"]
+__all__ = ["flushed_operand", "operands_in_float8"]
 
 _MUCH = 0.1
 """Share of an operand that becomes 0 from which on it is what is the matter; e4m3 and e5m2 hold five and nine powers of
@@ -50,6 +50,12 @@ def flushed_operand(subject: Subject, name: str) -> Mapping[str, Any]:
                 "largest": float(size[some].max()), "typical": float(np.median(size[some])),
             }  # fmt: skip
     return found
+
+
+def operands_in_float8(subject: Subject) -> frozenset[str]:
+    """The casts of all operands of products in float8: what one loses is looked at where its product is blamed."""
+    products = [meta for meta in subject.targets.values() if meta.op_type.startswith(FLOAT8)]
+    return frozenset(cast.name for meta in products for cast in _casts(subject, meta))
 
 
 def _casts(subject: Subject, meta: TensorMeta) -> list[TensorMeta]:
