@@ -15,15 +15,18 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
+from precision_debug_torch import session
 from precision_debug_torch.backend import open_model
 from precision_debug_torch.live import compare_module
 from precision_debug_torch.model import Model, example_feeds, from_module
+from precision_debug_torch.workbench import TorchWorkbench
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 import precision_debug
 from precision_debug.errors import PrecisionDebugError
+from precision_debug.explain.workbench import HostWorkbench
 from precision_debug.protocols.progress import progress_to
 from precision_debug.records import Status
 
@@ -157,6 +160,45 @@ def compared(mode: str, model: Model | None = None, **settings: Any) -> Any:
         model.module, (IDS,), run_mode=mode, device="cpu", loss=model.loss, optimiser=model.optimiser, settings=given,
         explain=settings.get("explain", "off"),
     )  # fmt: skip
+
+
+def factory() -> Any:
+    return Net(), (IDS,), loss_of, adamw
+
+
+def test_a_step_s_outputs_stay_on_their_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As they do on a card: copied to the host, they took half of a step's comparison."""
+    copied: list[str] = []
+    there = session.as_array
+    monkeypatch.setattr(session, "as_array", lambda value, name="": copied.append(name) or there(value, name=name))
+    report = precision_debug.compare(
+        f"{__file__}:factory", run_mode="torch_autocast_bf16", step="optimiser", device="cpu", compare_on="device",
+        explain="off",
+    )  # fmt: skip
+    assert sum(row.name.startswith("update/") for row in report.outputs) > 10
+    assert not copied
+
+
+@pytest.mark.parametrize("where", ["host", "device"])
+def test_a_sign_that_turns_in_adams_first_update_is_nobodys_fault(where: str) -> None:
+    """One of 512 elements: whether a draw of the rounding turns one too is chance."""
+    report = precision_debug.compare(
+        f"{__file__}:factory", run_mode="torch_autocast_bf16", step="optimiser", device="cpu", compare_on=where
+    )
+    assert report.explanation is not None
+    assert not report.explanation.culprits
+    assert str(report.verdict) == "as expected"
+
+
+def test_updates_that_are_lost_are_counted_alike_on_a_device() -> None:
+    moves = np.array([0.0, 1e-3, -1e-3, 1e-3], np.float32)
+    for got, share in (
+        ([0.0, 0.0, 0.0, 1.0], 2 / 3), ([1.0, 0.0, 0.0, 0.0], 1.0), ([0.0, 0.0, np.nan, 0.0], None), ([0.0], None),
+    ):  # fmt: skip
+        theirs = np.array(got, np.float32)
+        assert HostWorkbench().unmoved(moves, theirs) == share
+        assert TorchWorkbench().unmoved(torch.from_numpy(moves), torch.from_numpy(theirs)) == share
+    assert HostWorkbench().unmoved(0 * moves, moves) is TorchWorkbench().unmoved(torch.zeros(4), torch.ones(4)) is None
 
 
 def notes_of(side: Any) -> str:

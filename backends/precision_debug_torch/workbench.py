@@ -77,6 +77,15 @@ class TorchWorkbench:
             error, size, count = error + numbers[0], size + numbers[1], count + int(numbers[2])
         return error, size, count
 
+    def unmoved(self, wanted: Any, got: Any) -> float | None:
+        if wanted.shape != got.shape:
+            return None
+        wanted, got = brought_together(wanted, got)
+        moved = wanted != 0
+        still = moved & (got == 0)
+        numbers = torch.stack([moved.sum(), still.sum(), (~got.isfinite()).sum()]).tolist()  # asked for at once
+        return None if numbers[2] or not numbers[0] else float(numbers[1] / numbers[0])
+
     def shaken(self, value: Any, noise: Any, unit: float, start: int, step: float | None) -> Any:
         if not value.dtype.is_floating_point:
             return None

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-import numpy as np
-
-from ..numbers.arrays import as_array
 from ..records import Culprit
 from .subject import Subject
 
@@ -24,13 +21,11 @@ def lost_updates(subject: Subject) -> tuple[Culprit, ...]:
     for name in subject.outputs:
         if not name.startswith(_UPDATE) or name not in subject.target_outputs:
             continue
-        wanted, got = (np.asarray(as_array(side[name])) for side in (subject.outputs, subject.target_outputs))
-        if wanted.shape != got.shape or not wanted.size or not np.isfinite(got).all():
-            continue
-        moved = wanted != 0
-        share = float(np.mean(got[moved] == 0)) if moved.any() else 0.0
-        if share > _MOST_OF_IT and _learns(subject, name.removeprefix(_UPDATE)):
-            found.append((share, name.removeprefix(_UPDATE)))
+        share = subject.bench.unmoved(
+            *(subject.bench.returned(side, name) for side in (subject.outputs, subject.target_outputs))
+        )
+        if (share or 0.0) > _MOST_OF_IT and _learns(subject, name.removeprefix(_UPDATE)):
+            found.append((share or 0.0, name.removeprefix(_UPDATE)))
     if not found:
         return ()
     share, parameter = max(found)
@@ -47,9 +42,11 @@ def lost_updates(subject: Subject) -> tuple[Culprit, ...]:
 
 def _learns(subject: Subject, parameter: str) -> bool:
     """Whether its gradient is there: a step that GradScaler left out, for NaN or Inf, updates nothing either."""
-    name = f"gradient/{parameter}"
-    gradient = np.asarray(as_array(subject.target_outputs[name])) if name in subject.target_outputs else None
-    return gradient is not None and bool(np.isfinite(gradient).all()) and bool(gradient.any())
+    row = subject.row_of.get(f"gradient/{parameter}")
+    if row is None or row.comparison is None:
+        return False
+    there = row.comparison.target
+    return not (there.nan or there.inf) and bool(there.min or there.max)
 
 
 def _written(subject: Subject, parameter: str) -> str:

@@ -37,6 +37,9 @@ but rounding in a healthy step, a loss may not."""
 _DRAWS = 3
 """Times that rounding is drawn: the error of a single number, as a loss is, may come out next to nothing by chance."""
 
+_A_SIGN = 0.9
+"""Root mean square over the largest element from which on a tensor is a sign times a number: Adam's first update."""
+
 _FAR_ONES = 8
 """Operators that are tried first, alone: those whose own error is far above rounding."""
 
@@ -69,7 +72,7 @@ def wrong(subject: Subject, sinks: Sequence[Sink], expected: Mapping[str, float]
     return frozenset(
         sink.name for sink in sinks
         if sink.non_finite or sink.flips
-        or (sink.squared and sink.rel_l2 > max(unit, LOOK_TIMES * expected.get(sink.name, 0.0)))
+        or (sink.squared and sink.rel_l2 > max(unit, _foretold(subject, sink, expected)))
         or (_is_loss(subject, sink) and is_suspicious(sink.rel_l2, unit, expected.get(LOSS)))
     )  # fmt: skip
 
@@ -80,16 +83,32 @@ def allowed_at(
     """Relative L2 error up to which each output is as expected, or fails nothing although somebody is to blame."""
     unit = subject.typical_unit
     if blamed:
-        foretold = [(sink, LOOK_TIMES * expected.get(sink.name, 0.0)) for sink in sinks]
+        foretold = [(sink, _foretold(subject, sink, expected)) for sink in sinks]
         return {
             sink.name: max(worth(unit), min(MOST, error) if _is_loss(subject, sink) else error)
             for sink, error in foretold
         }
     return {
         sink.name: allowed_error(unit, expected.get(sink.name)) if _is_loss(subject, sink)
-        else max(allowed_error(unit, expected.get(sink.name)), TIMES * expected.get(sink.name, 0.0))
-        for sink in sinks
+        else max(
+            allowed_error(unit, expected.get(sink.name)), TIMES * expected.get(sink.name, 0.0),
+            _foretold(subject, sink, expected),
+        ) for sink in sinks
     }  # fmt: skip
+
+
+def _foretold(subject: Subject, sink: Sink, expected: Mapping[str, float]) -> float:
+    """What rounding makes of an output, with what a draw of it differs from another."""
+    error = expected.get(sink.name, 0.0)
+    row = subject.row_of.get(sink.name)
+    base = row.comparison.base if row is not None and row.comparison is not None else None
+    peak = max(abs(base.min or 0.0), abs(base.max or 0.0)) if base is not None else 0.0
+    if base is None or not base.rms or base.rms < _A_SIGN * peak:
+        return LOOK_TIMES * error
+    # each sign that turns is off by twice the learning rate; how many do is a draw of Poisson's, three deviations wide
+    one = 4 * peak**2 / (base.rms**2 * base.elements)
+    turned = error**2 / one
+    return max(LOOK_TIMES * error, math.sqrt(one * (turned + 3 * math.sqrt(turned) + 3)))
 
 
 def _error(row: Row | None) -> float | None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import numbers
 from ..numbers import narrowing
+from ..numbers.arrays import as_array
 from ..observe.store import Store
 from ..records import Comparison
 
@@ -62,6 +63,14 @@ class HostWorkbench:
             fair = np.isfinite(b) & np.isfinite(t) & (np.abs(b) <= bound)
             error, size = float(np.sum(np.square((t - b)[fair]))), float(np.sum(np.square(b[fair])))
         return error, size, int(fair.sum())
+
+    def unmoved(self, wanted: Any, got: Any) -> float | None:
+        """See protocols.Workbench."""
+        wanted, got = as_array(wanted), as_array(got)
+        if wanted.shape != got.shape or not np.isfinite(got).all():
+            return None
+        moved = wanted != 0
+        return float(np.mean(got[moved] == 0)) if moved.any() else None
 
     def shaken(self, value: Any, noise: Array, unit: float, start: int, step: float | None) -> Any:
         """See narrowing.shaken; None where the array holds no floats."""

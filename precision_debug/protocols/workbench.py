@@ -53,6 +53,10 @@ class Workbench(Protocol):
         """Squared L2 of the error and of the baseline over the elements that are finite on both sides, and no larger
         than ``bound`` in the baseline; and how many these are."""
 
+    def unmoved(self, wanted: Any, got: Any) -> float | None:
+        """Share, 0 to 1, of the elements that are not 0 in ``wanted`` and are 0 in ``got``; None where none is to move,
+        the shapes differ, or ``got`` holds NaN or Inf."""
+
     def shaken(self, value: Any, noise: Any, unit: float, start: int, step: float | None) -> Any:
         """Each float off by its share of the noise (a numpy array, used again and again from ``start`` on) times
         ``unit``: of itself, or of ``step``. None where it holds no floats."""

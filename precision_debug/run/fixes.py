@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,8 +78,8 @@ def tried_fix(
         bounds = {name: explanation.allowed_at.get(name, allowed) for name in pairs}
         allowed = tight(bounds.values(), allowed)
     criterion = Criterion.of(SearchRequest(), spec.tolerance, pairs, allowed, bounds)
-    first = Sample(feeds=subject.feeds, target_feeds=subject.feeds_of_target, values=_copied(subject.outputs))
-    got = _copied(subject.target_outputs)
+    first = Sample(feeds=subject.feeds, target_feeds=subject.feeds_of_target, values=_copied(subject.outputs, pairs))
+    got = _copied(subject.target_outputs, pairs.values())
     if not pairs or not set(pairs.values()) <= got.keys() or not set(pairs) <= first.values.keys():
         return _untried(found, say("fix_no_outputs"))
     before = criterion.judge(first, got)[1]
@@ -141,8 +141,9 @@ def _others(
     return held_out_feeds(spec, SearchRequest(), base.opening, target.opening, feed_set)[0][:_OTHERS]
 
 
-def _copied(values: Any) -> dict[str, Any]:
-    return {name: np.array(as_array(value, name=name)) for name, value in values.items()}
+def _copied(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Of outputs, those with these names: the others may lie on a device, and are many in a training step."""
+    return {name: np.array(as_array(values[name], name=name)) for name in names if name in values}
 
 
 def _judged(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -152,8 +152,8 @@ class OpenPair:
             return SampleResult(
                 rows=rows, ends=ends, bearers=bearers, iterations=check.iterations,
                 base_outputs=outputs[0], target_outputs=outputs[1],
-                paired_outputs={self._baseline_name(name): value for name, value in outputs[1].items()}, left=left,
-                spilled_bytes=store.spilled_bytes, moved_bytes=getattr(place.store, "spilled_bytes", 0),
+                paired_outputs=_Renamed(outputs[1], {self._baseline_name(name): name for name in outputs[1]}),
+                left=left, spilled_bytes=store.spilled_bytes, moved_bytes=getattr(place.store, "spilled_bytes", 0),
             )  # fmt: skip
 
     def _run_sides(
@@ -178,6 +178,28 @@ class OpenPair:
 
     def _may_have_a_partner(self, key: str) -> bool:
         return key not in self._known or key in self._paired or stem(key) in self._paired
+
+
+class _Renamed(Mapping[str, Any]):
+    """Outputs under other names; where they lie on a device, each comes from there when it is asked for.
+
+    names: the new ones to the old ones.
+    """
+
+    def __init__(self, outputs: Mapping[str, Any], names: Mapping[str, str]) -> None:
+        self._outputs, self._names = outputs, names
+
+    def __getitem__(self, name: str) -> Any:
+        return self._outputs[self._names[name]]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 def _left(store: BaselineStore, comparer: Comparer) -> dict[str, TensorStats]:
