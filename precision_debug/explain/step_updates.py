@@ -7,25 +7,26 @@ import dataclasses
 from ..records import Culprit
 from .subject import Subject
 
-__all__ = ["lost_updates"]
+__all__ = ["UPDATE", "lost_updates"]
 
 _MOST_OF_IT = 0.5
 """Share of an update's elements from which on a parameter stagnates."""
 
-_UPDATE = "update/"
+UPDATE = "update/"
+"""What the names of outputs that are a parameter's update begin with."""
 
 
 def lost_updates(subject: Subject) -> tuple[Culprit, ...]:
     """The worst of the parameters whose update is lost in the target, with how many there are; () where none is."""
     found: list[tuple[float, str]] = []
     for name in subject.outputs:
-        if not name.startswith(_UPDATE) or name not in subject.target_outputs:
+        if not name.startswith(UPDATE) or name not in subject.target_outputs:
             continue
         share = subject.bench.unmoved(
             *(subject.bench.returned(side, name) for side in (subject.outputs, subject.target_outputs))
         )
-        if (share or 0.0) > _MOST_OF_IT and _learns(subject, name.removeprefix(_UPDATE)):
-            found.append((share or 0.0, name.removeprefix(_UPDATE)))
+        if (share or 0.0) > _MOST_OF_IT and _learns(subject, name.removeprefix(UPDATE)):
+            found.append((share or 0.0, name.removeprefix(UPDATE)))
     if not found:
         return ()
     share, parameter = max(found)
@@ -34,10 +35,10 @@ def lost_updates(subject: Subject) -> tuple[Culprit, ...]:
     meta = subject.meta_of.get(wrote)
     culprit = Culprit(
         name=wrote, node=meta.node if meta is not None else "", op_types=(meta.op_type,) if meta is not None else (),
-        cause="update_lost", confidence="compared", share=1.0, at=f"{_UPDATE}{parameter}", keep=(wrote,),
+        cause="update_lost", confidence="compared", share=1.0, at=f"{UPDATE}{parameter}", keep=(wrote,),
         evidence={"parameter": parameter, "parameters": len(found), "share": share, "dtype": dtype},
     )  # fmt: skip
-    return (dataclasses.replace(culprit, fails_first=f"{_UPDATE}{parameter}"),)
+    return (dataclasses.replace(culprit, fails_first=f"{UPDATE}{parameter}"),)
 
 
 def _learns(subject: Subject, parameter: str) -> bool:
@@ -53,4 +54,4 @@ def _written(subject: Subject, parameter: str) -> str:
     """The row of the operator that changed a parameter last; its update's own where none was seen."""
     before = f"optimiser/{parameter}/"
     rows = [meta.name for meta in subject.tensors if meta.name.startswith(before) and meta.op_type.endswith("_")]
-    return rows[-1] if rows else f"{_UPDATE}{parameter}"
+    return rows[-1] if rows else f"{UPDATE}{parameter}"

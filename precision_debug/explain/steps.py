@@ -25,6 +25,7 @@ from .expected import expected_errors
 from .introduced import Alone
 from .step_authors import author_of
 from .step_causes import cause_in_step
+from .step_updates import UPDATE
 from .subject import Subject
 from .work import Work
 
@@ -103,7 +104,8 @@ def _foretold(subject: Subject, sink: Sink, expected: Mapping[str, float]) -> fl
     row = subject.row_of.get(sink.name)
     base = row.comparison.base if row is not None and row.comparison is not None else None
     peak = max(abs(base.min or 0.0), abs(base.max or 0.0)) if base is not None else 0.0
-    if base is None or not base.rms or base.rms < _A_SIGN * peak:
+    is_update = subject.within_rank(sink.name)[1].startswith(UPDATE)
+    if not is_update or base is None or not base.rms or base.rms < _A_SIGN * peak:
         return LOOK_TIMES * error
     # each sign that turns is off by twice the learning rate; how many do is a draw of Poisson's, three deviations wide
     one = 4 * peak**2 / (base.rms**2 * base.elements)
