@@ -375,7 +375,28 @@ CAUSES: Mapping[str, Cause] = {
             "{count} of {elements} decisions differ on the same inputs",
             "相同输入下 {elements} 个判定中有 {count} 个不同",
         ),
-        evidence={"count": _COUNT, "elements": _COUNT},
+        instead={
+            "margin": Wording(
+                "ordinary rounding, which flips {count} of {elements} choices of {amplifier_type} `{amplifier}`: its"
+                " scores there are {margin} apart at most in the baseline, and off by up to {off} in the target",
+                "普通舍入误差，使 {amplifier_type} `{amplifier}` 的 {elements} 个选择中有 {count} 个改变：这些选择的"
+                "分数在基线中至多相差 {margin}，而在目标中偏差可达 {off}",
+            ),
+            "off": Wording(
+                "ordinary rounding, which flips {count} of {elements} decisions of {amplifier_type} `{amplifier}`,"
+                " whose inputs there are off by up to {off}",
+                "普通舍入误差，使 {amplifier_type} `{amplifier}` 的 {elements} 个判定中有 {count} 个改变，"
+                "其输入在这些位置的偏差可达 {off}",
+            ),
+            "amplifier": Wording(
+                "ordinary rounding, which flips {count} of {elements} decisions of {amplifier_type} `{amplifier}`",
+                "普通舍入误差，使 {amplifier_type} `{amplifier}` 的 {elements} 个判定中有 {count} 个改变",
+            ),
+        },
+        evidence={
+            "count": _COUNT, "elements": _COUNT, "amplifier": _TEXT, "amplifier_type": _TEXT, "margin": _FIGURE,
+            "off": _FIGURE,
+        },
         unproven=True,
     ),
     "other_arithmetic": Cause(

@@ -124,6 +124,16 @@ NOTES: Mapping[str, Wording] = {
         "Of {count} samples, only the first was recorded.", "共给出 {count} 个样本；仅录制第一个。",
         "Record another one with --sample NUMBER.",
     ),
+    "choices_flip": Wording(
+        "{op} `{name}` chooses otherwise in {count} of {places} places.",
+        "{op} `{name}` 的 {places} 个选择中有 {count} 个与基线不同。",
+    ),
+    "choices_flip_apart": Wording(
+        "{op} `{name}` chooses otherwise in {count} of {places} places: its scores there are {margin:.3g} apart at"
+        " most in the baseline, and off by up to {off:.3g} in the target.",
+        "{op} `{name}` 的 {places} 个选择中有 {count} 个与基线不同：这些选择的分数在基线中至多相差 {margin:.3g}，"
+        "而在目标中偏差可达 {off:.3g}。",
+    ),
     "samples_calibrate": Wording(
         "The first {count} of {all} samples are used for calibration if the run mode needs it.",
         "{all} 个样本中前 {count} 个用于校准（若运行模式需要）。",

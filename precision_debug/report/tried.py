@@ -49,7 +49,7 @@ def about(kept: ToKeep, mode: str, *, strict: bool = False, of_many: float | Non
     zh += f" 后，{mode} 的误差从 {_wu(tried.before)} 降到 {_wu(tried.after)}"
     whether = _whether(tried, strict=strict, of_many=of_many)
     en, zh = f"{en}{whether.en}", f"{zh}{whether.zh}"
-    if tried.still is not None:
+    if tried.still is not None and (tried.was is None or tried.was.low):  # else nobody sees what runs in it
         low = _low(tried.still)
         en += f"; {low.en} still run in {tried.still.precision}"
         zh += f"；{low.zh}仍以 {tried.still.precision} 运行"

@@ -114,6 +114,9 @@ def _explained(work: Comparing, both: OpenPair, subject: explain.Subject, sample
     explanation = with_faulty_pass(
         explanation, subject, both.target.opening, spec.find_pass, target_feeds, work.feed_set.for_target().feeds
     )
+    explanation, flips = explain.with_choices(explanation, subject)
+    for reason in flips:
+        work.note(reason)
     mode = both.target.opening.mode
     if both.target.opening.precision == "float16" and mode is not None:
         notes, doubts = inside_sums(subject, mode.accumulates)

@@ -64,7 +64,7 @@ def ours(path: Path, inputs: Path, mode: str, folder: Path) -> str:
         return "nothing made"
     fix = json.loads(output.read_text(encoding="utf-8"))["fix"]
     after = "-" if fix["after"] is None else f"{fix['after']:.3g}"
-    count = f"{len(fix['kept'])}/{fix['units']}"
+    count = f"{len(fix.get('kept', ()))}/{fix['units']}"
     return f"{fix['state']}, {count} | {after} | {fix['evaluations']} | {time.monotonic() - begun:.0f}"
 
 

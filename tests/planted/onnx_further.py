@@ -250,7 +250,7 @@ def squared_distances(g: Graph) -> Sequence[str]:
     return [g.op("Sub", [g.op("Add", [a2, b2], "dist_a"), two], "y")]
 
 
-@case("decision", "ort_fp16_sim", ["shifted"], ["cancellation", "amplified"])
+@case("decision", "ort_fp16_sim", ["shifted"], ["cancellation", "amplified", "flips"])
 def top_k_indices(g: Graph) -> Sequence[str]:
     x = g.op("Add", [g.dense(tokens(g), 32, 32, "a"), k(g, "c", 3000)], "shifted")
     back = g.op("Sub", [x, k(g, "c2", 3000)], "back")
@@ -258,13 +258,13 @@ def top_k_indices(g: Graph) -> Sequence[str]:
     return ["where", "top"]
 
 
-@case("decision", "ort_bf16_sim", ["shifted"], ["cancellation", "amplified"])
+@case("decision", "ort_bf16_sim", ["shifted"], ["cancellation", "amplified", "flips"])
 def argmax_alone(g: Graph) -> Sequence[str]:
     x = g.op("Add", [g.dense(tokens(g), 32, 64, "a"), k(g, "c", 700)], "shifted")
     return [g.op("ArgMax", [x], "y", axis=-1)]
 
 
-@case("decision", "ort_bf16_sim", ["shifted"], ["cancellation", "amplified"])
+@case("decision", "ort_bf16_sim", ["shifted"], ["cancellation", "amplified", "flips"])
 def gather_by_argmax(g: Graph) -> Sequence[str]:
     x = g.op("Add", [g.dense(tokens(g), 32, 64, "a"), k(g, "c", 700)], "shifted")
     best = g.op("ArgMax", [x], "best", axis=-1, keepdims=0)

@@ -190,7 +190,7 @@ def softmax_minus_one() -> Any:
     return Net(body, a=linear(32, 32), b=linear(32, 32)), tokens()
 
 
-@case("decision", "torch_bf16", ["add"], ["cancellation", "amplified"])
+@case("decision", "torch_bf16", ["add"], ["cancellation", "amplified", "flips"])
 def argmax_only() -> Any:
     def body(m: Any, x: Any) -> Any:
         return (m.a(x) + 700.0).argmax(-1)
@@ -198,7 +198,7 @@ def argmax_only() -> Any:
     return Net(body, a=linear(32, 64)), tokens()
 
 
-@case("decision", "torch_bf16", ["add"], ["cancellation", "amplified"])
+@case("decision", "torch_bf16", ["add"], ["cancellation", "amplified", "flips"])
 def expert_choice() -> Any:
     """A mixture of experts whose router adds an offset: other experts are chosen."""
 

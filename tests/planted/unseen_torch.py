@@ -198,12 +198,12 @@ CASES[-1] = CASES[-1].__class__(**{**CASES[-1].__dict__, "who": ("mul", "args_1"
 CASES[-2] = CASES[-2].__class__(**{**CASES[-2].__dict__, "who": ("mul", "args_1", "pos")})
 
 
-@unseen("decision", "torch_bf16", "add", "amplified cancellation coarse")
+@unseen("decision", "torch_bf16", "add", "amplified cancellation coarse flips")
 def router_with_an_offset() -> Any:
     return moe(offset=300.0, skip=0.0)
 
 
-@unseen("decision", "torch_fp16", "sigmoid", "amplified cancellation coarse")
+@unseen("decision", "torch_fp16", "sigmoid", "amplified cancellation coarse flips")
 def best_of_saturated_scores() -> Any:
     def body(m: Any, x: Any) -> Any:
         score = torch.sigmoid(m.a(x) + 9.0)
