@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .cause import Cause, Kind
+from .engine_causes import ENGINE_CAUSES
 from .reason import Wording
 from .step_causes import STEP_CAUSES
 
 __all__ = ["CAUSES", "DO_ABOUT_CAUSES", "WORDINGS"]
 
 _FIGURE, _COUNT, _SHARE, _TEXT, _WORD, _ANY = Kind.FIGURE, Kind.COUNT, Kind.SHARE, Kind.TEXT, Kind.WORD, Kind.ANY
-
-_PASS = {
-    "passes": _TEXT, "before": _FIGURE, "after": _FIGURE, "runs": _COUNT, "of": _COUNT, "replaced": _TEXT,
-    "instead": _TEXT, "paste": _TEXT, "option": _TEXT,
-}  # fmt: skip
 
 CAUSES: Mapping[str, Cause] = {
     "inputs_differ": Cause(
@@ -406,76 +402,7 @@ CAUSES: Mapping[str, Cause] = {
         evidence={"rel_l2": _FIGURE},
         unproven=True, by_a_pass=True,
     ),
-    "faulty_pass": Cause(
-        en="an engine pass changes the computation", zh="引擎的某个 pass 改变了计算",
-        do="Switch the pass off with the line to paste, and report it to the engine's developers.",
-        do_zh="按可粘贴的那一行关闭该 pass，并向引擎开发者报告。",
-        why=Wording(
-            "the engine turns {replaced} into {instead} ({passes}), which changes the computation: the outputs are off"
-            " by {before} (Rel L2), and by {after} with the pass switched off (bisected {of} passes in {runs} builds)",
-            "引擎的 {passes} 将 {replaced} 变为 {instead}，改变了计算：启用时输出相差 {before}（相对"
-            " L2），关闭后为 {after}（{of} 个 pass 中二分，构建 {runs} 次）",
-        ),
-        evidence=_PASS,
-        sentence=Wording(
-            "{what} `{name}` causes the error: {why}. Switch the pass off and report it: `{paste}`.",
-            "误差来自 {what} `{name}`：{why}。请关闭它并向引擎开发者报告：`{paste}`。",
-        ),
-        mended=False, pastes="option",
-    ),
-    "pass_rounding": Cause(
-        en="an engine pass moves the rounding, and this model amplifies it",
-        zh="引擎的某个 pass 改变了舍入位置，而该模型将其放大",
-        do="If that matters, switch the pass off with the line to paste.",
-        do_zh="若有影响，按可粘贴的那一行关闭该 pass。",
-        why=Wording(
-            "the engine turns {replaced} into {instead} ({passes}), which rounds in other places, and this model"
-            " amplifies rounding: the outputs are off by {before} (Rel L2), and by {after} with the pass switched off"
-            " (bisected {of} passes in {runs} builds)",
-            "引擎的 {passes} 将 {replaced} 变为 {instead}，舍入位置不同，而该模型会放大舍入误差："
-            "启用时输出相差 {before}（相对 L2），关闭后为 {after}（{of} 个 pass 中二分，构建"
-            " {runs} 次）",
-        ),
-        evidence=_PASS,
-        sentence=Wording(
-            "{what} `{name}` causes the error: {why}. To switch the pass off: `{paste}`.",
-            "误差来自 {what} `{name}`：{why}。关闭它：`{paste}`。",
-        ),
-        mended=False, pastes="option",
-    ),
-    "wrong_kernel": Cause(
-        en="the baseline's own kernel is wrong", zh="基线自身的内核有误",
-        do="Use another version of the engine, or another baseline, and report it to the engine's developers.",
-        do_zh="使用引擎的其他版本或其他基线，并向引擎开发者报告。",
-        why=Wording(
-            "{own} disagrees with {others}, which agree with each other; off by {error} (Rel L2) on the same inputs",
-            "{own} 的结果与彼此一致的 {others} 不同；以其自身输入相差 {error}（相对 L2）",
-        ),
-        evidence={"own": _TEXT, "others": _TEXT, "error": _FIGURE},
-        sentence=Wording(
-            "{what} `{name}` is wrong: {why}. Comparing two runs of the same engine cannot show this: use another"
-            " version, and report it.",
-            "{what} `{name}` 有误：{why}。同一引擎的两次运行对比看不出：请使用其他版本并报告。",
-        ),
-        mended=False,
-    ),
-    "kernels_disagree": Cause(
-        en="another implementation gives a different result", zh="另一实现给出不同的结果",
-        do="Check a third implementation, or the operator's specification.",
-        do_zh="询问第三种实现，或查阅算子规范。",
-        why=Wording(
-            "{own} and {others} give different results, {error} apart (Rel L2) on the same inputs; which one is right"
-            " is unknown",
-            "{own} 与 {others} 的结果不同，以其自身输入相差 {error}（相对 L2）；尚不知哪个正确",
-        ),
-        evidence={"own": _TEXT, "others": _TEXT, "error": _FIGURE},
-        sentence=Wording(
-            "{what} `{name}` is in doubt: {why}. A third implementation, or the operator's specification, can settle"
-            " it.",
-            "{what} `{name}` 存疑：{why}。第三种实现或算子规范可判定。",
-        ),
-        mended=False,
-    ),
+    **ENGINE_CAUSES,
     "coarse": Cause(
         gradient="below",
         en="this type is too coarse", zh="该类型精度不足",
