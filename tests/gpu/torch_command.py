@@ -101,7 +101,7 @@ def inside(explain: str) -> dict[str, object]:
         "seconds": round(time.perf_counter() - begun, 2),
         "runs": [report.baseline.seconds, report.target.seconds], "rows": len(report.rows),
         "explaining": None if report.explanation is None else report.explanation.seconds,
-        "verdict": str(report.verdict), "phases": timed,
+        "verdict": str(report.verdict), "notes": [str(note) for note in report.notes], "phases": timed,
         "lines": told["lines"][:45], "functions": told["functions"][:70],
         "peak_GiB": round(torch.cuda.max_memory_allocated() / 2**30, 2),
     }  # fmt: skip
