@@ -145,9 +145,10 @@ def test_advice_on_overflow() -> None:
 @pytest.mark.parametrize(
     ("growth", "precision", "words"),
     [
-        (12.5, "float16", "Error growth 12.5: this operator lost the precision itself. Try it in FP32 first."),
+        (12.5, "float16", "Error growth 12.5: whether it lost that itself or enlarges what it was given was not"
+                            " measured. Try it in FP32 first."),
         (12.5, "int8", "calibration range"),
-        (1.1, "float16", "Error growth 1.1: it mostly passes on the error of its inputs."),
+        (1.1, "float16", "Error growth 1.1: its inputs were off by about as much."),
         (math.inf, "float16", "Its inputs had no error: the loss begins in this operator."),
     ],
 )
@@ -291,3 +292,12 @@ def test_shares_of_nothing_are_not_told() -> None:
     assert not any("fused away" in text.en or "0 were" in text.en for text in summary(passed).details)
     fused = with_rows(make_row(0, 1e-5), make_row(1, None))
     assert any(text.en.endswith("1 compared (50%), 1 fused away (50%).") for text in summary(fused).details)
+
+
+def test_an_operator_is_said_to_lose_precision_itself_only_where_that_was_measured() -> None:
+    row = make_row(error=0.1, error_growth=12.5, inputs=("x",))
+    own = Introduced(name=row.name, method="isolated", elements=6, rel_l2=0.03)
+    assert "it introduced 0.03 itself" in said(dataclasses.replace(row, introduced=own))
+    report = dataclasses.replace(make_report(0), rows=(dataclasses.replace(row, status=Status.FAIL),))
+    titles = {section.key: section.title.en for section in summary(report).sections}
+    assert titles["worst"].startswith("Worst operators, by how far the error exceeds that of the inputs; the")

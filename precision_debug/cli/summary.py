@@ -16,7 +16,7 @@ from ..report.doubts import decides, worded
 from ..report.fix import FIX_NAME, fix_lines
 from ..report.lead import lead
 from ..report.model import Report, Verdict
-from ..report.summary import STATUS_NAME, VERDICT_NAME, shares
+from ..report.summary import STATUS_NAME, VERDICT_NAME, shares, worst_by
 from ..report.values import newly_broken
 from ..report.widths import text_width, wrapped
 from ..report.words import explained
@@ -163,7 +163,7 @@ def _failures(report: Report) -> Iterator[Line]:
                 yield Line(label=Text("what to look at", "建议检查"), text=sentence)
             worst = report.worst(5)
             if worst:
-                yield Line(label=Text("worst operators", "损失最大"), text=_worst_by(worst))
+                yield Line(label=Text("worst operators", "损失最大"), text=worst_by(worst))
             for row in worst:
                 text, own = described(row, counted=counted), row.introduced
                 if own is not None and own.rel_l2 is not None:
@@ -177,23 +177,6 @@ def _failures(report: Report) -> Iterator[Line]:
         name = f"#{broken.index} {broken.op_type} {broken.name}"
         label = Text("first NaN or Inf", "首个 NaN 或 Inf")
         yield Line(label=label, text=Text(f"{name}: {what.en}", f"{name}：{what.zh}"), style="yellow")
-
-
-def _worst_by(rows: Sequence[Row]) -> Text:
-    """What the worst operators are sorted by: a measured error, or the growth of the error, which is none."""
-    measured = [row for row in rows if row.introduced is not None]
-    if len(measured) == len(rows):
-        return Text("by the error that the operator itself introduced", "按算子自身引入的误差")
-    if not measured:
-        return Text(
-            "by how far the error exceeds that of the inputs; the operator's own was not measured",
-            "按误差超出输入误差的程度；算子自身引入的误差未测量",
-        )
-    return Text(
-        "by the error that the operator itself introduced; where that was not measured, by how far the error exceeds"
-        " that of the inputs",
-        "按算子自身引入的误差；未测量者按误差超出输入误差的程度",
-    )
 
 
 def _outcome(report: Report) -> Iterator[Line]:

@@ -13,7 +13,7 @@ from .model import Report
 __all__ = ["advice", "finer_than_rounding"]
 
 _PASSED_ON = 2.0
-"""Below this error growth an operator passes on what it was given: its own rounding adds little."""
+"""Below this error growth an operator was given about as large an error as it gives."""
 
 
 def advice(row: Row, precision: str) -> tuple[Text, ...]:
@@ -108,10 +108,10 @@ def _growth(row: Row, precision: str) -> tuple[Text, ...]:
     if growth < _PASSED_ON:
         return (
             Text(
-                f"Error growth {figure(growth)}: it mostly passes on the error of its inputs. The loss begins"
-                " earlier, or little by little: compare the operators below that lost the most.",
-                f"误差放大 {figure(growth)} 倍：主要是传递输入的误差。损失始于更早的算子或逐步累积，"
-                "请对照下面“损失最大的算子”。",
+                f"Error growth {figure(growth)}: its inputs were off by about as much. The loss begins earlier, or"
+                " little by little: compare the operators below.",
+                f"误差放大 {figure(growth)} 倍：其输入已有大致相同的误差。损失始于更早的算子或逐步累积，"
+                "请对照下面列出的算子。",
             ),
         )
     remedy = (
@@ -134,10 +134,19 @@ def _growth(row: Row, precision: str) -> tuple[Text, ...]:
                 f"它的输入没有误差：损失从该算子开始。{remedy.zh}",
             ),
         )
+    own = row.introduced.rel_l2 if row.introduced is not None else None
+    itself = (
+        Text(
+            "whether it lost that itself or enlarges what it was given was not measured",
+            "是其自身的损失还是放大了输入的误差，未测量",
+        )
+        if own is None
+        else Text(f"it introduced {figure(own)} itself", f"其自身引入 {figure(own)}")
+    )
     return (
         Text(
-            f"Error growth {figure(growth)}: this operator lost the precision itself. {remedy.en}",
-            f"误差放大 {figure(growth)} 倍：精度由该算子自身损失。{remedy.zh}",
+            f"Error growth {figure(growth)}: {itself.en}. {remedy.en}",
+            f"误差放大 {figure(growth)} 倍：{itself.zh}。{remedy.zh}",
         ),
     )
 

@@ -166,11 +166,13 @@ COLUMNS: tuple[Column, ...] = (
     ),
     _column(
         ("error_growth", "Error Growth", "误差放大倍数"), "float:ratio", 11, growth,
-        ("Rel L2 of this tensor over the largest Rel L2 among its operator's inputs. Well above 1: the operator lost"
-         " the precision itself; about 1: it passes on the error of its inputs; inf: its inputs had no error. Blank if"
-         " it reads nothing, or if NaN or Inf first appears in it.",
-         "本张量的相对 L2 误差与其算子各输入中最大者之比。明显大于 1：该算子自身损失精度；约为 1：只是传递误差"
-         "；inf：输入没有误差。没有输入的张量，以及产生 NaN 或 Inf 处，为空。"),
+        ("Rel L2 of this tensor over the largest Rel L2 among its operator's inputs. Well above 1: the operator"
+         " lost precision itself or enlarges what it was given (Introduced Rel L2 tells which); about 1: its inputs"
+         " were off by as much; inf: its inputs had no error. Blank if it reads nothing, or if NaN or Inf first appears"
+         " in it.",
+         "本张量的相对 L2 误差与其算子各输入中最大者之比。明显大于 1：该算子自身损失精度，或放大了输入的误差（由"
+         "引入误差一列区分）；约为 1：输入已有同样大的误差；inf：输入没有误差。没有输入的张量，以及产生"
+         " NaN 或 Inf 处，为空。"),
     ),
     _column(
         ("introduced_rel_l2", "Introduced Rel L2", "引入误差"), "float:error", 12, introduced("rel_l2"),

@@ -22,7 +22,7 @@ from .tolerance import tolerance_text
 from .values import growth, newly_broken
 from .words import explained, general
 
-__all__ = ["STATUS_NAME", "STATUS_TEXT", "STATUS_TONE", "VERDICT_NAME", "Summary", "shares", "summary"]
+__all__ = ["STATUS_NAME", "STATUS_TEXT", "STATUS_TONE", "VERDICT_NAME", "Summary", "shares", "summary", "worst_by"]
 
 _NAMES_SHOWN = 3
 _LINKED = 40
@@ -218,11 +218,30 @@ def _first(report: Report) -> Section:
 
 
 def _worst(report: Report) -> Section:
+    rows = report.worst() if report.verdict is not Verdict.EXPECTED else []
+    by = worst_by(rows)
     return Section(
         key="worst",
-        title=Text("Operators that lost the most themselves", "损失最大的算子"),
+        title=Text(f"Worst operators, {by.en}", f"损失最大的算子，{by.zh}"),
         head=_ROW_HEAD,
-        lines=tuple(_row_line(row, report) for row in report.worst() if report.verdict is not Verdict.EXPECTED),
+        lines=tuple(_row_line(row, report) for row in rows),
+    )
+
+
+def worst_by(rows: Sequence[Row]) -> Text:
+    """What the worst operators are sorted by: a measured error, or the growth of the error, which is none."""
+    measured = [row for row in rows if row.introduced is not None]
+    if len(measured) == len(rows):
+        return Text("by the error that the operator itself introduced", "按算子自身引入的误差")
+    if not measured:
+        return Text(
+            "by how far the error exceeds that of the inputs; the operator's own was not measured",
+            "按误差超出输入误差的程度；算子自身引入的误差未测量",
+        )
+    return Text(
+        "by the error that the operator itself introduced; where that was not measured, by how far the error exceeds"
+        " that of the inputs",
+        "按算子自身引入的误差；未测量者按误差超出输入误差的程度",
     )
 
 
