@@ -122,6 +122,26 @@ def test_the_backward_pass_stays_in_its_run_s_thread() -> None:
     assert torch._C._is_multithreading_enabled()
 
 
+@pytest.mark.parametrize("amsgrad", [False, True])
+@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+@pytest.mark.parametrize("foreach", [False, True])
+@pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.AdamW])
+def test_adam_leaves_its_gradients_alone_so_that_no_copy_is_needed(
+    kind: Any, foreach: bool, weight_decay: float, amsgrad: bool
+) -> None:
+    def made(parameters: Any) -> Any:
+        return kind(parameters, lr=0.01, weight_decay=weight_decay, amsgrad=amsgrad, foreach=foreach)
+
+    rows: list[str] = []
+    full = outputs_of(model_of(made), "torch_fp32", "optimiser", hook=lambda _op, name, _value: rows.append(name))
+    alone = outputs_of(model_of(made), "torch_fp32", "backward")
+    gradients = [name for name in alone if name.startswith("gradient/")]
+    assert len(gradients) == 23
+    assert [name for name in gradients if full[name].tobytes() != alone[name].tobytes()] == []
+    copies = [name for name in rows if name.startswith("optimiser/head.bias/clone")]
+    assert len(copies) == 1  # the parameter as it was before
+
+
 @pytest.mark.parametrize("scale", [1.0, 1024.0])
 @pytest.mark.parametrize("low", ["", "bfloat16", "float16"])
 def test_a_step_is_what_a_plain_loop_does(low: str, scale: float) -> None:

@@ -49,7 +49,7 @@ def as_step(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> tuple[M
         clip=setting(options, "clip_norm"), path=model.path, ranks=model.ranks,
     )  # fmt: skip
     held = sum(one.nbytes for one in model.module.parameters() if one.requires_grad)
-    # the gradient; with an optimiser also what it reads of it, the parameter before, its update, and Adam's two states
+    # the gradient; with an optimiser also the parameter that it writes, and before, its update, and Adam's two states
     many = held * (max(1, len(model.ranks)) if step.until == BACKWARD else 6)
     tell(say("step_memory", phase=step.until, size=f"{many / 1e9:.3g} GB"))
     return replace(model, module=step, loaded=None), {**options, "training": True}

@@ -116,7 +116,8 @@ class TrainingStep(nn.Module):
                 scaler.unscale_(optimiser)
         self._tell(OPTIMISER)
         last = self.until == BACKWARD
-        outputs |= {f"gradient/{name}": one.grad if last else one.grad.clone() for name, one in got.items()}
+        stays = last or (self.clip is None and _only_reads(optimiser))
+        outputs |= {f"gradient/{name}": one.grad if stays else one.grad.clone() for name, one in got.items()}
         if last:
             return outputs
         if self.clip is not None:
@@ -174,6 +175,11 @@ class TrainingStep(nn.Module):
 
     def get_submodule(self, target: str) -> Any:
         return self.inner.get_submodule(target)
+
+
+def _only_reads(optimiser: Any) -> bool:
+    """Whether an optimiser is known to leave gradients as they are: a copy of all takes as much as the parameters."""
+    return type(optimiser) in (torch.optim.Adam, torch.optim.AdamW) and not optimiser.defaults.get("fused")
 
 
 def _called(loss: Callable[..., Any], returned: Any, module: Any) -> Any:
