@@ -316,7 +316,7 @@ def line_of(case: Case, profile: bool) -> dict[str, Any]:
         "worst gradient": max(
             (row.relative_l2 or 0.0 for row in report.outputs if row.comparison is not None), default=None
         ),
-        "notes": [str(one) for one in report.notes][:12] if hasattr(report, "notes") else [],
+        "notes": [str(one) for one in (*report.notes, *report.target.notes)],
     }  # fmt: skip
     if DEVICE == "cuda":
         line["peak GB"] = round(torch.cuda.max_memory_allocated() / 1e9, 1)
