@@ -73,6 +73,7 @@ REPORTS = {
 }  # fmt: skip
 SECOND = {
     "Diffuse: no single culprit. …": report(WRONG, explained("diffuse", **TRIED)),
+    "Nobody is accused: …": report(WRONG, explained("healthy", **{**TRIED, "budget": {"inside": 0.6}})),
     "No single operator causes the error: …": report(WRONG, explained("healthy", **TRIED)),
     "At the outputs the error is within what rounding to the target's type costs…": report(WRONG, explained("healthy")),
     "The bound of … is the usual one of …: …": report(MORE, None),

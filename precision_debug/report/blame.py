@@ -28,6 +28,10 @@ _SHOWN = 5
 _KEPT = 8
 """Tensors to keep that a sentence names; the JSON has all."""
 
+_MOST_OF_IT = 0.5
+"""Share of the squared error from which on it cannot be said that no single operator causes it, even where that error
+is too small to accuse anybody."""
+
 _OTHERS = 4
 """Tensors beside a culprit's that a line of evidence names; the JSON has all."""
 
@@ -233,13 +237,18 @@ def _none(report: Report) -> Text | None:
         )
     if not report.compared:
         return None
-    row = next((row for row in report.rows if explanation.unfelt and row.name == explanation.unfelt), None)
-    if row is not None and row.status is Status.FAIL:
+    failed, first = {row.name for row in report.rows if row.status is Status.FAIL}, report.first_mismatch
+    if explanation.unfelt in failed and first is not None:
         return Text(
-            f"`{row.name}` is out of bounds, and no output is.", f"`{row.name}` 超限，而各输出均未超限。"
+            f"`{first.name}` is out of bounds, and no output is.", f"`{first.name}` 超限，而各输出均未超限。"
         )
     if explanation.candidates:
         tried = _tried(explanation)
+        if max(explanation.budget.values(), default=0.0) >= _MOST_OF_IT:
+            return Text(
+                f"Nobody is accused: the error is within what is expected, and {tried.en}.",
+                f"未归咎于任何算子：误差在预期之内，{tried.zh}。",
+            )
         return Text(
             f"No single operator causes the error: {tried.en}.", f"没有单个算子造成该误差：{tried.zh}。"
         )

@@ -98,8 +98,7 @@ def _calm(report: Report) -> Text:
     )
     compared = count(len(report.compared))
     if report.verdict is Verdict.EXPECTED and report.first_mismatch is not None:
-        unfelt = report.explanation.unfelt if report.explanation is not None else ""
-        row = next((row for row in report.rows if unfelt and row.name == unfelt), report.first_mismatch)
+        row = report.first_mismatch
         counted = row.reason.code.startswith("elements")  # beyond a tolerance that nobody asked for
         reason = explained(row.non_finite or (NOTHING if counted else row.reason))
         why = Text(f" ({reason.en})", f"（{reason.zh}）") if reason.en else same("")
