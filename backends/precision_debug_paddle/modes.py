@@ -11,7 +11,7 @@ from precision_debug.records import Availability, RunMode
 from .reasons import say
 from .tried import TRIED
 
-__all__ = ["DYGRAPH", "RUN_MODES", "Recipe", "availability", "mixed_precision", "recipe"]
+__all__ = ["DYGRAPH", "RUN_MODES", "SCALED", "Recipe", "availability", "mixed_precision", "recipe"]
 
 _BASELINE = "paddle_fp32"
 _SUFFIXES = (".pdmodel", ".json", "")
@@ -113,6 +113,9 @@ _RECIPES = {
         ),
     )
 }  # fmt: skip
+
+SCALED = tuple(mode for mode, one in _RECIPES.items() if one.amp and one.precision == "float16")
+"""Targets whose training loop has a GradScaler."""
 
 RUN_MODES = tuple(replace(recipe.mode, tried=TRIED.get(recipe.mode.name, "")) for recipe in _RECIPES.values())
 

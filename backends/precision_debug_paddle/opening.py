@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from precision_debug.errors import ModelError, UsageError
+from precision_debug.feeds.training_step import given_scale, tell_memory
 from precision_debug.protocols import Feeds, Session
 from precision_debug.reasons import Reason, did_you_mean
 from precision_debug.records import SessionSpec
 from precision_debug.settings import passed
+from precision_debug.settings.training_step import FORWARD
 
 from . import modes
 from .engine import capability, tf32
@@ -27,6 +30,12 @@ from .modes import Recipe
 from .reasons import say
 from .session import HookSession
 from .settings import setting
+
+if TYPE_CHECKING:
+    from precision_debug.feeds.training_step import StepParts
+
+    from .engine.dynamic_model import Layer
+    from .engine.training.step import Step
 
 __all__ = ["IN_PLACE", "device_of", "open_layer", "open_session"]
 
@@ -135,7 +144,23 @@ def open_layer(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds]) -> Ses
     device = "gpu" if recipe.device == "gpu" or (card is not None and card.works) else "cpu"
     layer = read_layer(spec.model.model_file, seed=int(passed(spec.options, "seed")))
     versions = capability.versions(gpu=device == "gpu", tensorrt=False)
-    return DygraphSession(layer, recipe, versions=versions, feeds=feeds[0] if feeds else None, device=device)
+    return DygraphSession(
+        layer, recipe, versions=versions, feeds=feeds[0] if feeds else None, device=device,
+        step=_step(spec, recipe, layer) if setting(spec.options, "step") != FORWARD else None,
+    )  # fmt: skip
+
+
+def _step(spec: SessionSpec, recipe: Recipe, layer: Layer) -> Callable[[StepParts], Step]:
+    """What makes the training step that a command asks for, of the layer as the mode runs it."""
+    from .engine.training.step import Step
+
+    until, options = setting(spec.options, "step"), spec.options
+    tell_memory(until, sum(one.size * one.element_size() for one in layer.module.parameters() if not one.stop_gradient))
+    return lambda parts: Step(
+        parts=parts, until=until, scale=given_scale(options, setting(options, "loss_scale"), *modes.SCALED),
+        clip=setting(options, "clip_norm"), seed=int(passed(options, "seed")), path=layer.path,
+        master=recipe.precision if recipe.amp == "O2" else "",
+    )  # fmt: skip
 
 
 def device_of(recipe: Recipe) -> tuple[str, tuple[Reason, ...]]:

@@ -21,8 +21,9 @@ REASONS = Catalogue("paddle", {
     ),
     "several_models": Wording("holds several models ({names})", "其中有多个模型（{names}）"),
     "factory_returns": Wording(
-        "a factory returns a paddle.nn.Layer or (layer, example_inputs)",
-        "工厂函数返回 paddle.nn.Layer，或（layer，示例输入）",
+        "a factory returns a paddle.nn.Layer, (layer, example_inputs), or these with a loss, and an optimiser, for a"
+        " step",
+        "工厂函数返回 paddle.nn.Layer、（layer，示例输入），训练步还需损失与优化器",
     ),
     # why a tensor is not seen
     "not_entered": Wording(
@@ -70,8 +71,8 @@ REASONS = Catalogue("paddle", {
         "位于控制流块内，Paddle 的 hook 不进入", _INSIDE,
     ),
     "method": Wording(
-        "it is produced by a tensor method (x + y), which Paddle does not expose",
-        "由张量自身的方法（x + y）生成，Paddle 不提供观测", _READERS,
+        "it is produced outside of Paddle's operators (by numpy, say)",
+        "不由 Paddle 的算子生成（例如由 numpy 得出）", _READERS,
     ),
     "rewritten": Wording(
         "a later operator overwrites it, so it cannot be fetched", "后面的算子会覆盖它，无法取出", _READERS
@@ -270,9 +271,24 @@ REASONS = Catalogue("paddle", {
         "Paddle 的 pass 没有改变任何算子，其张量类型为 {types}",
     ),
     "dynamic_shown": Wording(
-        "Operators called by Paddle's Python code and sublayers are shown; what a tensor method computes (x + y) shows"
-        " in the sublayer's result.",
-        "显示 Paddle 的 Python 所调用的算子和子层；张量自身方法（x + y）的结果体现在子层的返回值中。",
+        "Operators called by Paddle's Python code, arithmetic of tensors (x + y), PyLayers and sublayers are shown;"
+        " what is computed outside of them (by numpy, say) shows in what reads it.",
+        "显示 Paddle 的 Python 所调用的算子、张量运算（x + y）、PyLayer 与子层；在其之外得出的结果（例如由 numpy）"
+        "体现在读取它的算子中。",
+    ),
+    "step_shown": Wording(
+        "Of the backward pass, each gradient that an operator's backward returns is shown, and what a PyLayer's calls;"
+        " not what Paddle computes inside an operator, and of one that takes a list (concat) only what reaches its"
+        " inputs. An optimiser's operator is a row for each tensor that it writes.",
+        "反向中显示每个算子的反向所返回的梯度，以及 PyLayer 的 backward 所调用的算子；不显示 Paddle 在算子内部的计算，"
+        "接收列表的算子（concat）只显示到达其各输入的梯度。优化器的算子按其写入的张量各占一行。",
+    ),
+    "step_scaler": Wording(
+        "the loss's scale is applied by GradScaler's own operator, because Paddle switches GradScaler off on a CPU",
+        "损失缩放由 GradScaler 自身所用的算子完成，因为 Paddle 在 CPU 上会关闭 GradScaler",
+    ),
+    "sparse_gradient": Wording(
+        "it is a sparse gradient; the whole gradient is among the outputs", "它是稀疏梯度；完整梯度见输出"
     ),
     "as_hook_saw": Wording(
         "{count} of {all} fetched values equal, element for element, what Paddle's own hook saw; for {unknown} the"

@@ -21,6 +21,7 @@ import numpy as np
 
 from precision_debug.errors import ModelError, PrecisionDebugError
 from precision_debug.feeds.factory import made_by
+from precision_debug.feeds.training_step import step_parts
 from precision_debug.numbers.arrays import as_array
 from precision_debug.records import InputMeta, ModelFiles
 
@@ -145,13 +146,8 @@ def example_feeds(model: Model) -> dict[str, np.ndarray[Any, Any]]:
 
 def _from_factory(text: str, seed: int) -> Model:
     made = made_by(text, lambda: seeded(seed), returns=_HINT)
-    parts = made if isinstance(made, tuple) and 2 <= len(made) <= 4 else (made,)
-    module, inputs, loss, optimiser = (*parts, None, None, None)[:4]
-    steps = optimiser is None or callable(optimiser) or hasattr(optimiser, "step")
-    if not steps or not (loss is None or callable(loss)):
-        wrong = "optimiser" if not steps else "loss"
-        raise ModelError(f"the factory's {wrong} cannot be called", where=text, hint=_HINT)
-    return replace(from_module(module, inputs, path=text), loss=loss, optimiser=optimiser)
+    parts = step_parts(made, text, _HINT)
+    return replace(from_module(parts.module, parts.inputs, path=text), loss=parts.loss, optimiser=parts.optimiser)
 
 
 def load_program(path: str) -> Any:

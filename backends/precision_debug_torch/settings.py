@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from precision_debug.settings import Setting, value
+from precision_debug.settings.training_step import step_settings
 
 __all__ = ["SETTINGS", "setting"]
 
@@ -52,26 +53,7 @@ SETTINGS = (
         help="torch.compile's options of inductor, KEY=VALUE: pattern_matcher=False, max_fusion_size=1, cpp.simdlen=1",
         zh="传给 torch.compile 的 inductor 选项，KEY=VALUE：pattern_matcher=False、max_fusion_size=1、cpp.simdlen=1",
     ),
-    Setting(
-        name="step", kind="choice", default="forward", choices=("forward", "backward", "optimiser"), flag=True,
-        help="how much of a training step is run and compared: the forward pass, also the gradients, or also the"
-             " optimiser's update; the factory returns (module, inputs, loss, optimiser), or a module whose forward"
-             " returns the loss",
-        zh="运行并对比训练步的多少：仅前向、再加梯度、或再加优化器更新；工厂函数返回 (module, inputs, loss, "
-        "optimiser)，或 forward 直接给出损失的模块",
-    ),
-    Setting(
-        name="loss_scale", kind="number", low=1,
-        help="what GradScaler multiplies the loss of a training step with, on both sides (default: 65536, as it begins,"
-        " where the target is torch_autocast_fp16, otherwise 1)",
-        zh="训练步中 GradScaler 对损失的放大倍数，两侧相同（默认：目标为 torch_autocast_fp16 时取其初值 65536，"
-        "否则为 1）",
-    ),
-    Setting(
-        name="clip_norm", kind="number",
-        help="the norm that clip_grad_norm_ clips a training step's gradients to (default: it is not called)",
-        zh="训练步中 clip_grad_norm_ 裁剪梯度的范数上限（默认不裁剪）",
-    ),
+    *step_settings(scaled="torch_autocast_fp16", module="module"),
     Setting(
         name="from_step", kind="text", default="",
         help="a step that precision_debug.training() kept: parameters, batch and optimiser as they were; of several"

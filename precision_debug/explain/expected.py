@@ -11,7 +11,7 @@ import numpy as np
 
 from ..records import Row
 from .effects import Sink, error_at
-from .operators import SUM_UP, plain_type
+from .operators import MOVE, SELECT, SUM_UP, plain_type
 from .shape_makers import shape_makers
 from .subject import Subject
 from .units import INTEGERS, NARROW
@@ -46,7 +46,7 @@ def expected_errors(
         new = None
         if row is None and name in fused:  # what the target fused is summed up in its own way, and quantised then
             new = bench.shaken(value, noise, _ACCUMULATED, zlib.crc32(name.encode()) % _NOISE, None)
-        if row is not None and row.comparison is not None and not subject.only_moves(name) and name not in left:
+        if row is not None and row.comparison is not None and not _left_alone(subject, name) and name not in left:
             unit = _unit(subject, name, row)
             if unit > 0:
                 step = (row.comparison.base.rms or 0.0) if subject.whole_steps(name) else None
@@ -67,6 +67,15 @@ def expected_errors(
 
 _ACCUMULATED = 2.0**-15
 """Relative error of what is summed up of integers: an engine rounds biases to the step of the accumulator."""
+
+
+def _left_alone(subject: Subject, name: str) -> bool:
+    """Whether a tensor is not shaken: its operators round nothing. In a step neither what is chosen among numbers: a
+    gradient goes to the one that equals the result, and would go nowhere (Paddle's max pooling, torch's amax)."""
+    if subject.only_moves(name):
+        return True
+    region = subject.region_of.get(name, ())
+    return subject.is_step and bool(region) and all(plain_type(meta.op_type) in SELECT | MOVE for meta in region)
 
 
 def _unit(subject: Subject, name: str, row: Row) -> float:

@@ -39,7 +39,10 @@ def explained_step(subject: Subject, work: Work, folder: Path) -> tuple[Explanat
         culprits, tried = blamed(subject, alone, sinks, looked, expected, plain, names, work) if names else (
             (), NOTHING_CARRIED
         )  # fmt: skip
-        culprits = (*culprits, *lost_updates(subject))
+        lost = {one.name: one for one in lost_updates(subject)}
+        # of the operator that is to blame for it this says more than that its rounding is amplified
+        culprits = tuple(lost.pop(one.name, one) for one in culprits)
+        culprits = (*culprits, *lost.values())
     except BaseException:
         alone.close()
         raise

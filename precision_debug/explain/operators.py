@@ -23,6 +23,8 @@ MOVE = words("""
     RESHAPE TRANSPOSE SQUEEZE EXPAND_DIMS SLICE STRIDED_SLICE SPLIT SPLIT_V CONCATENATION PAD PADV2 MIRROR_PAD TILE
     BROADCAST_TO SPACE_TO_DEPTH DEPTH_TO_SPACE SPACE_TO_BATCH_ND BATCH_TO_SPACE_ND PACK UNPACK CAST SHAPE RANK FILL
     REVERSE_V2 REVERSE_SEQUENCE
+    add_grad assign_grad reshape_grad transpose_grad squeeze_grad unsqueeze_grad flatten_grad concat_grad stack_grad
+    split_grad split_with_num_grad unbind_grad slice_grad getitem
 """)
 """They only move numbers about, and never take blame."""
 
@@ -63,6 +65,7 @@ SQUARE_NOTHING = words("""
 """Of these, those that use statistics of the model's own: nothing reaches beyond their inputs and constants."""
 
 SUM_UP = words("""
+    matmul_grad conv2d_grad embedding_grad
     MatMul Gemm Conv ConvTranspose ReduceSum ReduceMean CumSum GlobalAveragePool Einsum QLinearMatMul QLinearConv
     Convolution GroupConvolution ConvolutionBackpropData GroupConvolutionBackpropData FullyConnected
     FusedConv FusedMatMul mm addmm bmm baddbmm matmul linear convolution conv2d sum mean cumsum matmul_v2 reduce_sum

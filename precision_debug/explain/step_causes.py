@@ -91,13 +91,25 @@ def power(scale: float) -> str:
 
 
 def cast_before(subject: Subject, name: str) -> str:
-    """The cast, in the target's run alone, through which an operator reads what it is given; "" where there is none."""
+    """What is cast, in the target's run alone, before an operator reads it; "" where nothing is."""
     row = subject.row_of.get(name)
     meta = subject.targets.get(row.target_name) if row is not None else None
     for source in meta.inputs if meta is not None else ():
-        if source not in subject.partner and source in subject.targets and source.rpartition("/")[2].count(":to["):
+        if _is_cast(subject, source) and source.rpartition("/")[2].count(":to["):
             return source.rpartition(":to[")[0]
+        behind = source
+        while _is_cast(subject, behind):  # there and back, by an operator each
+            behind = next(iter(subject.targets[behind].inputs), "")
+        if behind != source:
+            return subject.partner.get(behind, behind)
     return ""
+
+
+def _is_cast(subject: Subject, name: str) -> bool:
+    """Whether a tensor of the target alone is a cast of another: torch's by its name, Paddle's by its operator."""
+    if name in subject.partner or name not in subject.targets:
+        return False
+    return ":to[" in name.rpartition("/")[2] or plain_type(subject.targets[name].op_type) == "cast"
 
 
 def fitting_scale(subject: Subject, casts: Collection[CastLoss] = ()) -> float | None:

@@ -31,7 +31,7 @@ def lost_updates(subject: Subject) -> tuple[Culprit, ...]:
         return ()
     share, parameter = max(found)
     wrote = _written(subject, parameter)
-    dtype = subject.held_as.get(wrote, "") or subject.narrow_type
+    dtype = _held_in(subject, parameter, wrote)
     meta = subject.meta_of.get(wrote)
     culprit = Culprit(
         name=wrote, node=meta.node if meta is not None else "", op_types=(meta.op_type,) if meta is not None else (),
@@ -39,6 +39,14 @@ def lost_updates(subject: Subject) -> tuple[Culprit, ...]:
         evidence={"parameter": parameter, "parameters": len(found), "share": share, "dtype": dtype},
     )  # fmt: skip
     return (dataclasses.replace(culprit, fails_first=f"{UPDATE}{parameter}"),)
+
+
+def _held_in(subject: Subject, parameter: str, wrote: str) -> str:
+    """The type that took the update; of an optimiser that rounds by hand, the one that it rounds to."""
+    held = subject.held_as.get(wrote, "") or subject.narrow_type
+    own = [meta.dtype for name, meta in subject.targets.items() if name.startswith(f"optimiser/{parameter}/")]
+    narrow = [one for one in own if one in ("bfloat16", "float16")]
+    return narrow[0] if narrow and held in ("float32", "float64") else held
 
 
 def _learns(subject: Subject, parameter: str) -> bool:

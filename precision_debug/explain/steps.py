@@ -17,6 +17,7 @@ from typing import Any
 from ..numbers.born import infinite_introduced, is_broken
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Effect, Row
+from ..settings.training_step import OPTIMISER
 from .bounds import LOOK_LEAST, LOOK_TIMES, MOST, TIMES, allowed_error, is_suspicious, worth
 from .causes import cause_of
 from .culprits import ALONE, FAR, HALF, PART, largest_growth
@@ -99,18 +100,23 @@ def allowed_at(
 
 
 def _foretold(subject: Subject, sink: Sink, expected: Mapping[str, float]) -> float:
-    """What rounding makes of an output, with what a draw of it differs from another."""
+    """What rounding makes of an output, with what a draw of it differs from another.
+
+    Where it leaves nothing of one, more, however it came about: the gradient of a bias before a batch norm is a sum
+    that cancels.
+    """
     error = expected.get(sink.name, 0.0)
+    times = TIMES if error >= 1 else LOOK_TIMES
     row = subject.row_of.get(sink.name)
     base = row.comparison.base if row is not None and row.comparison is not None else None
     peak = max(abs(base.min or 0.0), abs(base.max or 0.0)) if base is not None else 0.0
     is_update = subject.within_rank(sink.name)[1].startswith(UPDATE)
     if not is_update or base is None or not base.rms or base.rms < _A_SIGN * peak:
-        return LOOK_TIMES * error
+        return times * error
     # each sign that turns is off by twice the learning rate; how many do is a draw of Poisson's, three deviations wide
     one = 4 * peak**2 / (base.rms**2 * base.elements)
     turned = error**2 / one
-    return max(LOOK_TIMES * error, math.sqrt(one * (turned + 3 * math.sqrt(turned) + 3)))
+    return max(times * error, math.sqrt(one * (turned + 3 * math.sqrt(turned) + 3)))
 
 
 def _error(row: Row | None) -> float | None:
@@ -275,24 +281,25 @@ class _Search:
 
     def culprits(self) -> tuple[Culprit, ...]:
         """One for each operator that explains an output: what makes NaN or Inf of one first, then what spoils one that
-        is, by what others make of it, then the one that explains most outputs, then the one of the worst of them."""
+        is, by what others make of it, then what spoils the loss, then the one that explains most outputs, then the one
+        of the worst of them."""
         broken = {sink.name for sink in self._looked if sink.non_finite}
         off = {sink.name: sink.rel_l2 for sink in self._looked}
+        losses = {sink.name for sink in self._looked if _is_loss(self._subject, sink)}
         poisons = {name: any(e.non_finite and e.at in self._explains[name] for e in self.tried[name])
                    for name in self._explains}  # fmt: skip
         ranked = sorted(
             self._explains,
             key=lambda name: (
-                not poisons[name], broken.isdisjoint(self._explains[name]), -len(self._explains[name]),
-                -max(off[at] for at in self._explains[name]), self._place(name),
+                not poisons[name], broken.isdisjoint(self._explains[name]), losses.isdisjoint(self._explains[name]),
+                -len(self._explains[name]), -max(off[at] for at in self._explains[name]), self._place(name),
             ),
         )  # fmt: skip
-        subject = self._subject
         found: dict[str, Culprit] = {}
         spoilt: dict[str, set[str]] = {}
         for name in ranked:
             culprit = self._culprit(name)
-            key = culprit.cause if CAUSES[culprit.cause].one_switch else subject.within_rank(name)[1]
+            key = self._switch_of(name, culprit.cause)
             spoilt.setdefault(key, set()).update(self._explains[name])
             # one switch mends them all, and ranks run the same operators: the first stands for the others
             found.setdefault(key, culprit)
@@ -312,6 +319,15 @@ class _Search:
             culprit, evidence=evidence, ranks=tuple(rank for rank in subject.ranks if f"rank{rank}/" in having),
             errors={str(rank): error for rank, error in errors.items() if error is not None},
         )  # fmt: skip
+
+    def _switch_of(self, name: str, cause: str) -> str:
+        """What culprits have in common that one stands for: a switch, or an operator of the optimiser or of ranks."""
+        meta = self._subject.meta_of.get(name)
+        if CAUSES[cause].one_switch:
+            return cause
+        if meta is not None and meta.phase == OPTIMISER:
+            return f"{cause} {meta.op_type}"
+        return self._subject.within_rank(name)[1]
 
     def _culprit(self, name: str) -> Culprit:
         subject, own = self._subject, infinite_introduced(self._alone.found[name])

@@ -14,6 +14,32 @@ _EXPORT = "Export the model again, or compare with the checkpoint that it was ex
 _ORDER = "See the row that the sentence names first, and the culprits."
 
 NOTES: Mapping[str, Wording] = {
+    # of a training step
+    "step_forward": Wording(
+        "only the forward pass was compared: --step backward also compares the gradients, --step optimiser the update",
+        "只对比了前向：--step backward 会同时对比梯度，--step optimiser 还会对比参数更新",
+        "Use --step backward or --step optimiser.",
+    ),
+    "step_phases": Wording(
+        "a training step up to its {phase} phase, with the module in its own training mode; autocast covers forward"
+        " and loss",
+        "训练步，运行到 {phase} 阶段，模块保持其训练模式；autocast 覆盖前向与损失",
+    ),
+    "step_memory": Wording(
+        "running a step up to its {phase} phase: gradients, updates and the optimiser's states, where there are any,"
+        " take about {size} on each side, beside the model and what backward keeps of forward",
+        "运行训练步（到 {phase} 阶段）：除模型与反向所需的前向张量外，梯度、更新量与优化器状态在每一侧约占 {size}",
+    ),
+    "step_scale": Wording(
+        "the loss is multiplied by {scale} on both sides, as GradScaler does, and with it every row of the backward"
+        " pass; the outputs `gradient/…` are unscaled",
+        "两侧的损失都如 GradScaler 那样乘以 {scale}，反向各行也随之放大；输出 `gradient/…` 已还原",
+    ),
+    "step_skipped": Wording(
+        "GradScaler found NaN or Inf in a gradient and skipped the optimiser's step: nothing was updated",
+        "GradScaler 在梯度中发现 NaN 或 Inf，跳过了优化器这一步：参数没有更新",
+        "Find where the NaN or Inf first appears, or use a smaller --option loss_scale.",
+    ),
     # another tool's tensors
     "dump_paired": Wording(
         "{path}: {count} of its {all} tensors were paired with the model's; {missing} of the model's tensors are not"

@@ -14,6 +14,7 @@ from precision_debug import protocols
 from precision_debug.errors import ModelError
 from precision_debug.feeds.factory import made_by
 from precision_debug.feeds.signature import inputs_of
+from precision_debug.feeds.training_step import StepParts, step_parts
 from precision_debug.records import InputMeta
 
 from ..reasons import say
@@ -29,14 +30,19 @@ _HINT = say("factory_returns")
 @dataclass(frozen=True, kw_only=True)
 class Layer:
     """arguments: parameter of ``forward`` to the example's array, in order; {}: none known. names: those required.
-    guessed: what forward takes, where no arguments are known.
+    guessed: what forward takes, where no arguments are known. parts: the nn.Layer, and what a training step needs.
     """
 
-    module: Any
+    parts: StepParts
     path: str
     arguments: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     names: tuple[str, ...] = ()
     guessed: tuple[InputMeta, ...] = ()
+
+    @property
+    def module(self) -> Any:
+        """The nn.Layer, as its author built it."""
+        return self.parts.module
 
     @property
     def inputs(self) -> tuple[InputMeta, ...]:
@@ -58,18 +64,18 @@ def read_layer(text: str, *, seed: int) -> Layer:
     Raises ModelError.
     """
     paddle = paddle_module()
-    made = made_by(text, lambda: nullcontext(paddle.seed(seed)), returns=_HINT)
-    module, example = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
+    parts = step_parts(made_by(text, lambda: nullcontext(paddle.seed(seed)), returns=_HINT), text, _HINT)
+    module = parts.module
     if not isinstance(module, paddle.nn.Layer):
         what = type(module).__name__
         foreign = what != "Layer" and hasattr(module, "state_dict")
         hint = "for a PyTorch module take a torch mode: --run_mode torch_fp32" if foreign else _HINT
         raise ModelError(f"the factory gave {what}, not a paddle.nn.Layer", where=text, hint=hint)
-    module.eval()
-    return _described(module, example, text)
+    return _described(parts, text)
 
 
-def _described(module: Any, example: Any, text: str) -> Layer:
+def _described(parts: StepParts, text: str) -> Layer:
+    module, example = parts.module, parts.inputs
     signature = inspect.signature(module.forward)
     required = tuple(
         name
@@ -79,14 +85,14 @@ def _described(module: Any, example: Any, text: str) -> Layer:
     if example is None:
         tables = [part for part in module.sublayers(include_self=True) if type(part).__name__ == "Embedding"]
         table = int(tables[0].weight.shape[0]) if tables else None
-        return Layer(module=module, path=text, names=required, guessed=inputs_of(signature, table=table))
+        return Layer(parts=parts, path=text, names=required, guessed=inputs_of(signature, table=table))
     inputs = example if isinstance(example, (Mapping, tuple, list)) else (example,)
     try:
         bound = signature.bind(**inputs) if isinstance(inputs, Mapping) else signature.bind(*inputs)
     except TypeError as error:
         raise ModelError(f"the example inputs do not fit forward: {error}", where=text, hint=_HINT) from error
     arguments = {name: np.asarray(value) for name, value in bound.arguments.items() if value is not None}
-    return Layer(module=module, path=text, arguments=arguments, names=required)
+    return Layer(parts=parts, path=text, arguments=arguments, names=required)
 
 
 def arrays_of(module: Any) -> dict[str, np.ndarray[Any, Any]]:

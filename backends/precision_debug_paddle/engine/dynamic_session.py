@@ -1,74 +1,91 @@
-"""A session on a dynamic-graph nn.Layer: each operator that Python calls, and each sublayer, is shown as it returns.
+"""A session on a dynamic-graph nn.Layer: each operator, and each sublayer, is shown as it returns.
 
-Paddle has no hook for operators in dynamic graphs. ``paddle._C_ops`` holds one function for each, which its own layers
-and functions call by attribute, so they are wrapped there while the layer runs. Arithmetic that a tensor's own methods
-do (``x + y``) stays in C++ and is seen in what the sublayer returns. AMP casts inside the operators, so both modes make
-the same calls, and a name counts the calls of one operator in one sublayer: ``encoder.fc1/linear``, ``/linear#2``.
+Operators are what ``dynamic_calls`` wraps; what is computed outside of them shows in what reads it.
 """
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import copy
-import importlib
-import threading
+import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from precision_debug.errors import BackendError, InputError
+from precision_debug.feeds.training_step import StepParts, step_notes
 from precision_debug.inspector import EngineLayer
-from precision_debug.numbers.narrowing import narrow_type, rounded
 from precision_debug.protocols import Feeds, Hook, Replace, Replacer
 from precision_debug.reasons import Reason
+from precision_debug.reasons import say as core
 from precision_debug.records import Doubt, Operator, TensorMeta
 
-from .. import naming
 from ..failures import our_errors
 from ..modes import Recipe
 from ..reasons import say
 from .dynamic_model import Layer
+from .dynamic_watch import Show, Watch, leaves, rounded_as
 from .framework import paddle_module
 from .predictor import decoded
+from .training.step import Step
 
 __all__ = ["DygraphSession"]
 
-Show = Callable[[TensorMeta, Any], None]
-
 
 class DygraphSession:
-    """layer: as its author built it; a copy is cast and run. feeds: for listing the tensors before the first run."""
+    """layer: as its author built it; a copy is cast and run, unless it is for a training step. feeds: for listing the
+    tensors before the first run. step: what makes the training step of the layer's parts; None: forward alone is run.
+    """
 
     doubts: Sequence[Doubt] = ()
     layers: Sequence[EngineLayer] = ()
     alone = arithmetic = ""
 
     def __init__(
-        self, layer: Layer, recipe: Recipe, *, versions: Mapping[str, str], feeds: Feeds | None, device: str
-    ) -> None:
+        self, layer: Layer, recipe: Recipe, *, versions: Mapping[str, str], feeds: Feeds | None, device: str,
+        step: Callable[[StepParts], Step] | None = None,
+    ) -> None:  # fmt: skip
         paddle = paddle_module()
         self.versions = versions
-        self.notes: Sequence[Reason] = (say("dynamic_shown"),)
         self._layer, self._recipe = layer, recipe
         self._place = paddle.CUDAPlace(0) if device == "gpu" else paddle.CPUPlace()
         self._metas: tuple[TensorMeta, ...] | None = None
         self._calls: Mapping[str, tuple[str, Any]] = {}
         self._feeds = feeds
+        self._closed: Collection[str] = ()
+        self._skipped = False
         with our_errors(layer.path, mode=recipe.mode.name):
-            module = copy.deepcopy(layer.module)
+            # an optimiser may hold the parameters of the layer itself, which no other session has
+            module = copy.deepcopy(layer.module) if step is None else layer.module
             module.to(device=self._place, dtype=None if recipe.amp else recipe.precision)
             if recipe.amp == "O2":
                 module = paddle.amp.decorate(models=module, level="O2", dtype=recipe.precision)
         self._module: Any = module
-        self._module.eval()
+        self._step = None if step is None else step(dataclasses.replace(layer.parts, module=module))
+        if step is None:
+            self._module.eval()
+
+    @property
+    def notes(self) -> Sequence[Reason]:
+        """See protocols.Session."""
+        found = [say("dynamic_shown")]
+        if self._step is None:
+            ends = [meta for meta in self._metas or () if meta.is_output]
+            one_number = any(meta.shape == () and "float" in meta.dtype for meta in ends)
+            learns = self._module is None or any(not one.stop_gradient for one in self._module.parameters())
+            return (*found, core("step_forward")) if learns and (self._layer.parts.loss or one_number) else found
+        found += step_notes(self._step.until, self._step.scale, skipped=self._skipped)
+        found.append(say("step_shown"))
+        if self._step.scale != 1:
+            found.append(say("step_scaler"))
+        return found
 
     @property
     def tensors(self) -> Sequence[TensorMeta]:
         """Before the first run, asking takes a run on the feeds of ``open``."""
         if self._metas is None and self._feeds is not None:
-            self._execute(self._feeds, lambda _meta, _tensor: None)
+            self._execute(self._feeds, lambda _meta, _tensor: None, listing=True)
         return self._metas or ()
 
     def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
@@ -93,12 +110,8 @@ class DygraphSession:
     def run_replacing(self, feeds: Feeds, replace: Replace, names: Collection[str] | None = None) -> Mapping[str, Any]:
         """See protocols.Replacer."""
 
-        def show(meta: TensorMeta, tensor: Any) -> None:
-            if names is not None and meta.name not in names:
-                return
-            new = replace(meta.op_type, meta.name, _array(tensor))
-            if new is not None and tuple(np.shape(new)) == tuple(tensor.shape):
-                _put(tensor, np.asarray(new))
+        def show(meta: TensorMeta, tensor: Any) -> Any:
+            return replace(meta.op_type, meta.name, _array(tensor)) if names is None or meta.name in names else None
 
         outputs = self._execute(feeds, show)
         return {name: _array(tensor) for name, tensor in outputs.items()}
@@ -107,7 +120,7 @@ class DygraphSession:
         """See protocols.Replacer."""
         meta = next((meta for meta in self._metas or () if meta.name == name), None)
         array = np.asarray(value)
-        return None if meta is None else array if array.dtype.kind != "f" else _rounded(array, meta.dtype)
+        return None if meta is None else array if array.dtype.kind != "f" else rounded_as(array, meta.dtype)
 
     def operator(self, name: str) -> Operator | None:
         """See protocols.Replacer."""
@@ -116,33 +129,55 @@ class DygraphSession:
             return None
         op_type, arguments = call
         held = {id(tensor): key for key, tensor in self._module.state_dict().items()}
-        parameters = {held[id(tensor)]: _array(tensor) for _, tensor in _leaves(arguments, "") if id(tensor) in held}
+        parameters = {held[id(tensor)]: _array(tensor) for _, tensor in leaves(arguments, "") if id(tensor) in held}
         return Operator(op_type=op_type, attributes=dict(_plain(arguments, "")), parameters=parameters)
 
     def close(self) -> None:
         self._module = None
         self._calls = {}
 
-    def _execute(self, feeds: Feeds, show: Show | None) -> dict[str, Any]:
-        paddle = paddle_module()
+    def _execute(self, feeds: Feeds, show: Show | None, *, listing: bool = False) -> dict[str, Any]:
         if self._module is None:
             raise BackendError("the session is closed", where=self._layer.path, hint="open it again")
+        if self._step is not None and self._metas is None and show is not None and not listing:
+            self._execute(feeds, lambda _meta, _tensor: None, listing=True)  # so that no hook is told of a run twice
         arguments = self._arguments(feeds)
-        watch: Any = _Watch(self._module, show, arguments.values()) if show is not None else contextlib.nullcontext()
+        while True:
+            watch = self._watch(show, arguments)
+            closed = len(self._closed)
+            try:
+                with our_errors(self._layer.path, mode=self._recipe.mode.name), watch or contextlib.nullcontext():
+                    outputs = self._ran(arguments, watch)
+                break
+            except Exception:
+                if watch is not None and watch.failures:
+                    raise watch.failures[0] from None  # what a hook raises reaches the caller as it is
+                if watch is None or len(watch.closed) == closed:
+                    raise
+                self._closed = watch.closed  # a node that takes no gradients back was met: once more without its hook
+        if watch is not None:
+            self._closed = watch.closed
+            self._metas, self._calls = watch.listed(), watch.calls
+        return outputs
+
+    def _watch(self, show: Show | None, arguments: Mapping[str, Any]) -> Watch | None:
+        if show is None:
+            return None
+        scale = self._step.scale if self._step is not None else 1.0
+        given = arguments.values()
+        return Watch(self._module, show, given, step=self._step is not None, scale=scale, closed=self._closed)
+
+    def _ran(self, arguments: dict[str, Any], watch: Watch | None) -> dict[str, Any]:
+        paddle = paddle_module()
         amp: Any = contextlib.nullcontext()
         if self._recipe.amp:
             amp = paddle.amp.auto_cast(True, level=self._recipe.amp, dtype=self._recipe.precision)
-        try:
-            with our_errors(self._layer.path, mode=self._recipe.mode.name), paddle.no_grad(), watch as seen, amp:
-                result = self._module(**arguments)
-        except Exception:
-            if show is not None and watch.failures:
-                raise watch.failures[0] from None  # what a hook raises reaches the caller as it is
-            raise
-        outputs = dict(_leaves(result, "output"))
-        if seen is not None:
-            self._metas, self._calls = seen.listed(), seen.calls
-        return outputs
+        if self._step is None:
+            with paddle.no_grad(), amp:
+                return dict(leaves(self._module(**arguments), "output"))
+        made = self._step.run(arguments, amp, watch)
+        self._skipped = self._skipped or made.skipped
+        return dict(made)
 
     def _arguments(self, feeds: Feeds) -> dict[str, Any]:
         paddle = paddle_module()
@@ -166,180 +201,6 @@ class DygraphSession:
         }
 
 
-class _Watch:
-    """Wraps the operators and the sublayers while it is entered, and names what they return."""
-
-    def __init__(self, module: Any, show: Show, arguments: Collection[Any]) -> None:
-        self._module, self._show = module, show
-        self._stack: list[str] = []
-        self._counts: collections.Counter[str] = collections.Counter()
-        self._metas: dict[str, TensorMeta] = {}
-        self._names: dict[int, str] = {}
-        self._held: list[Any] = []  # so that no id is given twice
-        known = [*arguments, *module.parameters(), *module.buffers()]
-        self._held += known
-        self._known = {id(tensor) for tensor in known}
-        self._constant = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
-        self._hooks: list[Any] = []
-        self._outer: _Watch | None = None
-        self._deep = 0
-        self.failures: list[BaseException] = []
-        self.calls: dict[str, tuple[str, Any]] = {}  # operator type; parameters and plain values that it was given
-
-    def listed(self) -> tuple[TensorMeta, ...]:
-        """What was shown, and what was not."""
-        return tuple(self._metas.values())
-
-    def __enter__(self) -> _Watch:
-        _wrap_operators()
-        self._outer = getattr(_HERE, "watch", None)
-        _HERE.watch = self
-        for path, layer in self._module.named_sublayers(include_self=True):
-            self._hooks.append(layer.register_forward_pre_hook(self._entering(path)))
-            self._hooks.append(layer.register_forward_post_hook(self._leaving(path, type(layer).__name__)))
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        _HERE.watch = self._outer
-        _unwrap_operators()
-        for hook in self._hooks:
-            hook.remove()
-
-    def called(self, op_type: str, function: Any, args: Any, kwargs: Any) -> Any:
-        """Run an operator, and show what it returned unless another operator called it."""
-        self._deep += 1
-        try:
-            result = function(*args, **kwargs)
-        finally:
-            self._deep -= 1
-        if not self._deep:
-            kind = op_type.rstrip("_")
-            self._returned(kind, f"{self._stack[-1] if self._stack else ''}/{kind}", result, (args, kwargs))
-        return result
-
-    def _entering(self, path: str) -> Any:
-        def enter(_layer: Any, _inputs: Any) -> None:
-            self._stack.append(path)
-
-        return enter
-
-    def _leaving(self, path: str, kind: str) -> Any:
-        def leave(_layer: Any, inputs: Any, result: Any) -> None:
-            self._stack.pop()
-            shown = [self._metas.get(self._names.get(id(tensor), "")) for _, tensor in _leaves(result, "")]
-            if path and all(meta is not None and not meta.unseen for meta in shown):
-                return
-            tensors = result if not path else inputs  # a layer gives what an operator in it made
-            self._returned(kind, path or "output", result, tensors)
-
-        return leave
-
-    def _input(self, tensor: Any, reader: str) -> str:
-        """The name of a tensor that an operator reads; one that was never shown is listed as such."""
-        if id(tensor) not in self._names:
-            count = sum(name.startswith(f"{reader}<") for name in self._metas)
-            name = f"{reader}<{count}"
-            self._held.append(tensor)
-            self._names[id(tensor)] = name
-            self._metas[name] = TensorMeta(
-                name=name, op_type="tensor method", dtype=str(tensor.dtype).removeprefix("paddle."),
-                shape=tuple(tensor.shape), unseen=say("method"),
-            )  # fmt: skip
-        return self._names[id(tensor)]
-
-    def _returned(self, op_type: str, name: str, result: Any, arguments: Any) -> None:
-        found = list(_leaves(result, ""))
-        if op_type in naming.ONE_OUTPUT:
-            found = [("", tensor) for _, tensor in found[:1]]
-        if not found:
-            return
-        self._counts[name] += 1
-        base = name.lstrip("/") if self._counts[name] == 1 else f"{name.lstrip('/')}#{self._counts[name]}"
-        inputs = tuple(
-            dict.fromkeys(
-                self._input(tensor, base) for _, tensor in _leaves(arguments, "") if id(tensor) not in self._known
-            )
-        )
-        for place, tensor in found:
-            if not tensor._is_initialized() or not tensor.size:
-                continue
-            own = f"{base}{place}"
-            meta = TensorMeta(
-                name=own, op_type=op_type, node=self._stack[-1] if self._stack else "",
-                dtype=str(tensor.dtype).removeprefix("paddle."), shape=tuple(tensor.shape), inputs=inputs,
-                is_output=base == "output",
-            )  # fmt: skip
-            self._held.append(tensor)
-            self._names[id(tensor)] = own
-            self._metas[own] = meta
-            self.calls[own] = op_type, _kept(arguments, self._constant)
-            try:
-                self._show(meta, tensor)
-            except BaseException as error:
-                self.failures.append(error)
-                raise
-
-
-_HERE = threading.local()  # watch: what this thread's run is shown to
-_LOCK = threading.Lock()
-_PLAIN: dict[str, Any] = {}
-_users = 0
-
-
-def _wrap_operators() -> None:
-    """Operators are wrapped for all threads, as they are functions of a module; only a watching thread shows any."""
-    global _users  # noqa: PLW0603
-    operators = importlib.import_module("paddle._C_ops")
-    with _LOCK:
-        _users += 1
-        if _users > 1:
-            return
-        found = {name: item for name, item in vars(operators).items() if callable(item) and not name.startswith("_")}
-        _PLAIN.update(found)
-        for name, function in found.items():
-            setattr(operators, name, _wrapped(name, function))
-
-
-def _unwrap_operators() -> None:
-    global _users  # noqa: PLW0603
-    operators = importlib.import_module("paddle._C_ops")
-    with _LOCK:
-        _users -= 1
-        if not _users:
-            for name, function in _PLAIN.items():
-                setattr(operators, name, function)
-            _PLAIN.clear()
-
-
-def _wrapped(name: str, function: Any) -> Any:
-    def call(*args: Any, **kwargs: Any) -> Any:
-        watch: _Watch | None = getattr(_HERE, "watch", None)
-        return function(*args, **kwargs) if watch is None else watch.called(name, function, args, kwargs)
-
-    return call
-
-
-def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
-    """Tensors in a nest of lists and dicts, with where they are: "name", "name[0]", "name.key"."""
-    if isinstance(value, paddle_module().Tensor):
-        yield name, value
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _leaves(item, f"{name}.{key}")
-    elif isinstance(value, (list, tuple)):
-        for place, item in enumerate(value):
-            yield from _leaves(item, f"{name}[{place}]")
-
-
-def _kept(value: Any, constant: Collection[int]) -> Any:
-    """What an operator was given, without the tensors that were computed: they are not to outlive the run."""
-    if isinstance(value, paddle_module().Tensor):
-        return value if id(value) in constant else None
-    if isinstance(value, Mapping):
-        return {key: _kept(item, constant) for key, item in value.items()}
-    return [_kept(item, constant) for item in value] if isinstance(value, (list, tuple)) else value
-
-
 def _plain(value: Any, name: str) -> Iterator[tuple[str, Any]]:
     """Numbers and texts in a nest of lists and dicts, with where they are."""
     if isinstance(value, (bool, int, float, str)):
@@ -350,19 +211,6 @@ def _plain(value: Any, name: str) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, (list, tuple)):
         for place, item in enumerate(value):
             yield from _plain(item, f"{name}[{place}]")
-
-
-def _rounded(array: Any, dtype: str) -> Any:
-    """An array as a tensor of a type holds it, in the array's own type; finite numbers stay finite."""
-    return rounded(array, narrow_type(dtype)) if dtype in {"bfloat16", "float16"} else array
-
-
-def _put(tensor: Any, values: Any) -> None:
-    """Copy values into a tensor, rounded to its type."""
-    held = np.asarray(values, np.float32) if values.dtype.kind == "V" or values.dtype.name == "bfloat16" else values
-    dtype = str(tensor.dtype).removeprefix("paddle.")
-    held = _rounded(held, dtype) if held.dtype.kind == "f" else held
-    tensor.copy_(paddle_module().to_tensor(np.ascontiguousarray(held), place=tensor.place).astype(tensor.dtype), True)
 
 
 def _array(tensor: Any) -> Any:

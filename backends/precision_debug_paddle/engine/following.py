@@ -18,6 +18,8 @@ import numpy as np
 from precision_debug.errors import OutputError
 from precision_debug.recording.training_log import LOG, SMALLEST, ParameterNumbers, StepNumbers, written
 
+from .tensor_memory import sparse_values
+
 __all__ = ["following"]
 
 Array = np.ndarray[Any, Any]
@@ -93,14 +95,7 @@ def _host(tensor: Any) -> Array:
 
 
 def _gradient(parameter: Any) -> Array:
-    """A parameter's gradient; of a sparse one the rows that it has, and 0 for the others."""
-    gradient = parameter.grad
-    if not gradient.is_selected_rows():
-        return _host(gradient)
-    whole: Array = np.zeros(tuple(parameter.shape), np.float32)
-    rows = gradient._get_selected_rows() if hasattr(gradient, "_get_selected_rows") else gradient.get_selected_rows()
-    np.add.at(whole, np.array(rows.rows()), np.array(rows.get_tensor()))
-    return whole
+    return sparse_values(parameter) if parameter.grad.is_selected_rows() else _host(parameter.grad)
 
 
 def _numbers(values: Array, scale: float) -> tuple[float, float, float, int]:

@@ -14,9 +14,24 @@ from precision_debug.numbers.narrowing import narrowed
 
 from .framework import paddle_module
 
-__all__ = ["can_write", "write"]
+__all__ = ["can_write", "memory_of", "sparse_values", "write"]
 
 Array = np.ndarray[Any, Any]
+
+
+def memory_of(tensor: Any) -> int:
+    """Where a tensor's memory begins; 0: it has none, or is sparse."""
+    return int(tensor.data_ptr() or 0) if tensor._is_initialized() else 0
+
+
+def sparse_values(parameter: Any) -> Array:
+    """A parameter's sparse gradient: the rows that it has, and 0 for the others."""
+    gradient = parameter.grad
+    rows = gradient._get_selected_rows() if hasattr(gradient, "_get_selected_rows") else gradient.get_selected_rows()
+    values = np.array(rows.get_tensor())
+    whole: Array = np.zeros(tuple(parameter.shape), values.dtype)
+    np.add.at(whole, np.array(rows.rows()), values)
+    return whole
 
 
 def can_write() -> bool:

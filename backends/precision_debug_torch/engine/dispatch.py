@@ -15,6 +15,7 @@ from precision_debug.explain.operators import MOVE, plain_type
 from precision_debug.protocols import Comparer
 from precision_debug.reasons import NOTHING, Reason
 from precision_debug.records import TensorMeta
+from precision_debug.settings.training_step import BACKWARD
 
 from ..isolate import Replacing
 from ..naming import Namer, is_bookkeeping, op_type
@@ -29,7 +30,6 @@ from .loans import Loans
 from .nested_tensors import leaves
 from .process_switches import Switches
 from .training.phases import Phases
-from .training.step import BACKWARD
 from .unwritten import Unwritten
 from .written_constants import WrittenConstants
 

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from .step_outputs import StepOutputs
+from precision_debug.feeds.training_step import StepOutputs
 
 __all__ = ["leaves", "replaced"]
 

@@ -12,10 +12,11 @@ import torch
 from precision_debug.errors import BackendError, ModelError
 from precision_debug.reasons import Reason
 from precision_debug.records import TensorMeta
+from precision_debug.settings.training_step import BACKWARD
 
 from ...reasons import say
 from ..torchao import float8
-from .step import BACKWARD, TrainingStep
+from .step import TrainingStep
 
 __all__ = ["TYPE", "convert", "multiplies_float8", "products"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from precision_debug.reasons import Reason
+from precision_debug.feeds.training_step import step_notes as of_step
+from precision_debug.reasons import Reason, say
 from precision_debug.records import TensorMeta
 
 from ...model import Model
-from ...reasons import say
 from .step import TrainingStep
 
 __all__ = ["step_notes"]
@@ -21,9 +21,4 @@ def step_notes(model: Model, metas: Sequence[TensorMeta], *, skipped: bool) -> l
         one_number = any(meta.is_output and meta.shape == () and "float" in meta.dtype for meta in metas)
         learns = model.loss is not None or (model.kind == "eager" and one_number)
         return [say("step_forward")] if learns and any(one.requires_grad for one in step.parameters()) else []
-    found = [say("step_phases", phase=step.until)]
-    if step.scale != 1:
-        found.append(say("step_scale", scale=step.scale))
-    if skipped:
-        found.append(say("step_skipped"))
-    return found
+    return of_step(step.until, step.scale, skipped=skipped)

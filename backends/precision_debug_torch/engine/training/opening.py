@@ -7,19 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 from precision_debug.errors import UsageError
-from precision_debug.protocols import tell
-from precision_debug.settings import passed
+from precision_debug.feeds.training_step import given_scale, tell_memory
+from precision_debug.settings.training_step import OPTIMISER
 
 from ...model import Model
 from ...modes import Recipe
-from ...reasons import say
 from ...settings import setting
-from .step import BACKWARD, OPTIMISER, TrainingStep
+from .step import TrainingStep
 
-__all__ = ["SCALE", "as_step"]
-
-SCALE = 65536.0
-"""What GradScaler begins with (torch.amp.GradScaler's init_scale)."""
+__all__ = ["as_step"]
 
 
 def as_step(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> tuple[Model, Mapping[str, Any]]:
@@ -41,15 +37,11 @@ def as_step(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> tuple[M
             "the optimiser steps on the mean of the ranks' gradients, once for all of them", where="--step optimiser",
             hint="use --step backward, or from_step=FILE of one rank",
         )  # fmt: skip
-    scale = setting(options, "loss_scale")
-    if scale is None:
-        scale = SCALE if passed(options, "target_mode") == "torch_autocast_fp16" else 1.0
+    scale = given_scale(options, setting(options, "loss_scale"), "torch_autocast_fp16")
     step = TrainingStep(
         model.module, until=setting(options, "step"), loss=model.loss, optimiser=model.optimiser, scale=scale,
         clip=setting(options, "clip_norm"), path=model.path, ranks=model.ranks,
     )  # fmt: skip
     held = sum(one.nbytes for one in model.module.parameters() if one.requires_grad)
-    # the gradient; with an optimiser also the parameter that it writes, and before, its update, and Adam's two states
-    many = held * (max(1, len(model.ranks)) if step.until == BACKWARD else 6)
-    tell(say("step_memory", phase=step.until, size=f"{many / 1e9:.3g} GB"))
+    tell_memory(step.until, held, ranks=len(model.ranks))
     return replace(model, module=step, loaded=None), {**options, "training": True}

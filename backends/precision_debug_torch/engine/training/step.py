@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import nn
 
-from precision_debug.errors import BackendError
+from precision_debug.feeds.training_step import (
+    StepOutputs,
+    StepParts,
+    loss_of,
+    loss_refused,
+    no_optimiser,
+    nothing_learns,
+)
+from precision_debug.settings.training_step import BACKWARD, OPTIMISER
 
-from ..step_outputs import StepOutputs
 from .rank_starts import RankStart, own_tensors, prefix_of
 
-__all__ = ["BACKWARD", "FORWARD", "OPTIMISER", "PHASES", "TrainingStep"]
-
-FORWARD, BACKWARD, OPTIMISER = PHASES = ("forward", "backward", "optimiser")
-
-_HINT = "return (module, inputs, loss) from the factory: loss takes what the module returns, and gives one number"
+__all__ = ["TrainingStep"]
 
 
 class TrainingStep(nn.Module):
@@ -67,7 +69,7 @@ class TrainingStep(nn.Module):
     def _step(self, *args: Any, **kwargs: Any) -> StepOutputs:
         named = [(name, one) for name, one in self.inner.named_parameters() if one.requires_grad]
         if not named:
-            raise BackendError("no parameter requires a gradient, so there is no step to compare", where=self.path)
+            raise nothing_learns(self.path)
         for _, parameter in named:
             parameter.grad = None
         device = named[0][1].device.type
@@ -77,15 +79,13 @@ class TrainingStep(nn.Module):
                 return self._backward(loss, dict(named), device)
 
     def _loss(self, returned: Any) -> Any:
-        loss = returned if self.loss is None else _called(self.loss, returned, self.inner)
-        if self.loss is None and not isinstance(loss, torch.Tensor):
-            loss = loss["loss"] if isinstance(loss, dict) and "loss" in loss else getattr(loss, "loss", None)
-            loss = returned[0] if loss is None and isinstance(returned, (tuple, list)) and returned else loss
+        parts = StepParts(module=self.inner, loss=self.loss)
+        loss = loss_of(parts, returned, lambda one: isinstance(one, torch.Tensor))
         if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.is_floating_point():
             found = f"{list(loss.shape)} {loss.dtype}" if isinstance(loss, torch.Tensor) else type(loss).__name__
-            raise BackendError(f"the loss is one number with a gradient, got {found}", where=self.path, hint=_HINT)
+            raise loss_refused(found, self.path)
         if not loss.requires_grad:
-            raise BackendError("the loss depends on no parameter", where=self.path, hint=_HINT)
+            raise loss_refused("", self.path)
         return loss
 
     def _backward(self, loss: Any, named: dict[str, Any], device: str) -> StepOutputs:
@@ -143,10 +143,7 @@ class TrainingStep(nn.Module):
     def _made(self, parameters: list[Any]) -> Any:
         if self.until == BACKWARD or self.optimiser is None:
             if self.until == OPTIMISER:
-                raise BackendError(
-                    "no optimiser was given", where=self.path,
-                    hint="return (module, inputs, loss, optimiser) from the factory, or use --option step=backward",
-                )  # fmt: skip
+                raise no_optimiser(self.path)
             return torch.optim.SGD(parameters, lr=0.0)
         return self.optimiser if isinstance(self.optimiser, torch.optim.Optimizer) else self.optimiser(parameters)
 
@@ -180,16 +177,6 @@ class TrainingStep(nn.Module):
 def _only_reads(optimiser: Any) -> bool:
     """Whether an optimiser is known to leave gradients as they are: a copy of all takes as much as the parameters."""
     return type(optimiser) in (torch.optim.Adam, torch.optim.AdamW) and not optimiser.defaults.get("fused")
-
-
-def _called(loss: Callable[..., Any], returned: Any, module: Any) -> Any:
-    try:
-        taken = inspect.signature(loss.forward if isinstance(loss, nn.Module) else loss).parameters.values()
-    except (TypeError, ValueError):
-        return loss(returned)
-    by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    required = [one for one in taken if one.default is one.empty and one.kind in by_place]
-    return loss(returned, module) if len(required) > 1 else loss(returned)
 
 
 def _wide(tensor: Any) -> Any:

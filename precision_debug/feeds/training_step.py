@@ -1,0 +1,119 @@
+"""What a factory returns for a training step, and what the step gives: the same for every framework."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import BackendError, ModelError
+from ..protocols import tell
+from ..reasons import Reason, say
+from ..settings import passed
+from ..settings.training_step import BACKWARD, SCALE
+
+__all__ = [
+    "StepOutputs", "StepParts", "given_scale", "loss_of", "loss_refused", "no_optimiser", "nothing_learns",
+    "step_notes", "step_parts", "tell_memory",
+]  # fmt: skip
+
+_HINT = "return (module, inputs, loss) from the factory: loss takes what the module returns, and gives one number"
+
+
+class StepOutputs(dict[str, Any]):
+    """What a step made, by name: "loss", "gradient/<parameter>" (unscaled, before it is clipped), and after an
+    optimiser "update/<parameter>" (after less before) and "state/<parameter>/<key>".
+
+    skipped: GradScaler found NaN or Inf in a gradient, and left the optimiser's step out.
+    """
+
+    skipped = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepParts:
+    """loss: of what the module returns, and of the module too where it takes two; None: the module returns it.
+    optimiser: one over the module's parameters, or what makes one of a list of them; None: there is none."""
+
+    module: Any
+    inputs: Any = None
+    loss: Callable[..., Any] | None = None
+    optimiser: Any = None
+
+
+def step_parts(made: Any, where: str, hint: str | Reason) -> StepParts:
+    """What a factory returned, be it for a step or not. Raises ModelError."""
+    parts = made if isinstance(made, tuple) and 2 <= len(made) <= 4 else (made,)
+    module, inputs, loss, optimiser = (*parts, None, None, None)[:4]
+    steps = optimiser is None or callable(optimiser) or hasattr(optimiser, "step")
+    if not steps or not (loss is None or callable(loss)):
+        wrong = "optimiser" if not steps else "loss"
+        raise ModelError(f"the factory's {wrong} cannot be called", where=where, hint=hint)
+    return StepParts(module=module, inputs=inputs, loss=loss, optimiser=optimiser)
+
+
+def loss_of(parts: StepParts, returned: Any, is_tensor: Callable[[Any], bool]) -> Any:
+    """What the loss's function makes of what the module returned, or the loss in that; of any kind."""
+    if parts.loss is not None:
+        return _called(parts.loss, returned, parts.module)
+    if is_tensor(returned):
+        return returned
+    found = returned["loss"] if isinstance(returned, Mapping) and "loss" in returned else None
+    found = getattr(returned, "loss", None) if found is None else found
+    return returned[0] if found is None and isinstance(returned, (tuple, list)) and returned else found
+
+
+def _called(loss: Callable[..., Any], returned: Any, module: Any) -> Any:
+    try:  # a loss that is a module itself says in its forward what it takes
+        taken = inspect.signature(getattr(loss, "forward", loss)).parameters.values()
+    except (TypeError, ValueError):
+        return loss(returned)
+    by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    required = [one for one in taken if one.default is one.empty and one.kind in by_place]
+    return loss(returned, module) if len(required) > 1 else loss(returned)
+
+
+def loss_refused(found: str, where: str) -> BackendError:
+    """found: what the loss is in place of one number; "": it has no gradient."""
+    if not found:
+        return BackendError("the loss depends on no parameter", where=where, hint=_HINT)
+    return BackendError(f"the loss is one number with a gradient, got {found}", where=where, hint=_HINT)
+
+
+def nothing_learns(where: str) -> BackendError:
+    """No parameter of the module is trained."""
+    return BackendError("no parameter requires a gradient, so there is no step to compare", where=where)
+
+
+def no_optimiser(where: str) -> BackendError:
+    """The optimiser's phase was asked for."""
+    return BackendError(
+        "no optimiser was given", where=where,
+        hint="return (module, inputs, loss, optimiser) from the factory, or use --option step=backward",
+    )  # fmt: skip
+
+
+def given_scale(options: Mapping[str, Any], given: float | None, *scaled: str) -> float:
+    """What the loss is multiplied by. given: by the setting. scaled: targets whose loss is where nobody says."""
+    if given is not None:
+        return float(given)
+    return SCALE if passed(options, "target_mode") in scaled else 1.0
+
+
+def tell_memory(until: str, learned: int, *, ranks: int = 1) -> None:
+    """Say beforehand what a step takes. until: its last phase. learned: bytes of the parameters that learn. ranks: how
+    many run one after the other, whose gradients are all kept."""
+    # the gradient; with an optimiser also the parameter that it writes, and before, its update, and Adam's two states
+    many = learned * (max(1, ranks) if until == BACKWARD else 6)
+    tell(say("step_memory", phase=until, size=f"{many / 1e9:.3g} GB"))
+
+
+def step_notes(until: str, scale: float, *, skipped: bool) -> list[Reason]:
+    """What the reader of a report must know of a step. skipped: GradScaler left the optimiser's step out."""
+    found = [say("step_phases", phase=until)]
+    if scale != 1:
+        found.append(say("step_scale", scale=scale))
+    if skipped:
+        found.append(say("step_skipped"))
+    return found
