@@ -371,3 +371,20 @@ def test_a_prediction_that_switches_the_low_precision_off_is_made_shorter() -> N
     assert found.kept is not None
     assert oracle.asked[found.kept].passes
     assert len(found.kept) <= 4
+
+
+def test_one_that_misleads_at_its_first_set_is_asked_for_no_more() -> None:
+    """An engine computes something else with some quantisers removed: all that it says of sets is wrong."""
+    units, groups = chain(40), groups_of(chain(40), [15, 9, 4])
+
+    def oracle(error: Error, exact: Oracle | None = None) -> Oracle:
+        return Oracle(40, lambda kept: Judged(error(kept) <= LIMIT, error(kept)), limit=LIMIT, exact=exact)
+
+    judges = oracle(needing(4, 5))
+    chooses = oracle(lambda kept: 1e-3 if len(kept) > 30 else 0.7 * (3 if kept else 1), judges)
+    found = minimise(judges, units, lambda _kept: groups, rough=chooses)
+    assert (found.state, found.kept) == ("found", frozenset({4, 5}))
+    assert len([kept for kept in chooses.asked if 0 < len(kept) < 40]) == 0
+    agreeing = oracle(needing(4, 5), judges)
+    assert minimise(judges, units, lambda _kept: groups, rough=agreeing).kept == frozenset({4, 5})
+    assert len([kept for kept in agreeing.asked if 0 < len(kept) < 40]) > 2

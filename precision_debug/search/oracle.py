@@ -17,6 +17,10 @@ class Judged:
     error: float = math.inf
 
 
+_APART = 2.0
+"""Times that two errors of one set may be apart."""
+
+
 class Spent(Exception):
     """The runs or the seconds are used up."""
 
@@ -25,7 +29,8 @@ class Oracle:
     """Sets of units 0 to count - 1.
 
     evaluate: runs one set; it may raise Spent. limit: the error up to which a set passes, where that is what decides.
-    ahead: told which sets will be asked for next, the likeliest first, where several may be run at once.
+    ahead: told which sets will be asked for next, the likeliest first, where several may be run at once. exact: of a
+    rough one, which it judges the first set of, too: one that misleads there says no more.
     """
 
     def __init__(
@@ -36,11 +41,12 @@ class Oracle:
         runs: int = 10_000,
         limit: float | None = None,
         ahead: Callable[[Sequence[frozenset[int]]], None] | None = None,
+        exact: Oracle | None = None,
     ) -> None:
         self.count, self.limit = count, limit
         self.all = frozenset(range(count))
         self.asked: dict[frozenset[int], Judged] = {}
-        self._evaluate, self._runs, self._ahead = evaluate, runs, ahead
+        self._evaluate, self._runs, self._ahead, self._exact = evaluate, runs, ahead, exact
 
     def judge(self, kept: Iterable[int]) -> Judged:
         """Raises Spent."""
@@ -49,6 +55,11 @@ class Oracle:
             if len(self.asked) >= self._runs:
                 raise Spent
             self.asked[key] = self._evaluate(key)
+            if self._exact is not None and 0 < len(key) < self.count:
+                exact, self._exact = self._exact.judge(key).error, None
+                if max(exact, self.asked[key].error) > _APART * min(exact, self.asked[key].error):
+                    del self.asked[key]
+                    raise Spent
         return self.asked[key]
 
     def holds(self, kept: Iterable[int]) -> bool:

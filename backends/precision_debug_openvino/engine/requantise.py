@@ -26,6 +26,9 @@ _CORRECTED = frozenset({
 })  # fmt: skip
 """What NNCF corrects the bias of."""
 
+_SHAPED = frozenset({"Reshape", "Unsqueeze", "Squeeze", "Broadcast", "Transpose", "Convert"})
+"""What a bias may go through on its way to a sum."""
+
 
 def without_quantisers(quantised: Any, model: Any, names: Collection[str]) -> Any:
     """A copy of a quantised model in which operators of these names read what was not quantised for them, and have
@@ -61,25 +64,28 @@ def _undo(port: Any, ignored: Collection[str]) -> None:
 
 
 def _readers(port: Any) -> list[str]:
-    """Names of the operators that read a port, behind what only moves its numbers."""
+    """Names of the operators that read a port's numbers, behind what only moves these."""
     found: list[str] = []
     for reader in port.get_target_inputs():
         op = reader.get_node()
         if op.get_type_name() in _PASSES_ON:
             found += [name for out in op.outputs() for name in _readers(out)]
-        else:
+        elif op.get_type_name() != "ShapeOf":
             found.append(str(op.get_friendly_name()))
     return found
 
 
 def _restore(op: Any, before: Mapping[str, Any]) -> None:
-    """Give an operator its own constants back: NNCF leaves weights as whole numbers, and biases corrected."""
+    """Give an operator its own constants back: NNCF leaves weights as whole numbers, and biases corrected, those too
+    that are brought to the shape of a result which is known only when it is there."""
     was = before.get(str(op.get_friendly_name()))
     if was is None or was.get_type_name() != op.get_type_name():
         return
     for port, source in zip(op.inputs(), was.input_values(), strict=True):
         if source.get_element_type().is_real() and _is_constant(source):
             port.replace_source_output(source)
+        elif source.get_node().get_type_name() in _SHAPED:
+            _restore(port.get_source_output().get_node(), before)
 
 
 def _is_constant(port: Any) -> bool:

@@ -235,7 +235,9 @@ class _Search:
         costly = bool(self.keep.simulation) and trials.mode == self.spec.run_mode and counts(what)
         return self.unseen.now if costly else ()
 
-    def _oracle(self, trials: Trials, samples: Sequence[Sample], what: str = "") -> Oracle:
+    def _oracle(
+        self, trials: Trials, samples: Sequence[Sample], what: str = "", exact: Oracle | None = None
+    ) -> Oracle:  # fmt: skip
         def evaluate(kept: frozenset[int]) -> Judged:
             out_of_time = self.asked.seconds and time.monotonic() - self.begun > share * self.asked.seconds
             if (self.asked.runs and self.tried >= share * self.asked.runs) or (kept and out_of_time):
@@ -255,7 +257,8 @@ class _Search:
         limits = [self.criterion.limit(sample) for sample in samples]
         known = [limit for limit in limits if limit is not None]
         limit = min(known) if len(known) == len(limits) else None
-        oracle = Oracle(len(self.units), evaluate, limit=limit, ahead=expected if self.ahead is not None else None)
+        ahead = expected if self.ahead is not None else None
+        oracle = Oracle(len(self.units), evaluate, limit=limit, ahead=ahead, exact=exact)
         if not is_rough(what):
             self.oracles[trials.mode] = oracle
         return oracle
@@ -298,7 +301,7 @@ class _Search:
             what = f"with {turn} held-out samples" if turn else ""
             oracle, rough = self._oracle(trials, samples, what), None
             if trials.calibrates and not self.asked.check:  # a command knows what it wants of the model as it is saved
-                rough = self._oracle(trials, samples, f"{ROUGH} {what}".strip())
+                rough = self._oracle(trials, samples, f"{ROUGH} {what}".strip(), oracle)
             rank = self._ranked(self.spec.run_mode, self.keep, None if self.keep.simulation else report)
             found = minimise(oracle, self.units, rank, start=start, rough=rough)
             if found.state not in ("found", "diffuse") or not (self.unseen.now or self.unseen.used):
