@@ -163,7 +163,7 @@ def _innocent(subject: Subject, alone: Alone, name: str) -> bool:
     if row is not None and row.comparison is not None and row.comparison.identical:
         return True  # whatever it does with other inputs: here nothing of it is wrong
     more = (subject.two_files and bool(own.flips)) or subject.far(own.rel_l2, own.units, FAR)
-    return subject.only_moves(name) and not more and bool(subject.sources(name))
+    return subject.moves_on(name) and not more
 
 
 def rank(

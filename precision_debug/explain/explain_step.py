@@ -7,7 +7,7 @@ from pathlib import Path
 from ..records import Explanation
 from .bounds import allowed_error, worth
 from .conclusion import concluded
-from .culprits import candidates_of, first_failing, suspects_before
+from .culprits import FAR, candidates_of, first_failing, suspects_before
 from .effects import NOTHING_CARRIED, Sink, known_sinks, plain_sinks, sinks_of
 from .introduced import Alone, nothing_alone, run_alone
 from .step_updates import lost_updates
@@ -27,18 +27,28 @@ def explained_step(subject: Subject, work: Work, folder: Path) -> tuple[Explanat
     suspected = frozenset(suspects_before(subject, 10_000 if work.full else 64))
     sinks = [sink for sink in sinks_of(subject, "") if sink.is_output]
     plain = known_sinks(subject, sinks) or plain_sinks(subject, [], sinks)
-    expected = expectations(subject, plain, sinks)
-    looked = wrong(subject, sinks, expected)
+    drawn = expectations(subject, plain, sinks)
+    looked = wrong(subject, sinks, drawn.errors)
     if not looked and not work.full:
         alone = nothing_alone(subject, folder)
     else:
-        alone = run_alone(subject, lambda name, units: every or name in suspected or (units or 0.0) > 2.0, folder)
+
+        def kept(name: str, units: float | None) -> bool:
+            if subject.moves_on(name) and (units or 0.0) <= FAR:
+                return False  # nobody will ask for it
+            return every or name in suspected or (units or 0.0) > 2.0
+
+        alone = run_alone(subject, kept, folder)
     try:
         names = candidates_of(subject, alone, []) if looked else []
         names.sort(key=lambda name: subject.order.get(name, 0))
-        culprits, tried = blamed(subject, alone, sinks, looked, expected, plain, names, work) if names else (
+        if not drawn.whole and not any(_far(subject, alone, name) for name in names):
+            drawn = expectations(subject, plain, sinks, drawn)  # who enlarges ordinary rounding is told by how much
+        culprits, tried = blamed(subject, alone, sinks, looked, drawn.errors, plain, names, work) if names else (
             (), NOTHING_CARRIED
         )  # fmt: skip
+        if not drawn.whole and not culprits:
+            drawn = expectations(subject, plain, sinks, drawn)
         lost = {one.name: one for one in lost_updates(subject)}
         # of the operator that is to blame for it this says more than that its rounding is amplified
         culprits = tuple(lost.pop(one.name, one) for one in culprits)
@@ -46,7 +56,7 @@ def explained_step(subject: Subject, work: Work, folder: Path) -> tuple[Explanat
     except BaseException:
         alone.close()
         raise
-    unit = subject.typical_unit
+    unit, expected = subject.typical_unit, drawn.errors
     bounds = allowed_at(subject, sinks, expected, blamed=bool(culprits))
     before = _before(subject, bounds)
     off = beyond(sinks, bounds)
@@ -68,6 +78,12 @@ def explained_step(subject: Subject, work: Work, folder: Path) -> tuple[Explanat
         unfelt=first if first and not culprits and not off and not subject.row_of[first].is_output else "",
         seconds=work.seconds,
     ), alone
+
+
+def _far(subject: Subject, alone: Alone, name: str) -> bool:
+    found = alone.found[name]
+    born = found.born_nan + found.born_inf > 0
+    return born or subject.far(found.rel_l2, found.units, FAR)
 
 
 def _before(subject: Subject, bounds: dict[str, float]) -> dict[str, float]:

@@ -16,7 +16,7 @@ from ..protocols import Feeds, Replace, Replacer, Session, Workbench
 from ..records import Operator, Row, TensorMeta, TensorStats
 from .bounds import LEAST
 from .operators import BODIES, JOIN, MOVE, plain_type
-from .units import FEW_STEPS, INT4, INT8, INTEGERS, NARROW, held_type, model_unit, unit_of
+from .units import FEW_STEPS, INT4, INT8, INTEGERS, NARROW, bits_of, held_type, model_unit, unit_of
 from .workbench import HostWorkbench
 
 __all__ = ["FLOAT8", "Subject", "replaces"]
@@ -304,6 +304,17 @@ class Subject:
         if not types or not types <= MOVE or (types & JOIN and self.whole_steps(name)):
             return False
         return not any(self._rounds_integers(meta) for meta in region)
+
+    def moves_on(self, name: str) -> bool:
+        """Whether a tensor's operators only move about what is compared before it."""
+        return self.only_moves(name) and bool(self.sources(name))
+
+    def is_rounded(self, name: str) -> bool:
+        """Whether a tensor's numbers are of its floating-point type where those that it is moved from are."""
+        held = self.held_as.get(name, "")
+        return bool(bits_of(held)) and self.moves_on(name) and all(
+            self.held_as.get(one) == held for one in self.sources(name)
+        )  # fmt: skip
 
     @staticmethod
     def _rounds_to_steps(meta: TensorMeta) -> bool:
