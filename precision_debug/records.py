@@ -30,6 +30,7 @@ class RunMode:
     accumulates: the type in which sums inside one operator (a mean, a norm) are known to be done; "": not known.
     builds: opening it builds an engine, which takes far longer than running it: unasked that is done once or twice.
     calibrates: opening it runs the model, unless that is quantised already, to see the range of each tensor.
+    wide_parameters: the backend's mode of the same precision in which parameters stay in float32; "": none.
     """
 
     name: str
@@ -42,6 +43,7 @@ class RunMode:
     builds: bool = False
     calibrates: bool = False
     accumulates: str = ""
+    wide_parameters: str = ""
     zh: str = ""
     tried: str = ""
 

@@ -16,6 +16,8 @@ from torch.nn import functional as F
 
 from precision_debug.records import Tolerance
 from precision_debug.report.lead import lead
+from precision_debug.report.tried import _nothing as tried_words
+from precision_debug.search import ToKeep, Tried
 
 
 class Coarse(torch.autograd.Function):
@@ -122,5 +124,43 @@ def test_a_parameter_that_stagnates_is_told() -> None:
     named = [one for one in report.explanation.culprits if one.cause == "update_lost"]
     assert len(named) == 1
     assert named[0].evidence["share"] > 0.5
-    assert "stagnates" in lead(report)[0].en
+    said = lead(report)
+    assert "stagnates" in said[0].en
+    assert "float32" not in said[0].en  # what helps is said where it was run
+    assert "Tried: torch_autocast_bf16, whose parameters are float32, reduces the error of that update" in said[1].en
+    assert (report.to_keep.tried.state, report.to_keep.option) == ("mended", "--run_mode torch_autocast_bf16")
     assert report.exit_status == 1
+
+
+class Halves(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(8, 8), nn.Linear(8, 5)
+
+    def forward(self, x: Any) -> Any:
+        return self.b(torch.relu(self.a(x)))
+
+
+@pytest.mark.parametrize(("whole", "each"), [(None, False), (0.3, False), (0.0, True)])
+def test_only_keeping_all_of_them_helps_where_that_was_measured(whole: float | None, each: bool) -> None:
+    """It was said where keeping all of them left NaN, and where that was not run."""
+    tried = Tried(state="none", before=0.4, after=0.4, runs=10, whole=whole, whole_ran=True, each=True)
+    said = tried_words(ToKeep(unit="module", of=4, tried=tried), tried)
+    assert ("only keeping all of them helps" in said.en) is each
+    assert ("只有全部保留才有效" in said.zh) is each
+
+
+def test_no_scale_below_1_is_offered() -> None:
+    """It read "Scale the loss by 0.0625", an option that the command refuses, and that was never run."""
+    def lost(out: Any) -> Any:
+        small = out * 1e-4
+        return (small / ((small * small).sum(-1, keepdim=True) + 1e-12).sqrt()).square().mean()
+
+    torch.manual_seed(0)
+    report = compare_module(
+        Halves(), (torch.randn(12, 8),), run_mode="torch_autocast_fp16", device="cpu", explain="fast", loss=lost,
+        tolerance=Tolerance(given=False), settings={"step": "backward", "loss_scale": 16},
+    )  # fmt: skip
+    for one in report.explanation.culprits:
+        assert not str(one.evidence.get("scale", "")).startswith("0")
+        assert "loss_scale=0" not in str(one.evidence.get("option", ""))

@@ -44,7 +44,9 @@ class Recipe:
         return bool(self.dtype not in ("", "float32") or self.autocast)
 
 
-def _mode(name: str, precision: str, summary: str, zh: str, suffixes: tuple[str, ...] = _ALL) -> RunMode:
+def _mode(
+    name: str, precision: str, summary: str, zh: str, suffixes: tuple[str, ...] = _ALL, wide: str = ""
+) -> RunMode:
     return RunMode(
         name=name,
         summary=summary,
@@ -53,6 +55,7 @@ def _mode(name: str, precision: str, summary: str, zh: str, suffixes: tuple[str,
         baseline="torch_fp32",
         precision=precision,
         concurrent=name != "torch_compile",
+        wide_parameters=wide,
         accumulates="float32",  # at::opmath_type of the narrow types
     )
 
@@ -65,9 +68,9 @@ _RECIPES = {
         Recipe(mode=_mode("torch_fp64", "float64", "PyTorch in float64: the truth",
                           "PyTorch float64：作为真值", _MODULES), dtype="float64"),
         Recipe(mode=_mode("torch_fp16", "float16", "module.half(), inputs too",
-                          "module.half()，输入也转换", _MODULES), dtype="float16"),
+                          "module.half()，输入也转换", _MODULES, "torch_autocast_fp16"), dtype="float16"),
         Recipe(mode=_mode("torch_bf16", "bfloat16", "module.bfloat16(), inputs too",
-                          "module.bfloat16()，输入也转换", _MODULES), dtype="bfloat16"),
+                          "module.bfloat16()，输入也转换", _MODULES, "torch_autocast_bf16"), dtype="bfloat16"),
         Recipe(mode=_mode("torch_autocast_fp16", "float16", "torch.autocast to float16",
                           "torch.autocast 到 float16", _MODULES), autocast="float16"),
         Recipe(mode=_mode("torch_autocast_bf16", "bfloat16", "torch.autocast to bfloat16",

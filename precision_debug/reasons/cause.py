@@ -50,6 +50,7 @@ class Cause:
     instead: what stands in the place of ``why`` where the evidence of that name is there and not empty.
     fails: a run fails for it "always", or from the "least" error on that counts at all, because no arithmetic loses it;
     "" where the error's size decides. one_switch: one setting for all operators, so that the worst stands for all.
+    of_parameters: nothing mends it but parameters in a wider type.
     pastes: the evidence that says what to paste; "" where that follows from what is kept.
     found: tells it from the values: ``found(subject, name, exact, wrong)`` gives the evidence, or {} (see
     explain.causes, which asks after its own rules); None where something else finds it.
@@ -72,6 +73,7 @@ class Cause:
     by_a_pass: bool = False
     fails: str = ""
     one_switch: bool = False
+    of_parameters: bool = False
     pastes: str = ""
     found: Callable[[Any, str, Any, Any], Mapping[str, Any]] | None = None
 

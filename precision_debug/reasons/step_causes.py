@@ -68,13 +68,11 @@ STEP_CAUSES: Mapping[str, Cause] = {
         },
         sentence=Wording(
             "The optimiser divides the update of `{parameter}` by 0: {share} of the mean square of its gradient becomes"
-            " 0 in {dtype}, and so does the epsilon of {epsilon} (parameters affected in all: {parameters}). Keep the"
-            " parameters in float32, as autocast does, or keep the optimiser's state in float32.",
+            " 0 in {dtype}, and so does the epsilon of {epsilon} (parameters affected in all: {parameters}).",
             "优化器更新 `{parameter}` 时除以 0：其梯度平方均值的 {share} 在 {dtype} 中变为 0，epsilon（{epsilon}）"
-            "也为 0（受影响的参数共 {parameters} 个）。"
-            "请将参数保留为 float32（如 autocast 所做），或将优化器状态保留为 float32。",
+            "也为 0（受影响的参数共 {parameters} 个）。",
         ),
-        mended=False, one_switch=True, fails="always",
+        mended=False, one_switch=True, fails="always", of_parameters=True,
     ),
     "operand_flushed": Cause(
         en="an operand becomes 0 in float8", zh="操作数在 float8 中变为 0",
@@ -110,12 +108,11 @@ STEP_CAUSES: Mapping[str, Cause] = {
         evidence={"parameter": _TEXT, "parameters": _COUNT, "share": _SHARE, "dtype": _TEXT},
         sentence=Wording(
             "`{parameter}` stagnates: {share} of its update is less than half a unit in the last place of the {dtype}"
-            " parameter, and is lost (parameters that stagnate: {parameters}). Keep the parameters in float32, as"
-            " autocast does, or keep a float32 copy of them in the optimiser.",
+            " parameter, and is lost (parameters that stagnate: {parameters}).",
             "`{parameter}` 停滞：其更新的 {share} 小于 {dtype} 在该参数处的半个单位而丢失（停滞的参数共"
-            " {parameters} 个）。请将参数保留为 float32（如 autocast 所做），或在优化器中保留其 float32 副本。",
+            " {parameters} 个）。",
         ),
-        mended=False, fails="least",
+        mended=False, fails="least", of_parameters=True,
     ),
 }
 """Code to record."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from ..explain import allowed_to_many
 from ..protocols import BETWEEN, WHOLE, Executed
 from ..reasons import Text
@@ -19,6 +21,9 @@ UNITS = {
 """What a mode keeps, in the plural."""
 
 _NAMED = 4
+
+_SCALE, _MODE = "loss scale", "run mode"
+"""What stands in ``ToKeep.unit`` where it is no set of units that are kept."""
 
 
 def tried_sentence(report: Report) -> Text | None:
@@ -45,8 +50,11 @@ def about(kept: ToKeep, mode: str, *, strict: bool = False, of_many: float | Non
     if tried.still is not None and gives_up_most(tried.was, tried.still, len(kept.keys), kept.of):
         given_up = tried.still.precision
         en, zh = f"only by giving up most of {given_up}: {en}", f"须放弃大部分 {given_up}：{zh}"
-    en += f" reduces the error from {_error(tried.before)} to {_error(tried.after)} in {mode}"
-    zh += f" 后，{mode} 的误差从 {_wu(tried.before)} 降到 {_wu(tried.after)}"
+    other = kept.unit == _MODE  # then it is not in the target's mode
+    of, de = (" of that update", "该更新的") if other and tried.allowed is None else ("", "")
+    there, zai = ("", de) if other else (f" in {mode}", f"{mode} 的")
+    en += f" reduces the error{of} from {_error(tried.before)} to {_error(tried.after)}{there}"
+    zh += f"{'' if other else ' '}后，{zai}误差从 {_wu(tried.before)} 降到 {_wu(tried.after)}"
     whether = _whether(tried, strict=strict, of_many=of_many)
     en, zh = f"{en}{whether.en}", f"{zh}{whether.zh}"
     if tried.still is not None and (tried.was is None or tried.was.low):  # else nobody sees what runs in it
@@ -100,9 +108,17 @@ def _whether(tried: Tried, *, strict: bool, of_many: float | None) -> Text:
     return Text(f", {more.en} (up to {figure(bound)})", f"，{more.zh}（不超过 {figure(bound)}）")
 
 
+def _power(scale: str) -> str:
+    """ "65536" as "2^16", as the sentence before it has it; a scale that is no such power as it is."""
+    exponent = math.log2(float(scale))
+    return f"2^{int(exponent)}" if exponent == int(exponent) and exponent >= 4 else scale
+
+
 def _kept(kept: ToKeep) -> Text:
-    if kept.unit == "loss scale":
-        return Text(f"a loss scale of {kept.keys[0]}", f"损失缩放取 {kept.keys[0]}")
+    if kept.unit == _SCALE:
+        return Text(f"a loss scale of {_power(kept.keys[0])}", f"损失缩放取 {_power(kept.keys[0])}")
+    if kept.unit == _MODE:
+        return Text(f"{kept.keys[0]}, whose parameters are float32,", f"改用 {kept.keys[0]}（其参数为 float32）")
     units = UNITS.get(kept.unit, UNITS["operator"])
     if WHOLE in kept.keys:
         return Text("keeping the whole model in FP32", "将整个模型保留为 FP32")
@@ -120,10 +136,11 @@ def _kept(kept: ToKeep) -> Text:
 
 
 def _nothing(kept: ToKeep, tried: Tried) -> Text:
-    if kept.unit == "loss scale":
+    if kept.unit in (_SCALE, _MODE):
+        own = _kept(kept)
         return Text(
-            f"No fix was found: a loss scale of {kept.keys[0]} leaves the error at {_error(tried.after)}.",
-            f"未找到修复：损失缩放取 {kept.keys[0]} 时误差仍为 {_error(tried.after)}。",
+            f"No fix was found: {own.en} leaves the error at {_error(tried.after)}.",
+            f"未找到修复：{own.zh}时误差仍为 {_wu(tried.after)}。",
         )
     units = UNITS.get(kept.unit, UNITS["operator"])
     en = (
@@ -140,8 +157,9 @@ def _nothing(kept: ToKeep, tried: Tried) -> Text:
         if tried.whole_still is not None and tried.whole_still.low:
             low = _low(tried.whole_still)
             en += f", although {low.en} still run in {tried.whole_still.precision}"
-            zh += f"，且{low.zh}仍以 {tried.whole_still.precision} 运行"
-    if tried.each:
+            zh += f"，且 {low.zh}仍以 {tried.whole_still.precision} 运行"
+    helps = tried.whole is not None and tried.whole <= (math.inf if tried.before is None else tried.before) / 2
+    if tried.each and helps:
         en += "; none of them can be left in low precision on its own, so only keeping all of them helps"
         zh += "；其中任何一个单独留在低精度时也都不行，因此只有全部保留才有效"
     return Text(f"{en}.", f"{zh}。")

@@ -20,7 +20,7 @@ from .inside_sums import inside_sums
 from .open_pair_run import OpenPair, SampleResult
 from .plan import Opening, crosses
 from .second_opinion import with_second_opinion
-from .step_fix import scale_asked, tried_scale
+from .step_fix import scale_asked, tried_mode, tried_scale, wide_mode
 
 __all__ = ["Again", "explain_sample"]
 
@@ -40,9 +40,11 @@ def explain_sample(work: Comparing, both: OpenPair, sample: int, ran: SampleResu
     scaled = None
     if subject.is_step and (scale := scale_asked(explanation)):
         scaled = tried_scale(subject, explanation, both.target, scale)
-        if scaled.tried is not None and scaled.tried.state == "mended":
-            work.journal.write(events.KeepFound(to_keep=scaled))
-            return
+    elif subject.is_step and (mode := wide_mode(explanation, both.target)):
+        scaled = tried_mode(subject, explanation, both.target, mode)
+    if scaled is not None and scaled.tried is not None and scaled.tried.state == "mended":
+        work.journal.write(events.KeepFound(to_keep=scaled))
+        return
     kept = tried_fix(
         work.spec, both.base, both.target, subject, explanation, work.feed_set, work.folder, sample=sample,
         again=None if both.base.opening.recording else again,

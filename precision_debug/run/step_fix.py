@@ -1,4 +1,4 @@
-"""What mends a training step: another scale of its loss, tried on the engine."""
+"""What mends a training step: another scale of its loss, or parameters in float32, tried on the engine."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from ..explain import Subject
 from ..numbers.arrays import as_array
 from ..numbers.born import is_broken
 from ..reasons import say
+from ..reasons.causes import CAUSES
 from ..records import Explanation
 from ..search import ToKeep, Tried
 from .side import OpenSide
 
-__all__ = ["scale_asked", "tight", "tried_scale", "wrong_outputs"]
+__all__ = ["scale_asked", "tight", "tried_mode", "tried_scale", "wide_mode", "wrong_outputs"]
 
 _TIGHT = 10.0
 """Times the least bound of a wrong output up to which an output's error is what the sentence tells: a gradient that is
@@ -53,16 +54,40 @@ def tight(bounds: Iterable[float], otherwise: float) -> float:
 
 def tried_scale(subject: Subject, explanation: Explanation, target: OpenSide, scale: str) -> ToKeep:
     """Run the target's step with another scale, and say what that brings at the outputs that are wrong."""
-    wrong = wrong_outputs(subject, explanation)
-    bounds = {name: explanation.allowed_at.get(name, explanation.allowed or 0.0) for name in wrong}
-    allowed = tight(bounds.values(), explanation.allowed or 0.0)
-    before = _errors(subject, subject.target_outputs, wrong)
     kept = ToKeep(
         option=f"--option loss_scale={scale}", settings={"loss_scale": float(scale)}, unit="loss scale", keys=(scale,),
         of=1,
     )  # fmt: skip
+    return _tried(subject, explanation, target, kept, target.opening.spec.mode)
+
+
+def wide_mode(explanation: Explanation, target: OpenSide) -> str:
+    """The run mode with parameters in float32, where the first culprit is one that only their type makes; else ""."""
+    first, mode = next(iter(explanation.culprits), None), target.opening.mode
+    known = CAUSES.get(first.cause) if first is not None else None
+    return mode.wide_parameters if known is not None and known.of_parameters and mode is not None else ""
+
+
+def tried_mode(subject: Subject, explanation: Explanation, target: OpenSide, mode: str) -> ToKeep:
+    """Run the step in another run mode of the target's, with the same scale, and say what that brings: of an update
+    that is lost, to that update."""
+    now = max((meta.scaled for meta in subject.targets.values()), default=1.0)
+    kept = ToKeep(option=f"--run_mode {mode}", settings={"loss_scale": now}, unit="run mode", keys=(mode,), of=1)
+    first = explanation.culprits[0]
+    return _tried(subject, explanation, target, kept, mode, first.at if first.cause == "update_lost" else "")
+
+
+def _tried(
+    subject: Subject, explanation: Explanation, target: OpenSide, kept: ToKeep, mode: str, one: str = ""
+) -> ToKeep:  # fmt: skip
+    """What a step in that mode, with the settings to keep, gives at the outputs that are wrong. one: the only one to
+    look at, which is mended where half of it is right."""
+    wrong = [one] if one else wrong_outputs(subject, explanation)
+    bounds = {name: 0.5 if one else explanation.allowed_at.get(name, explanation.allowed or 0.0) for name in wrong}
+    allowed = tight(bounds.values(), explanation.allowed or 0.0)
+    before = _errors(subject, subject.target_outputs, wrong)
     spec = target.opening.spec
-    there = dataclasses.replace(spec, options={**spec.options, "loss_scale": float(scale)})
+    there = dataclasses.replace(spec, mode=mode, options={**spec.options, **kept.settings})
     try:
         session = dataclasses.replace(target.opening, comparer=None, spec=there).open([subject.feeds_of_target])
         try:
@@ -79,7 +104,7 @@ def tried_scale(subject: Subject, explanation: Explanation, target: OpenSide, sc
         kept, option=kept.option if state != "none" else "",
         tried=Tried(
             state=state, before=was if math.isfinite(was) else None, after=now if math.isfinite(now) else None,
-            allowed=allowed, runs=1,
+            allowed=None if one else allowed, runs=1,
         ),
     )  # fmt: skip
 
