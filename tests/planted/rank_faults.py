@@ -311,7 +311,7 @@ def outcome(case: Case, folder: Path) -> tuple[bool, str]:
     kind, _, cause = case.label.rpartition(":")
     rank, _, own = first.name.partition("/")
     fits = re.match(cause if kind else case.label, first.cause if kind else own) is not None
-    at = first.ranks == case.ranks and rank == f"rank{case.ranks[0]}"
+    at = first.ranks == case.ranks and rank in {f"rank{one}" for one in case.ranks}
     return fits and at, f"[{first.cause}, ranks {first.ranks}] {said}"
 
 
