@@ -12,10 +12,10 @@ import pytest
 from report_factory import make_report, make_row
 
 from precision_debug.reasons import say
-from precision_debug.records import Culprit, Explanation, Introduced, Status, Tolerance
+from precision_debug.records import Culprit, Doubt, Explanation, Introduced, Status, Tolerance
 from precision_debug.report.blame import blame, expectation
 from precision_debug.report.lead import lead
-from precision_debug.report.model import Report
+from precision_debug.report.model import Report, Verdict
 from precision_debug.report.tried import tried_sentence
 from precision_debug.search import ToKeep, Tried
 
@@ -45,6 +45,12 @@ def report(rows: Any, explanation: Explanation | None, **more: Any) -> Report:
     return dataclasses.replace(plain, spec=spec, rows=rows, explanation=explanation, scores={}, scored=0, **more)
 
 
+def doubted(found: Report) -> Report:
+    """The same where nothing ran in the requested precision."""
+    doubt = Doubt(code="precision_not_run", values={"precision": "BF16", "detail": "FP32 (3)"})
+    return dataclasses.replace(found, target=dataclasses.replace(found.target, doubts=(doubt,)))
+
+
 TRIED = {"candidates": 40, "tried": 40, "budget": {"inside": 0.2}}
 REPORTS = {
     "… lost the precision: …": report(WRONG, explained("culprits", culprits=(culprit(),))),
@@ -56,6 +62,9 @@ REPORTS = {
                 target_range="0 to 2"),))),
     "As expected; one operator makes … of the error: …": report(
         FINE, explained("culprits", culprits=(culprit(),), passes=True)
+    ),
+    "One operator makes … of the error: …": doubted(
+        report(FINE, explained("culprits", culprits=(culprit(),), passes=True))
     ),
     "Nothing to do: …": report(FINE, explained("healthy", actual=1e-4)),
     "The outputs are not affected: …": report(INSIDE, explained("healthy", actual=1e-4, unfelt="inside")),
@@ -216,3 +225,12 @@ def test_what_a_fix_leaves_is_judged_as_a_run_with_it_would_be(
     assert says in said.en
     assert sagt in said.zh
     assert strict or "tolerance" not in said.en
+
+
+def test_what_is_inconclusive_is_not_called_as_expected() -> None:
+    found = report(FINE, explained("culprits", culprits=(culprit(),), passes=True))
+    open_ = doubted(found)
+    assert open_.verdict is Verdict.INCONCLUSIVE
+    assert lead(open_)[0].en.startswith("One operator makes 95% of the error: ")
+    assert lead(open_)[0].zh.startswith("误差的 95% 来自一个算子：")
+    assert lead(found)[0].en.startswith("As expected; one operator makes 95%")

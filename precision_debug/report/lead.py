@@ -80,6 +80,11 @@ def _small(report: Report, culprit: Culprit) -> Text | None:
         return None
     said, share = sentence_of(culprit, report.target.precision, report.to_keep), culprit.share or 0.0
     who, zhe = ("one channel", "一个通道") if culprit.evidence.get("too") else ("one operator", "一个算子")
+    if report.verdict in (Verdict.INCONCLUSIVE, Verdict.PARTIAL):
+        return Text(
+            f"{who.capitalize()} makes {percent(share)} of the error: {said.en}",
+            f"误差的 {percent(share)} 来自{zhe}：{said.zh}",
+        )
     return Text(
         f"As expected; {who} makes {percent(share)} of the error: {said.en}",
         f"符合预期，其中 {percent(share)} 来自{zhe}：{said.zh}",
