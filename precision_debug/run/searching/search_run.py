@@ -49,7 +49,7 @@ _WHOLE = 500
 _UNLIKE = 30.0
 """Times that a simulation's error with nothing kept may be apart from the engine's: beyond, it is of something else."""
 
-_ROUGHLY = 0.75
+_ROUGHLY = 0.5
 """Of the sets and seconds that a search may take, what those may that are only chosen among."""
 
 
