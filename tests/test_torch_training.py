@@ -210,6 +210,31 @@ def test_a_sign_that_turns_in_adams_first_update_is_nobodys_fault(where: str) ->
     assert str(report.verdict) == "as expected"
 
 
+class TwoScales(nn.Module):
+    """One gradient leaves FP16 at GradScaler's first scale, the other does not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.small, self.large = nn.Linear(8, 4, bias=False), nn.Linear(8, 4, bias=False)
+
+    def forward(self, x: Any) -> Any:
+        return (1e-3 * self.small(x).float() + 10 * self.large(x).float()).sum()
+
+
+def two_scales() -> Any:
+    return TwoScales(), (torch.ones(3, 8),), None, adamw
+
+
+def test_a_step_that_is_left_out_loses_no_update() -> None:
+    report = precision_debug.compare(
+        f"{__file__}:two_scales", run_mode="torch_autocast_fp16", step="optimiser", device="cpu"
+    )
+    assert report.explanation is not None
+    causes = {one.cause for one in report.explanation.culprits}
+    assert "gradient_overflow" in causes
+    assert "update_lost" not in causes
+
+
 def test_updates_that_are_lost_are_counted_alike_on_a_device() -> None:
     moves = np.array([0.0, 1e-3, -1e-3, 1e-3], np.float32)
     for got, share in (

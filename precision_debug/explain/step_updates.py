@@ -18,6 +18,8 @@ UPDATE = "update/"
 
 def lost_updates(subject: Subject) -> tuple[Culprit, ...]:
     """The worst of the parameters whose update is lost in the target, with how many there are; () where none is."""
+    if _left_out(subject):
+        return ()
     found: list[tuple[float, str]] = []
     for name in subject.outputs:
         if not name.startswith(UPDATE) or name not in subject.target_outputs:
@@ -49,8 +51,15 @@ def _held_in(subject: Subject, parameter: str, wrote: str) -> str:
     return narrow[0] if narrow and held in ("float32", "float64") else held
 
 
+def _left_out(subject: Subject) -> bool:
+    """Whether the target's gradients hold NaN or Inf: GradScaler leaves the whole step out then, and no update is lost
+    by rounding."""
+    found = (row.comparison for name, row in subject.row_of.items() if name.startswith("gradient/") and row.is_output)
+    return any(one is not None and one.target.nan + one.target.inf for one in found)
+
+
 def _learns(subject: Subject, parameter: str) -> bool:
-    """Whether its gradient is there: a step that GradScaler left out, for NaN or Inf, updates nothing either."""
+    """Whether its gradient is there."""
     row = subject.row_of.get(f"gradient/{parameter}")
     if row is None or row.comparison is None:
         return False

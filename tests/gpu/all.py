@@ -86,13 +86,13 @@ CHECKS = {
     },
     "tensorrt_polygraphy": Check(words=("tensorrt_polygraphy.py",), needs="polygraphy", seconds=450),
     "tensorrt_compare": Check(words=("tensorrt_compare.py",), needs="tensorrt"),
-    "migration": Check(words=("migration.py",), needs="tensorrt", seconds=450),
+    "migration": Check(words=("migration.py",), needs="tensorrt", seconds=560),
     **{
-        f"search_tensorrt_{part[-1]}": Check(words=("search_tensorrt.py", *part), needs="tensorrt", seconds=450)
+        f"search_tensorrt_{part[-1]}": Check(words=("search_tensorrt.py", *part), needs="tensorrt", seconds=560)
         for part in (("encoder", "needed"), ("int8",), ("constraints",), ("constraints_int8",))
     },
     **{
-        f"paddle_trt_{step}": Check(words=("paddle_trt.py", step), needs="paddle", seconds=300)
+        f"paddle_trt_{step}": Check(words=("paddle_trt.py", step), needs="paddle", seconds=400)
         for step in (
             "encoder_fp16", "encoder_collected", "mobilenet_fp16", "resnet_fp16_fused", "resnet_fp16", "resnet_fp32",
             "resnet_fault", "section", "resnet_tf32", "ladder", "example", "fault", "calibration", "disabled_ops",

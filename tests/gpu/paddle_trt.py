@@ -263,7 +263,7 @@ def example(folder: Path) -> dict[str, Any]:
             sys.executable, str(script), str(path), str(path.with_suffix(".pdiparams")),
             MODES.get("trt_fp16", "trt_fp16"), *([str(INSPECTOR)] if DRY else []),
         ],
-        capture_output=True, text=True, env=_environment(folder), timeout=300, cwd=folder, check=False,
+        capture_output=True, text=True, env=_environment(folder), timeout=380, cwd=folder, check=False,
     )  # fmt: skip
     (folder / "log.txt").write_text(done.stdout + done.stderr)
     said = [line.split()[0] for line in done.stdout.splitlines() if "compared, first mismatch" in line]
@@ -331,7 +331,7 @@ def ladder(folder: Path) -> dict[str, Any]:
             MODES.get("trt_fp16", "trt_fp16"), "--input_shapes", "x:[2,3,32,32]", "--atol", "0.5", "--rtol", "1e-2",
             "--output", str(folder / "ladder.json"),
         ],
-        capture_output=True, text=True, env=_environment(folder), timeout=300, cwd=folder, check=False,
+        capture_output=True, text=True, env=_environment(folder), timeout=380, cwd=folder, check=False,
     )  # fmt: skip
     (folder / "log.txt").write_text(done.stdout + done.stderr)
     stages = re.findall(r"^(pass|FAIL|not run)\s+.*?\((\w+)", done.stdout, re.MULTILINE)
@@ -465,7 +465,7 @@ def _compare(folder: Path, name: str, mode: str, *options: str, change: Any = No
     ]  # fmt: skip
     begun = time.time()
     done = subprocess.run(
-        command, capture_output=True, text=True, env=_environment(folder), timeout=300, cwd=folder, check=False
+        command, capture_output=True, text=True, env=_environment(folder), timeout=380, cwd=folder, check=False
     )
     (folder / "log.txt").write_text(" ".join(command) + "\n" + done.stdout + done.stderr)
     path.with_suffix(".pdiparams").unlink(missing_ok=True)

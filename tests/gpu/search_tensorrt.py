@@ -170,7 +170,8 @@ def main() -> int:
         ),
         "int8": lambda: searched(
             "outlier_int8", [*outlier, *common, "--run_mode", "trt_int8", "--limit", "20%"],
-            states=("found",), most_kept=3, most_builds=10,
+            # 8.6 runs this network in FP32 and TF32, where there is nothing to mend
+            states=("found", "not possible"), most_kept=3, most_builds=10,
         ),
         # one kernel keeps the sum in a register, so that nothing need be kept (8.6); told apart it must be
         "constraints": lambda: searched(

@@ -310,7 +310,7 @@ PARTS: dict[str, dict[str, Callable[[], dict[str, Any]]]] = {
 }  # fmt: skip
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--part", choices=sorted(PARTS), required=True)
     parser.add_argument("--cases", nargs="+")
@@ -319,7 +319,7 @@ def main() -> None:
     OUT.mkdir(parents=True, exist_ok=True)
     if args.cases:
         run_cases(args.part, args.cases)
-        return
+        return 0
     begun, results, waiting = time.monotonic(), {}, list(PARTS[args.part])
     while waiting:
         left = args.seconds - (time.monotonic() - begun)
@@ -345,6 +345,15 @@ def main() -> None:
             waiting.remove(name)
         (OUT / f"{args.part}.json").write_text(json.dumps(results, indent=1))
     (OUT / f"{args.part}.txt").write_text("".join(f"{name} {said(entry)}\n" for name, entry in results.items()))
+    for name, entry in results.items():
+        print(f"{'PASS' if ran(entry) else 'FAIL'}  {name}: {said(entry)}", flush=True)
+    return int(not all(map(ran, results.values())))
+
+
+def ran(entry: dict[str, Any]) -> bool:
+    """Whether a case came to its end; a file of tests, whether they pass and some of them ran."""
+    passed = entry.get("status", 0) == 0 and ("tail" not in entry or " passed" in entry["tail"])
+    return "error" not in entry and passed
 
 
 def said(entry: dict[str, Any]) -> str:
@@ -372,4 +381,4 @@ def run_cases(part: str, names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -35,7 +35,7 @@ MODES = (
 )  # fmt: skip
 
 
-LIMIT = 40.0
+LIMIT = 90.0
 """Seconds of one case."""
 
 WHOLE = 190.0
