@@ -137,7 +137,7 @@ MUTANTS: tuple[tuple[str, str, str], ...] = (
     (CULPRITS, "growth = max(growth, 1e6)", "pass"),
     (CULPRITS, "-min(units, 1e9) if units > FAR else 0.0, place", "-min(units, 1e9), place"),
     (CULPRITS, "return -born, ", "return 0.0, "),
-    (CULPRITS, "return subject.only_moves(name) and not more and", "return subject.only_moves(name) and"),
+    (CULPRITS, "return subject.moves_on(name) and not more", "return subject.moves_on(name)"),
     (CULPRITS, "(subject.two_files and bool(own.flips))", "bool(own.flips)"),
     (CULPRITS, "row.comparison is not None and row.comparison.identical:", "False:"),
     (CULPRITS, "or bool(introduced.flips)", ""),

@@ -88,7 +88,7 @@ MISTAKES = [
     ([*ORT, "--input_shapes", "image"], "'image' 中没有输入的名字"),
     ([*ORT, "--val_range", "2,1"], "'2,1' 的下限大于上限"),
     ([*ORT, "--option", "nokey"], "请写 KEY=VALUE，而不是 'nokey'"),
-    ([*ORT, "--step", "backward"], "它是 1 个后端的设置：torch"),
+    ([*ORT, "--step", "backward"], "它是 2 个后端的设置：paddle、torch"),
     ([*ORT, "--save_model", "m.onnx"], "它只用于目标"),
     ([*ORT, "--checkpoint", "c"], "--checkpoint 须与 --engine ray 或 --jobs 同用"),
     ([*ORT, "--mark", "re:("], "不是正则表达式"),
