@@ -233,6 +233,11 @@ def test_a_step_that_is_left_out_loses_no_update() -> None:
     causes = {one.cause for one in report.explanation.culprits}
     assert "gradient_overflow" in causes
     assert "update_lost" not in causes
+    left_out = {row.name for row in report.rows if row.reason.code == "step_left_out"}
+    assert {"state/small.weight/exp_avg", "optimiser/small.weight/addcdiv"} <= left_out
+    assert all(row.status is not Status.FUSED_AWAY for row in report.rows if row.name.startswith("optimiser/"))
+    assert "autocast covers forward and loss" in notes_of(report.target)
+    assert "autocast covers" not in notes_of(report.baseline)
 
 
 def test_updates_that_are_lost_are_counted_alike_on_a_device() -> None:

@@ -105,7 +105,8 @@ class TorchSession:
         if self._recipe.autocast:
             found.append(say("autocast_cache"))
         if self._built is not None:
-            found += step_notes(self._built.model, self._metas or (), skipped=self._skipped)
+            autocast = bool(self._recipe.autocast)
+            found += step_notes(self._built.model, self._metas or (), skipped=self._skipped, autocast=autocast)
         if self._own:
             found.append(say("writes_parameters", count=len(self._own), size=f"{sum(self._own.values()) / 1e6:.3g} MB"))
         return tuple(found)

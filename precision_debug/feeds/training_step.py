@@ -109,9 +109,11 @@ def tell_memory(until: str, learned: int, *, ranks: int = 1) -> None:
     tell(say("step_memory", phase=until, size=f"{many / 1e9:.3g} GB"))
 
 
-def step_notes(until: str, scale: float, *, skipped: bool) -> list[Reason]:
+def step_notes(until: str, scale: float, *, skipped: bool, autocast: bool) -> list[Reason]:
     """What the reader of a report must know of a step. skipped: GradScaler left the optimiser's step out."""
     found = [say("step_phases", phase=until)]
+    if autocast:
+        found.append(say("step_autocast"))
     if scale != 1:
         found.append(say("step_scale", scale=scale))
     if skipped:

@@ -21,10 +21,10 @@ NOTES: Mapping[str, Wording] = {
         "Use --step backward or --step optimiser.",
     ),
     "step_phases": Wording(
-        "a training step up to its {phase} phase, with the module in its own training mode; autocast covers forward"
-        " and loss",
-        "训练步，运行到 {phase} 阶段，模块保持其训练模式；autocast 覆盖前向与损失",
+        "a training step up to its {phase} phase, with the module in its own training mode",
+        "训练步，运行到 {phase} 阶段，模块保持其训练模式",
     ),
+    "step_autocast": Wording("autocast covers forward and loss, not backward", "autocast 覆盖前向与损失，不含反向"),
     "step_memory": Wording(
         "running a step up to its {phase} phase: gradients, updates and the optimiser's states, where there are any,"
         " take about {size} on each side, beside the model and what backward keeps of forward",

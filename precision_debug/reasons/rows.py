@@ -50,6 +50,10 @@ ROWS: Mapping[str, Wording] = {
         "the target's graph has no such tensor", "目标图中没有该张量",
         "Nothing to do if it was fused; otherwise: " + _PAIR,
     ),
+    "step_left_out": Wording(
+        "GradScaler skipped the optimiser's step in the target", "目标侧的 GradScaler 跳过了优化器这一步",
+        "Find where the NaN or Inf first appears, or use a smaller --option loss_scale.",
+    ),
     "fused_into": Wording(
         "fused into {operator} node {node}", "已融合进 {operator} 节点 {node}", "See the row of that node."
     ),

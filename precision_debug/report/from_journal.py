@@ -160,7 +160,7 @@ class _ReportState:
         paired = self.paired
         alignment = Alignment.of(
             self.tensors["baseline"], self.tensors["target"], paired.pairs, rivals=paired.rivals,
-            refused=paired.refused, missing=paired.missing,
+            refused=paired.refused, missing={**self._left_out_step(), **paired.missing},
         )  # fmt: skip
         if self.selected is not None:
             self.notes += _left_out(self.tensors["baseline"], self.selected, alignment)
@@ -171,6 +171,14 @@ class _ReportState:
             notes=tuple(self.notes), failure=self.failure,
             portraits=_worth_keeping(self.portraits.values(), table), **self.values,
         )  # fmt: skip
+
+    def _left_out_step(self) -> dict[str, Reason]:
+        """Why the target lacks what the baseline's optimiser made, where GradScaler left the target's step out."""
+        if not any(note.code == "step_skipped" for note in self.sides["target"].notes):
+            return {}
+        left_out = say("step_left_out")
+        metas = self.tensors["baseline"]
+        return {meta.name: left_out for meta in metas if meta.phase == "optimiser" or meta.name.startswith("state/")}
 
     def _table(self, alignment: Alignment) -> tuple[Row, ...]:
         """Every row, judged."""

@@ -75,7 +75,9 @@ class DygraphSession:
             one_number = any(meta.shape == () and "float" in meta.dtype for meta in ends)
             learns = self._module is None or any(not one.stop_gradient for one in self._module.parameters())
             return (*found, core("step_forward")) if learns and (self._layer.parts.loss or one_number) else found
-        found += step_notes(self._step.until, self._step.scale, skipped=self._skipped)
+        found += step_notes(
+            self._step.until, self._step.scale, skipped=self._skipped, autocast=bool(self._recipe.amp)
+        )
         found.append(say("step_shown"))
         if self._step.scale != 1:
             found.append(say("step_scaler"))
