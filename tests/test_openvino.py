@@ -332,7 +332,7 @@ def test_a_variance_that_fp16_clamped_is_found_in_the_file(tmp_path: Path) -> No
     )
     assert report.explanation is not None
     culprit = report.explanation.culprits[0]
-    assert (culprit.cause, culprit.evidence["name"]) == ("files_differ", "variance")
+    assert (culprit.cause, culprit.evidence["name"]) == ("files_differ", "variance (BatchNormInference norm)")
     assert (culprit.evidence["base"], culprit.evidence["target"]) == (9.8e7, 65504.0)
     assert culprit.introduced == pytest.approx(np.sqrt(9.8e7 / 65504) - 1, rel=0.02)
 
