@@ -81,9 +81,9 @@ class TorchWorkbench:
         if wanted.shape != got.shape:
             return None
         wanted, got = brought_together(wanted, got)
-        moved = wanted != 0
-        still = moved & (got == 0)
-        numbers = torch.stack([moved.sum(), still.sum(), (~got.isfinite()).sum()]).tolist()  # asked for at once
+        moving = wanted != 0
+        still = moving & (got == 0)
+        numbers = torch.stack([moving.sum(), still.sum(), (~got.isfinite()).sum()]).tolist()  # asked for at once
         return None if numbers[2] or not numbers[0] else float(numbers[1] / numbers[0])
 
     def shaken(self, value: Any, noise: Any, unit: float, start: int, step: float | None) -> Any:

@@ -59,12 +59,10 @@ def _left_out(subject: Subject) -> bool:
 
 
 def _learns(subject: Subject, parameter: str) -> bool:
-    """Whether its gradient is there."""
+    """Whether its gradient is anything but 0."""
     row = subject.row_of.get(f"gradient/{parameter}")
-    if row is None or row.comparison is None:
-        return False
-    there = row.comparison.target
-    return not (there.nan or there.inf) and bool(there.min or there.max)
+    found = None if row is None or row.comparison is None else row.comparison.target
+    return found is not None and bool(found.min or found.max)
 
 
 def _written(subject: Subject, parameter: str) -> str:
