@@ -84,6 +84,7 @@ def peak(words: list[str]) -> int:
 
 def main() -> int:
     OUT.mkdir(parents=True, exist_ok=True)
+    failed = 0
     model = OUT / "resnet50.onnx"
     build = [sys.executable, str(ROOT / "examples" / "resnet" / "build.py"), "--depth", "50", "--batch", "8"]
     subprocess.run([*build, "-o", str(model)], check=True, capture_output=True)
@@ -104,8 +105,9 @@ def main() -> int:
             told["verdict"] = found["summary"].get("verdict")
         told["peak MB of the card"] = {"bare": peak(bare_words), "command": peak(plain)}
         print(json.dumps({**told, "problem": said}), flush=True)
+        failed += bool(said)
     model.unlink()
-    return 0
+    return int(failed > 0)
 
 
 if __name__ == "__main__":

@@ -31,6 +31,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "backends"), str(ROOT / "tests")]
 OUT = Path(os.environ.get("OUT", ROOT / "output" / "gpu_paddle")).resolve()
 DRY = "--dry" in sys.argv
 MODES = {"trt_fp32": "cpu_opt", "trt_fp16": "onednn_fp32", "trt_int8": "cpu_opt"} if DRY else {}
+_LIMIT = 560
+"""Seconds of one command; engines build slowly beside others."""
 INSPECTOR = ROOT / "tests" / "data" / "inspector" / "paddle26_trt853_resnet18_fp16_marked.json"
 
 
@@ -263,7 +265,7 @@ def example(folder: Path) -> dict[str, Any]:
             sys.executable, str(script), str(path), str(path.with_suffix(".pdiparams")),
             MODES.get("trt_fp16", "trt_fp16"), *([str(INSPECTOR)] if DRY else []),
         ],
-        capture_output=True, text=True, env=_environment(folder), timeout=380, cwd=folder, check=False,
+        capture_output=True, text=True, env=_environment(folder), timeout=_LIMIT, cwd=folder, check=False,
     )  # fmt: skip
     (folder / "log.txt").write_text(done.stdout + done.stderr)
     said = [line.split()[0] for line in done.stdout.splitlines() if "compared, first mismatch" in line]
@@ -331,7 +333,7 @@ def ladder(folder: Path) -> dict[str, Any]:
             MODES.get("trt_fp16", "trt_fp16"), "--input_shapes", "x:[2,3,32,32]", "--atol", "0.5", "--rtol", "1e-2",
             "--output", str(folder / "ladder.json"),
         ],
-        capture_output=True, text=True, env=_environment(folder), timeout=380, cwd=folder, check=False,
+        capture_output=True, text=True, env=_environment(folder), timeout=_LIMIT, cwd=folder, check=False,
     )  # fmt: skip
     (folder / "log.txt").write_text(done.stdout + done.stderr)
     stages = re.findall(r"^(pass|FAIL|not run)\s+.*?\((\w+)", done.stdout, re.MULTILINE)
@@ -465,7 +467,7 @@ def _compare(folder: Path, name: str, mode: str, *options: str, change: Any = No
     ]  # fmt: skip
     begun = time.time()
     done = subprocess.run(
-        command, capture_output=True, text=True, env=_environment(folder), timeout=380, cwd=folder, check=False
+        command, capture_output=True, text=True, env=_environment(folder), timeout=_LIMIT, cwd=folder, check=False
     )
     (folder / "log.txt").write_text(" ".join(command) + "\n" + done.stdout + done.stderr)
     path.with_suffix(".pdiparams").unlink(missing_ok=True)

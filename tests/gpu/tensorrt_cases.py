@@ -27,6 +27,13 @@ def command(out: Path, *words: str) -> dict[str, Any]:
             "summary": f"status {done.returncode}"}  # fmt: skip
 
 
+def judged(found: dict[str, Any], right: dict[str, bool]) -> dict[str, Any]:
+    """What a case found, with an error where a command of it did not end as it should, or with a traceback."""
+    traced = [name for name, entry in found.items() if isinstance(entry, dict) and "Traceback" in entry.get("err", "")]
+    wrong = [*(f"a traceback: {name}" for name in traced), *(name for name, good in right.items() if not good)]
+    return {**found, "error": f"not so: {'; '.join(wrong)} ({found['summary']})"} if wrong else found
+
+
 def rows_of(file: Path) -> dict[str, Any]:
     """What a JSON report says, short."""
     from precision_debug import Report
@@ -57,8 +64,21 @@ def built_engine(out: Path, save: Callable[[str, Path], None]) -> dict[str, Any]
                    *shape, "--output", "mode.json")  # fmt: skip
     for name in ("saved.engine", "engine.onnx"):
         (out / name).unlink(missing_ok=True)
-    return {"built": built, "ran": ran, "without_model": bare, "by_mode": mode, "report": rows_of(out / "ran.json"),
-            "summary": f"{built['summary']}, {ran['summary']}, {bare['summary']}, {mode['summary']}"}  # fmt: skip
+    report = rows_of(out / "ran.json")
+    found = {
+        "built": built, "ran": ran, "without_model": bare, "by_mode": mode, "report": report,
+        "summary": f"{built['summary']}, {ran['summary']}, {bare['summary']}, {mode['summary']}",
+    }  # fmt: skip
+    return judged(
+        found,
+        {
+            "the engine is built and compared": built["status"] in (0, 1),
+            "the saved engine is compared": ran["status"] in (0, 1) and any(row[1] is not None for row in
+                                                                             report.get("rows", {}).values()),
+            "without a model it ends with 0, 1 or 2": bare["status"] in (0, 1, 2),
+            "by a mode that builds it ends with 0, 1 or 2": mode["status"] in (0, 1, 2),
+        },
+    )  # fmt: skip
 
 
 def validated(out: Path, save: Callable[[str, Path], None]) -> dict[str, Any]:
@@ -70,11 +90,16 @@ def validated(out: Path, save: Callable[[str, Path], None]) -> dict[str, Any]:
                       *(SOURCES if mode.startswith("trt") else []))
         for mode in ("trt_fp16", "trt_fp32", "ort_opt")
     }  # fmt: skip
-    return {**found, "summary": "; ".join(
-        f"{mode}: status {entry['status']}, "
-        f"{next((line.strip() for line in entry['out'].splitlines() if 'NaN' in line or 'Inf' in line), 'nothing')}"
+    named = {
+        mode: next((line.strip() for line in entry["out"].splitlines() if "NaN" in line or "Inf" in line), "")
         for mode, entry in found.items()
-    )}  # fmt: skip
+    }
+    summary = "; ".join(
+        f"{mode}: status {entry['status']}, {named[mode] or 'nothing'}" for mode, entry in found.items()
+    )
+    right = {f"{mode} names NaN or Inf, with status 1": bool(named[mode]) and entry["status"] == 1
+             for mode, entry in found.items()}  # fmt: skip
+    return judged({**found, "summary": summary}, right)
 
 
 def refused(out: Path) -> dict[str, Any]:
@@ -94,8 +119,10 @@ def refused(out: Path) -> dict[str, Any]:
             out, "--model_file", "residual.onnx", "--run_mode", mode, *more, *SOURCES
         )
     (out / "residual.onnx").unlink()
-    return {**found, "summary": "; ".join(f"{name}: {entry['status']} {entry['err'].splitlines()[-1:]}"
-                                          for name, entry in found.items())}  # fmt: skip
+    summary = "; ".join(f"{name}: {entry['status']} {entry['err'].splitlines()[-1:]}" for name, entry in found.items())
+    right = {f"{name} is refused with status 2": entry["status"] == 2
+             for name, entry in found.items() if name != "non_zero"}  # fmt: skip
+    return judged({**found, "summary": summary}, right)
 
 
 def logged(out: Path, label: str, case: Case) -> dict[str, Any]:

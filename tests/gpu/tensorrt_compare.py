@@ -20,7 +20,7 @@ from typing import Any
 from tensorrt_builds import OUT, ROOT, SOURCES, _encoder, _resnet
 
 CASES: dict[str, Any] = {"ResNet-50 b8": lambda: _resnet(50, "8"), "encoder of 12": lambda: _encoder(12)}
-LIMIT = float(os.environ.get("LIMIT", "100"))
+LIMIT = float(os.environ.get("LIMIT", "180"))
 
 
 def one(name: str) -> int:
@@ -82,6 +82,7 @@ def main() -> int:
             failed += bool(done.returncode)
         except subprocess.TimeoutExpired:
             print(json.dumps({"case": name, "stopped after_s": LIMIT}), flush=True)
+            failed += 1
     return failed
 
 

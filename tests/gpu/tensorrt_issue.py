@@ -1,11 +1,11 @@
-"""What the TensorRT backend shows on real hardware: reports of models, constraints, fusion, repeatable builds.
+"""What the TensorRT backend shows on real hardware: reports of models, constraints, fusion.
 
     . ENV/env.sh; cd CHECKOUT; OUT=/some/empty/folder python3.11 tests/gpu/tensorrt_issue.py --part PART
 
-PART is models, resnet, constraints, fused, builds, tests, contract, regions or commands; each takes at most about 7
-minutes (--seconds). Writes $OUT/PART.json, a report (.xlsx and .json) for each comparison, and engine inspector files.
-A part runs in a process of its own, so that its builds share what was timed; where it dies, another one goes on with
-the next case.
+PART is models, constraints, fused, fused_resnet, tests, contract, regions or commands; each takes at most about
+7 minutes (--seconds). A line PASS or FAIL a case; the exit status is 1 where one fails. Writes $OUT/PART.json, a report
+(.xlsx and .json) for each comparison, and engine inspector files. A part runs in a process of its own, so that its
+builds share what was timed; where it dies, another one goes on with the next case.
 """
 
 from __future__ import annotations
@@ -96,6 +96,7 @@ def compared(
         atol=1e-3, rtol=1e-3, **options,
     )  # fmt: skip
     Path(path).unlink(missing_ok=True)
+    assert any(row.comparison is not None for row in report.outputs), f"no output was compared: {report.verdict}"
     rows = {}
     for row in report.rows:
         c = row.comparison
@@ -115,47 +116,6 @@ def compared(
         "verdict": str(report.verdict), "first_mismatch": first.name if first else "", "outputs": outputs,
         "seconds_all": round(report.seconds, 1), "notes": [*report.notes, *report.target.notes],
         "versions": dict(report.target.versions), "rows": rows, "counts": {str(k): v for k, v in report.counts.items()},
-    }  # fmt: skip
-
-
-def built_twice(label: str, *, fresh: bool = True, replayed: bool = False, **options: Any) -> dict[str, Any]:
-    """Two engines of one FP16 ResNet: the same tactics? the same bits?"""
-    import numpy as np
-    import onnx
-    from precision_debug_tensorrt import TensorRTBackend
-    from precision_debug_tensorrt.engine import timing_cache
-
-    from precision_debug.inspector import diff_engines
-    from precision_debug.records import ModelFiles, SessionSpec
-
-    proto, feeds, _ = model_and_feeds("resnet18")
-    path = OUT / f"{label}.onnx"
-    onnx.save(proto, path)
-    if "timing_cache" in options:
-        options["timing_cache"] = str(OUT / options["timing_cache"])
-    layers, outputs, seconds, notes = [], [], [], []
-    tactics = str(OUT / f"{label}.tactics.json")
-    for time_ in ("first", "second"):
-        if fresh:  # as another process would
-            timing_cache._of_this_process.clear()
-        begun = time.monotonic()
-        kept = {"save_inspector": str(OUT / f"{label}_{time_}.json")}
-        replay = {"load_tactics" if layers else "save_tactics": tactics} if replayed else {}
-        spec = SessionSpec(
-            model=ModelFiles(model_file=str(path)), mode="trt_fp16",
-            options={"tactic_sources": SOURCES, **kept, **options, **replay},
-        )  # fmt: skip
-        session = TensorRTBackend().open(spec, feeds)
-        notes.append([note for note in session.notes if "timing" in note or "tactic" in note])
-        seconds.append(round(time.monotonic() - begun, 1))
-        outputs.append(session.run(feeds[0])["probabilities"])
-        layers.append(session.layers)
-        session.close()
-    path.unlink(missing_ok=True)
-    diff = diff_engines(*layers)
-    return {
-        "build_seconds": seconds, "notes": notes, "summary": diff.summary, "tactics_changed": len(diff.tactics_changed),
-        "same_bits": bool(np.array_equal(*outputs)), "max_difference": float(np.abs(outputs[0] - outputs[1]).max()),
     }  # fmt: skip
 
 
@@ -209,19 +169,17 @@ def case(name: str, *arguments: Any) -> Callable[[], dict[str, Any]]:
 ALL_HALF = {"layer_precisions": {"*": "float16"}}
 CONSTRAINED = {"Add": "float16", "Sub": "float16"}
 NEEDS = EXAMPLES / "needs_constraints"
+MODES = {
+    "dynamic": ("trt_fp32", "trt_tf32", "trt_fp16", "trt_int8"),
+    "encoder": ("trt_int8",),
+    "encoder17": ("trt_int8",),
+}
+"""Beside what "regions" has of the encoders; ResNets are in tensorrt_builds.py."""
 PARTS: dict[str, dict[str, Callable[[], dict[str, Any]]]] = {
     "models": {
-        **{
-            f"{model}_{mode}": (lambda model=model, mode=mode: compared(f"{model}_{mode}", model, mode))
-            for model in ("dynamic", "encoder", "encoder17")
-            for mode in ("trt_fp32", "trt_tf32", "trt_fp16", "trt_int8")
-        },
-    },
-    "resnet": {
-        **{
-            f"resnet18_{mode}": (lambda mode=mode: compared(f"resnet18_{mode}", "resnet18", mode))
-            for mode in ("trt_fp32", "trt_tf32", "trt_fp16", "trt_int8")
-        },
+        f"{model}_{mode}": (lambda model=model, mode=mode: compared(f"{model}_{mode}", model, mode))
+        for model, modes in MODES.items()
+        for mode in modes
     },
     "constraints": {
         "plain_fp16": lambda: compared("plain_fp16", "needs_constraints", "trt_fp16"),
@@ -293,20 +251,16 @@ PARTS: dict[str, dict[str, Callable[[], dict[str, Any]]]] = {
         "built_engine": case("built_engine", save_model),
     },
     "fused": {
-        "fused_only_fp16": lambda: compared("fused_only_fp16", "resnet18", "trt_fp16", fused_only=True),
-        "marked_fp16": lambda: compared("marked_fp16", "dynamic", "trt_fp16"),
-        "fused_only_fp32": lambda: compared("fused_only_fp32", "resnet18", "trt_fp32", fused_only=True),
-        "fused_only_tf32": lambda: compared("fused_only_tf32", "resnet18", "trt_tf32", fused_only=True),
-        "marked_int8": lambda: compared("marked_int8", "dynamic", "trt_int8"),
-        "fused_only_encoder": lambda: compared("fused_only_encoder", "encoder", "trt_fp16", fused_only=True),
-        "fused_only_int8": lambda: compared("fused_only_int8", "dynamic", "trt_int8", fused_only=True),
+        **{
+            f"fused_only_{model}_{mode}": (
+                lambda model=model, mode=mode: compared(f"fused_only_{model}_{mode}", model, mode, fused_only=True)
+            )
+            for model, mode in (
+                ("encoder", "trt_fp16"), ("dynamic", "trt_int8"), ("dynamic", "trt_tf32"), ("dynamic", "trt_fp32"),
+            )
+        },
     },
-    "builds": {
-        "twice_without_cache": lambda: built_twice("twice_without_cache"),
-        "twice_with_cache": lambda: built_twice("twice_with_cache", timing_cache="fp16.cache"),
-        "twice_in_a_process": lambda: built_twice("twice_in_a_process", fresh=False),
-        "twice_with_tactics": lambda: built_twice("twice_with_tactics", replayed=True),
-    },
+    "fused_resnet": {"fused_only_fp16": lambda: compared("fused_only_fp16", "resnet18", "trt_fp16", fused_only=True)},
 }  # fmt: skip
 
 

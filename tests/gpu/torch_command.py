@@ -61,6 +61,7 @@ def command(explain: str) -> float:
     )  # fmt: skip
     if done.returncode not in (0, 1):
         print(done.stdout[-1500:], done.stderr[-1500:])
+        raise SystemExit(f"FAIL  the command ended with {done.returncode}")
     return round(time.perf_counter() - begun, 2)
 
 
