@@ -22,7 +22,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -237,8 +237,8 @@ def main() -> int:
             pool.submit(lambda name: run(name, known[name], begun + given.budget - time.monotonic()), name)
             for name in chosen
         ]
-        for later in waiting:
-            line = later.result()
+        for ended in as_completed(waiting):
+            line = ended.result()
             table.append(line)
             (OUT / "all.json").write_text(json.dumps(table, indent=1))
             print(f"{line['name']:28} {line['seconds']:7} s  {line['result']}  {line['why']}", flush=True)
