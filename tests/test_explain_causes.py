@@ -14,6 +14,7 @@ from planted.onnx_faults import Graph
 from precision_debug import numbers, registry
 from precision_debug.explain import Subject, explain
 from precision_debug.explain.causes import _vanished, cause_of
+from precision_debug.explain.grid import outlier_of
 from precision_debug.explain.inputs import inputs_differ
 from precision_debug.explain.introduced import Alone, measure
 from precision_debug.observe.store import Store
@@ -235,3 +236,26 @@ def test_a_large_channel_takes_the_range_only_of_what_is_held_on_its_grid(produc
     targets = {"y": TensorMeta(name="y", op_type="Softmax", node="node_y", dtype="int8")}
     subject = dataclasses.replace(subject, targets=targets, precision="int8")
     assert (cause(subject, exact, wrong.astype(np.float32))[0] == "outlier_channel") is (held == "integers")
+
+
+@pytest.mark.parametrize("others", ["all_small", "graded"])
+def test_what_an_outlier_channel_is_larger_than_is_true_of_them(others: str) -> None:
+    """Weights of a real detector: the largest channel is 30 x larger than a quarter of them, and 1.2 x than the next."""
+    random = np.random.default_rng(0)
+    weights = random.uniform(-1, 1, size=(64, 32))
+    weights *= np.ones((64, 1)) if others == "all_small" else np.geomspace(0.02, 90, 64)[:, None]
+    weights[9] *= 100 if others == "all_small" else 100 / np.abs(weights[9]).max()
+    ranges = np.sort(np.abs(weights).max(axis=1))
+    evidence = outlier_of(weights)
+    assert evidence is not None
+    assert (evidence["channel"], evidence["axis"]) == (9, 0)
+    told = {"from": "w", **evidence}
+    words = sentence_of(Culprit(name="y", node="y", op_types=("Conv",), cause="outlier_channel", evidence=told), "int8")
+    if others == "all_small":
+        assert evidence["ratio"] == pytest.approx(ranges[-1] / ranges[-2])
+        assert "x larger than any other and" in words.en
+        assert "比其他任一通道大" in words.zh
+    else:
+        assert evidence["ratio"] == pytest.approx(ranges[-1] / np.quantile(ranges, 0.25))
+        assert "x larger than a quarter of the channels and" in words.en
+        assert "比四分之一的通道大" in words.zh

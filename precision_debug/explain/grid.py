@@ -117,18 +117,26 @@ def _masked(values: Array) -> bool:
 
 
 def outlier_of(values: Array) -> Evidence | None:
-    """The channel whose range is far above the others', along the axis where that is clearest."""
+    """The channel whose range is far above the others', or at least above a quarter of them, along the axis where that
+    is clearest. ratio: beside ``than``, which says which."""
     if values.ndim < 2 or values.size < 16 or values.dtype.kind != "f":
         return None
     best: Evidence | None = None
+    clearest = _OUTLIER
     for axis in range(values.ndim):
         if values.shape[axis] < 4:
             continue
         ranges = np.max(np.abs(values), axis=tuple(a for a in range(values.ndim) if a != axis))
         middle = float(np.quantile(ranges, 0.25))  # half may be large, as of two that were joined
         ratio = float(ranges.max()) / middle if middle > 0 else 0.0
-        if ratio > _OUTLIER and (best is None or ratio > best["ratio"]):
-            best = {"channel": int(ranges.argmax()), "axis": axis, "ratio": ratio}
+        if ratio > clearest:
+            clearest = ratio
+            largest, second = np.partition(ranges, -2)[[-1, -2]].astype(np.float64)
+            alone = largest > _OUTLIER * second
+            best = {
+                "channel": int(ranges.argmax()), "axis": axis, "ratio": float(largest / second) if alone else ratio,
+                "than": say("other_channels") if alone else say("quarter_of_channels"),
+            }  # fmt: skip
     return best
 
 

@@ -243,22 +243,23 @@ CAUSES: Mapping[str, Cause] = {
         do="Quantise per channel, or smooth the outlier into the weights.",
         do_zh="逐通道量化，或将离群值平滑到权重中。",
         why=Wording(
-            "one channel ({channel}) is {ratio} x larger than the others and takes up the quantised range",
-            "通道 {channel} 比其他通道大 {ratio} 倍，占去了量化范围",
+            "one channel ({channel}) is {ratio} x larger than {than} and takes up the quantised range",
+            "通道 {channel} 比{than}大 {ratio} 倍，占去了量化范围",
         ),
         instead={
             "too": Wording(
-                "one channel ({channel}) is {ratio} x larger than the others and takes up the quantised range, and the"
+                "one channel ({channel}) is {ratio} x larger than {than} and takes up the quantised range, and the"
                 " same one does so in {too}",
-                "通道 {channel} 比其他通道大 {ratio} 倍，占去了量化范围，在 {too} 中也是同一通道",
+                "通道 {channel} 比{than}大 {ratio} 倍，占去了量化范围，在 {too} 中也是同一通道",
             ),
             "from": Wording(
-                "one channel ({channel}) of `{from}` is {ratio} x larger than the others and takes up the quantised"
-                " range",
-                "`{from}` 的通道 {channel} 比其他通道大 {ratio} 倍，占去了量化范围",
+                "one channel ({channel}) of `{from}` is {ratio} x larger than {than} and takes up the quantised range",
+                "`{from}` 的通道 {channel} 比{than}大 {ratio} 倍，占去了量化范围",
             ),
         },
-        evidence={"from": _TEXT, "channel": _COUNT, "axis": _COUNT, "ratio": _FIGURE, "too": _TEXT},
+        evidence={
+            "from": _TEXT, "channel": _COUNT, "axis": _COUNT, "ratio": _FIGURE, "than": _WORD, "too": _TEXT,
+        },
         unproven=True,
     ),
     "inside_body": Cause(
@@ -432,8 +433,10 @@ _THINGS = {
     "is_there": Wording("there", "有"),
     "is_missing": Wording("missing", "无"),
     "an_input": Wording("what is read by", "所读取的张量："),
+    "other_channels": Wording("any other", "其他任一通道"),
+    "quarter_of_channels": Wording("a quarter of the channels", "四分之一的通道"),
 }
-"""What files_differ may be about."""
+"""What files_differ may be about, and what an outlier channel is beside."""
 
 WORDINGS: Mapping[str, Wording] = {
     **{f"cause_{code}": Wording(cause.en, cause.zh, cause.do) for code, cause in CAUSES.items()},
