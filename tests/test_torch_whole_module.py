@@ -17,6 +17,8 @@ from precision_debug_torch.live import compare_module
 from torch import nn
 
 from precision_debug.errors import ModelError
+from precision_debug.records import Status, Tolerance
+from precision_debug.report.lead import lead
 
 X = torch.linspace(-1, 1, 16).reshape(2, 8)
 
@@ -85,7 +87,7 @@ def test_what_was_compiled_runs_eagerly_and_it_is_said(which: str) -> None:
     children = list(module.modules())
     report = compare_module(module, X, run_mode="torch_bf16", device="cpu")
     assert [(row.name, row.relative_l2) for row in report.rows] == [(row.name, row.relative_l2) for row in plain.rows]
-    assert any("1 modules of the model were wrapped in torch.compile" in str(note) for note in report.target.notes)
+    assert any("1 module of the model was wrapped in torch.compile: its" in str(n) for n in report.target.notes)
     assert list(module.modules()) == children, "the user's own is as it was"
 
 
@@ -112,6 +114,66 @@ def test_two_runs_that_take_other_branches_are_told() -> None:
     (said,) = [str(note) for note in report.notes if "took different paths" in str(note)]
     assert "torch.tanh(self.second(y)); only the target" in said
     assert "torch.relu(self.first(y))" in said
+
+
+class ClampsInHalf(nn.Module):
+    """As T5 does: lines that float16 alone runs; what they make is empty in one place, as a cache begins."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, x: Any) -> Any:
+        y = self.linear(torch.cat([torch.empty(0, 8, dtype=x.dtype) * 2, x]))
+        if y.dtype == torch.float16:
+            y = torch.clamp(
+                y,
+                min=-60000, max=60000)
+        return y
+
+
+def test_lines_that_one_run_alone_takes_and_tensors_without_an_element() -> None:
+    own = Tolerance(given=False)
+    report = compare_module(
+        ClampsInHalf().eval(), X, run_mode="torch_fp16", device="cpu", tolerance=own, explain="fast"
+    )  # fmt: skip
+    (said,) = [note for note in report.notes if "took different paths" in str(note)]
+    assert "only the target ran " in str(said)
+    assert "nothing" not in str(said)
+    assert "only the baseline" not in str(said)
+    assert ",," not in str(said)
+    empty = [row for row in report.compared if not row.comparison.base.elements]
+    assert empty
+    full = len(report.compared) - len(empty)
+    first = lead(report)[0]
+    assert first.en.startswith(f"Nothing to do: all {full} compared tensors agree")
+    assert f"比较的 {full} 个张量全部一致" in first.zh
+
+
+class MaskOfItsOwnType(nn.Module):
+    """As transformers makes one: the least number of the type that it runs in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.query, self.value = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x: Any) -> Any:
+        q = self.query(x)
+        mask = torch.full((2, 2), torch.finfo(q.dtype).min, dtype=q.dtype).triu(1)
+        return torch.softmax(q @ q.T + mask, -1) @ self.value(x)
+
+
+@pytest.mark.parametrize("mode", ["torch_fp64", "torch_fp16"])
+def test_a_mask_at_the_end_of_the_type_that_runs_is_no_error(mode: str) -> None:
+    """float64's is 1.8e308, whose square no float64 holds."""
+    torch.manual_seed(0)
+    own = Tolerance(given=False)
+    report = compare_module(
+        MaskOfItsOwnType().eval(), X, run_mode=mode, device="cpu", tolerance=own, explain="fast"
+    )  # fmt: skip
+    assert report.explanation is not None
+    assert report.explanation.state == "healthy", report.explanation.reason
+    assert {row.status for row in report.compared} == {Status.PASS}
 
 
 @pytest.mark.parametrize("mode", ["torch_fp64", "torch_bf16", "torch_autocast_bf16"])

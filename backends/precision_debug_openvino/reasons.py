@@ -55,7 +55,7 @@ REASONS = Catalogue("openvino", {
         "Use ov_opt_fp32 to see it in float32, or set INFERENCE_PRECISION_HINT where the model is deployed.",
     ),
     "kept": Wording(
-        "keep_fp32: the {all} layers that hold these operators run in float32.",
+        "keep_fp32: the {all} {all:layer that holds|layers that hold} these operators {all:runs|run} in float32.",
         "keep_fp32：含有这些算子的 {all} 个层以 float32 运行。", _HOME,
     ),
     "kept_not": Wording(

@@ -7,6 +7,7 @@ from precision_debug.reasons import Catalogue, Wording
 __all__ = ["REASONS", "say"]
 
 _NOTHING = "Nothing to do: there is nothing to compare."
+_CONDITION = "Check the condition before these lines: it reads a type, or a value that rounding changes."
 _PLAIN = "Compare the modes of eager PyTorch: torch_fp32, torch_fp16, torch_bf16, …."
 
 REASONS = Catalogue("torch", {
@@ -110,8 +111,8 @@ REASONS = Catalogue("torch", {
         "If it is deployed with from_pretrained, use the folder that save_pretrained writes.",
     ),
     "was_compiled": Wording(
-        "{count} modules of the model were wrapped in torch.compile: their eager code runs here, and --run_mode"
-        " torch_compile compiles the whole model",
+        "{count} {count:module|modules} of the model {count:was|were} wrapped in torch.compile: {count:its|their} eager"
+        " code runs here, and --run_mode torch_compile compiles the whole model",
         "模型中有 {count} 个模块经过 torch.compile：此处运行其 eager 代码，--run_mode torch_compile 会编译整个模型",
         "Use --run_mode torch_compile to judge the compiled model.",
     ),
@@ -119,7 +120,11 @@ REASONS = Catalogue("torch", {
         "the two runs took different paths through the model's Python code: only the baseline ran {base}; only the"
         " target ran {target}",
         "两次运行在模型的 Python 代码中走了不同的路径：仅基线运行了 {base}；仅目标运行了 {target}",
-        "Check the condition before these lines: it reads a value that rounding changes.",
+        _CONDITION,
+    ),
+    "other_way_alone": Wording(
+        "the two runs took different paths through the model's Python code: only the {side} ran {lines}",
+        "两次运行在模型的 Python 代码中走了不同的路径：仅{side}运行了 {lines}", _CONDITION,
     ),
     "padding_left_out": Wording(
         "only the {side} leaves out what src_key_padding_mask masks (torch's fast path of nn.TransformerEncoder) and"
@@ -128,7 +133,6 @@ REASONS = Catalogue("torch", {
         "另一次运行会计算它们",
         "Judge what is not masked, or build the encoder with enable_nested_tensor=False.",
     ),
-    "nothing_alone": Wording("nothing", "无"),
     "evaluation": Wording(
         "the module was put into evaluation mode; the option training=1 leaves it as the factory made it",
         "模块已置于评估模式；选项 training=1 可保持工厂函数所给的状态", "Use --option training=1.",

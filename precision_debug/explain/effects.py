@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..numbers.born import finite_rmse
+from ..numbers.exact_sum import sum_of_squares
 from ..pairing.align import stem
 from ..protocols import Workbench
 from ..records import Comparison, Effect
@@ -79,8 +80,8 @@ def sinks_of(subject: Subject, first_failing: str) -> tuple[Sink, ...]:
         found.append(
             Sink(
                 name=row.name,
-                squared=finite_rmse(numbers) ** 2 * count if is_float else 0.0,
-                size=(numbers.base.rms or 0.0) ** 2 * count if is_float else 0.0,
+                squared=sum_of_squares(finite_rmse(numbers), count) if is_float else 0.0,
+                size=sum_of_squares(numbers.base.rms or 0.0, count) if is_float else 0.0,
                 elements=count,
                 non_finite=max(0, numbers.target.nan - numbers.base.nan)
                 + max(0, numbers.target.inf - numbers.base.inf),
@@ -253,7 +254,7 @@ def _effect(subject: Subject, sink: Sink, plain: Any, got: Any) -> Effect:
     squared, size = squares_of(found)
     born = max(0, found.target.nan + found.target.inf - found.base.nan - found.base.inf)
     if not sink.non_finite:  # what is lost here, and only off in the target, counts as wrong by its own size
-        squared += born * (found.base.rms or 0.0) ** 2
+        squared += sum_of_squares(found.base.rms or 0.0, born)
     if born and sink.non_finite:
         return Effect(at=sink.name, share=min(1.0, born / sink.non_finite), non_finite=born)
     rel = math.sqrt(squared / size) if size else (0.0 if squared == 0 else math.inf)
@@ -265,7 +266,8 @@ def squares_of(found: Comparison) -> tuple[float, float]:
     """The squared error over the finite pairs, and the baseline's squared L2."""
     numbers = found.base.nan + found.base.inf, found.target.nan + found.target.inf
     fair = found.base.elements - max(numbers)
-    return (found.rmse or 0.0) ** 2 * fair, (found.base.rms or 0.0) ** 2 * (found.base.elements - numbers[0])
+    size = sum_of_squares(found.base.rms or 0.0, found.base.elements - numbers[0])
+    return sum_of_squares(found.rmse or 0.0, fair), size
 
 
 def error_at(bench: Workbench, plain: Any, got: Any) -> float | None:

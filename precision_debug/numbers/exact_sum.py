@@ -7,9 +7,16 @@ were split.
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 
-__all__ = ["ExactSum"]
+__all__ = ["ExactSum", "sum_of_squares"]
+
+
+def sum_of_squares(rms: float, count: int) -> float:
+    """Of ``count`` numbers with this root mean square; float64's largest where it does not hold the sum, as of a mask
+    at the end of float64 itself, so that the ratio of two such sums is a number."""
+    return min(rms * rms * count, sys.float_info.max) if math.isfinite(rms) else rms
 
 
 @dataclass(frozen=True)

@@ -91,9 +91,14 @@ def as_expected(row: Row, allowed: float) -> Row:
 def _is_mask_alone(row: Row, numbers: Comparison, allowed: float) -> bool:
     """Whether the error is a mask's ("minus infinity"), which the target holds as the end of its type, and no more.
 
-    What an operator added itself, and what it was given, are measured without masks.
+    What an operator added itself, and what it was given, are measured without masks. One that reads nothing and is a
+    mask everywhere (``torch.full`` with its type's least number) has nothing else.
     """
     own = row.introduced
+    if not row.inputs and (own is None or own.rel_l2 is None):
+        base, target = numbers.base, numbers.target
+        ends = ((base.max, target.max, -1), (base.min, target.min, 1))
+        return any((b or 0.0) * sign > MASK and (t or 0.0) * sign >= CLAMPED for b, t, sign in ends)
     if own is None or own.born_nan or own.born_inf or peak(numbers.base) <= MASK or peak(numbers.target) < CLAMPED:
         return False
     return own.rel_l2 is not None and own.inherited is not None and max(own.rel_l2, own.inherited) <= allowed

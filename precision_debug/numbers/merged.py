@@ -15,7 +15,7 @@ from typing import Any
 
 from ..records import Comparison, Shape, TensorStats
 from . import finish, histogram
-from .exact_sum import ExactSum
+from .exact_sum import ExactSum, sum_of_squares
 from .metrics import DECLARED
 from .totals import Pairs, Scales, Side, Totals
 
@@ -70,7 +70,7 @@ class MergedSide:
             total, squares = ExactSum.of(side.sum, scale), ExactSum.of(side.squares, 2 * scale)
         else:
             total = ExactSum.of((stats.mean or 0.0) * finite)
-            squares = ExactSum.of((stats.rms or 0.0) ** 2 * finite)
+            squares = ExactSum.of(sum_of_squares(stats.rms or 0.0, finite))
         return cls(
             dtype=stats.dtype, shape=stats.shape, elements=stats.elements, nan=stats.nan, inf=stats.inf, min=stats.min,
             max=stats.max, sum=total, squares=squares,

@@ -162,7 +162,7 @@ WHAT_TO_DO: Mapping[str, str] = {
         "若由 from_pretrained 部署，请给出 save_pretrained 所写的文件夹。",
     "Use --run_mode torch_compile to judge the compiled model.":
         "给出 --run_mode torch_compile 以评估编译后的模型。",
-    "Check the condition before these lines: it reads a value that rounding changes.":
-        "查看这些行之前的条件：它读取了会因舍入而改变的值。",
+    "Check the condition before these lines: it reads a type, or a value that rounding changes.":
+        "查看这些行之前的条件：它读取了类型，或会因舍入而改变的值。",
     "Write the report to a separate folder.": "把报告写到单独的文件夹。",
 }  # fmt: skip

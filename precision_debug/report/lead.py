@@ -101,7 +101,6 @@ def _calm(report: Report) -> Text:
     worst = max(
         (row for row in report.outputs if row.relative_l2 is not None), key=lambda r: r.relative_l2 or 0, default=None
     )
-    compared = count(len(report.compared))
     if report.verdict is Verdict.EXPECTED and report.first_mismatch is not None:
         row = report.first_mismatch
         counted = row.reason.code.startswith("elements")  # beyond a tolerance that nobody asked for
@@ -117,19 +116,30 @@ def _calm(report: Report) -> Text:
             f"The outputs are not affected: `{row.name}` is out of bounds{why.en}, but {off.en}.",
             f"不影响输出：`{row.name}` 超限{why.zh}，但{off.zh}。",
         )
+    agree = _agreeing(report)
     if worst is None:
-        return Text(f"All {compared} compared tensors agree.", f"比较的 {compared} 个张量全部一致。")
+        return Text(f"{agree.en[:1].upper()}{agree.en[1:]}.", f"{agree.zh}。")
     many = int(worst.extra.get(SAMPLES, 1))
     over = Text(f" over {count(many)} samples", f"（{count(many)} 个样本合计）") if many > 1 else same("")
     proven = any(as_reason(note).code in _WRONG_ON_BOTH_SIDES for note in report.notes)
     open_ = proven or _unmeasured(report) is not None
-    begin = Text("All", "") if open_ else Text("Nothing to do: all", "无需处理：")
+    en = f"{agree.en[:1].upper()}{agree.en[1:]}" if open_ else f"Nothing to do: {agree.en}"
     return Text(
-        f"{begin.en} {compared} compared tensors agree, and the worst output `{worst.name}` is off by"
-        f" {worst.relative_l2:.2g} (Rel L2){over.en}.",
-        f"{begin.zh}比较的 {compared} 个张量全部一致，误差最大的输出 `{worst.name}` 相对 L2 误差为"
+        f"{en}, and the worst output `{worst.name}` is off by {worst.relative_l2:.2g} (Rel L2){over.en}.",
+        f"{'' if open_ else '无需处理：'}{agree.zh}，误差最大的输出 `{worst.name}` 相对 L2 误差为"
         f" {worst.relative_l2:.2g}{over.zh}。",
     )
+
+
+def _agreeing(report: Report) -> Text:
+    """How many of the tensors with an element, which alone can agree, do."""
+    compared, agree = report.coverage.compared, report.counts[Status.PASS]
+    if agree < compared:
+        return Text(
+            f"{count(agree)} of {count(compared)} compared tensors agree",
+            f"比较的 {count(compared)} 个张量中有 {count(agree)} 个一致",
+        )
+    return Text(f"all {count(compared)} compared tensors agree", f"比较的 {count(compared)} 个张量全部一致")
 
 
 def _unmeasured(report: Report) -> Text | None:

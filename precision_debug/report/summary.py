@@ -121,7 +121,7 @@ def _details(report: Report) -> list[Text]:
     compared, rest = covered.compared, covered.total - covered.compared
     was = "was" if rest == 1 else "were"
     more = Text(f"; {count(rest)} {was} not compared", f"；另有 {count(rest)} 个未比较") if rest else same("")
-    failed, open_ = counts[Status.FAIL], counts[Status.INCONCLUSIVE]
+    failed = counts[Status.FAIL]
     if compared and failed and report.verdict is Verdict.EXPECTED:
         details.append(
             Text(
@@ -139,7 +139,7 @@ def _details(report: Report) -> list[Text]:
         )
     elif compared:
         passed = counts[Status.PASS]
-        all_en, all_zh = ("All ", "全部") if not open_ else (f"{count(passed)} of ", f"有 {count(passed)} 个")
+        all_en, all_zh = ("All ", "全部") if passed >= compared else (f"{count(passed)} of ", f"有 {count(passed)} 个")
         details.append(
             Text(
                 f"{all_en}{count(compared)} compared tensors are within tolerance{more.en}.",

@@ -18,6 +18,7 @@ import numpy as np
 
 from ..errors import PrecisionDebugError
 from ..numbers.arrays import as_array
+from ..numbers.exact_sum import sum_of_squares
 from ..observe.store import Store
 from ..protocols import Feeds, Operator, Operators
 from ..records import Row
@@ -148,7 +149,7 @@ def _introduced(row: Row | None) -> float | None:
     rel, rms = row.introduced.rel_l2, row.comparison.base.rms
     if rel is None or rms is None or not math.isfinite(rel):
         return None
-    return (rel * rms) ** 2 * row.comparison.base.elements
+    return sum_of_squares(rel * rms, row.comparison.base.elements)
 
 
 def _squared(right: Array | None, got: Any) -> float:

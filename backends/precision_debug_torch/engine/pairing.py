@@ -73,11 +73,12 @@ def _other_ways(
             and _operator(meta.op_type) not in _SAME_NUMBERS | _SAME_ORDER
         )  # fmt: skip
         ran.append(known)
-    first, second = ([line for line in ran[one] if line not in ran[1 - one]][:2] for one in (0, 1))
+    first, second = ([line.rstrip(", ") for line in ran[one] if line not in ran[1 - one]][:2] for one in (0, 1))
+    if first and second:
+        return (own("other_way", base=first, target=second),)
     if not first and not second:
         return ()
-    nothing = [own("nothing_alone")]
-    return (own("other_way", base=first or nothing, target=second or nothing),)
+    return (own("other_way_alone", side=say("baseline") if first else say("target"), lines=first or second),)
 
 
 @functools.lru_cache(maxsize=4096)
