@@ -240,7 +240,7 @@ def test_a_large_channel_takes_the_range_only_of_what_is_held_on_its_grid(produc
 
 @pytest.mark.parametrize("others", ["all_small", "graded"])
 def test_what_an_outlier_channel_is_larger_than_is_true_of_them(others: str) -> None:
-    """Weights of a real detector: the largest is 30 x larger than a quarter of its channels, 1.2 x than the next one."""
+    """Weights of a real detector: the largest is 30 x larger than a quarter of the channels, 1.2 x than the next."""
     random = np.random.default_rng(0)
     weights = random.uniform(-1, 1, size=(64, 32))
     weights *= np.ones((64, 1)) if others == "all_small" else np.geomspace(0.02, 90, 64)[:, None]
