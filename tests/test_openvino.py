@@ -89,6 +89,28 @@ def test_what_is_shown_does_not_change_what_runs(name: str, mode: str, hint: str
     session.close()
 
 
+def test_a_session_that_gives_outputs_alone_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sets that are tried show nothing, so that nobody looks for where taps may be; what they say of themselves, and
+    the bits, are those of a session that shows all."""
+    from precision_debug_openvino.make import Maker
+
+    made, compile_ = [], Maker._compile
+    monkeypatch.setattr(Maker, "_compile", lambda self, *given: made.append(0) or compile_(self, *given))
+    path = saved(onnx_models.convnet(), tmp_path)
+    tried = opened(path, "ov_opt", IMAGE)
+    outputs = {name: np.array(value) for name, value in tried.run(IMAGE).items()}
+    layers = [(layer.onnx_nodes, layer.weights_type) for layer in tried.layers]
+    assert len(made) == 1
+    assert len(tried.tensors) > len(outputs)
+    assert len(made) > 1
+    assert [(layer.onnx_nodes, layer.weights_type) for layer in tried.layers] == layers
+    shown, hook = opened(path, "ov_opt", IMAGE), Recorder()
+    assert all(same_bits(outputs[name], value) for name, value in shown.run(IMAGE, hook).items())
+    assert {meta.name for meta in tried.tensors if not meta.unseen} == set(hook.names)
+    tried.close()
+    shown.close()
+
+
 def test_a_naive_mark_would_have_changed_it(tmp_path: Path) -> None:
     """What the taps are for: a Result of its own ends the fusion around it."""
     path = saved(onnx_models.convnet(), tmp_path)

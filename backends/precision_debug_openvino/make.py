@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +14,7 @@ from .engine.layers import Layer, read_layers
 from .engine.tap import NAME, Receive, tap_types
 from .failures import building
 
-__all__ = ["Built", "Maker", "folded"]
+__all__ = ["Built", "Maker"]
 
 _NOT_FOLDED = "DisableConstantFolding_0"
 
@@ -45,14 +46,13 @@ class Built:
 
 @dataclass(frozen=True, kw_only=True)
 class Maker:
-    """model: as it was read; simple: ``folded``. precision, fused: see Recipe. threads: 0: OpenVINO's own choice.
+    """model: as it was read. precision, fused: see Recipe. threads: 0: OpenVINO's own choice.
 
     properties: the user's.
     """
 
     core: Any
     model: Any
-    simple: Any
     path: str
     mode: str
     precision: str
@@ -60,6 +60,11 @@ class Maker:
     device: str = "CPU"
     threads: int = 0
     properties: Mapping[str, str] = field(default_factory=dict)
+
+    @functools.cached_property
+    def simple(self) -> Any:
+        """See ``_folded``: what taps are put into."""
+        return _folded(self.model)
 
     def plain(self) -> Built:
         """As OpenVINO compiles it."""
@@ -173,7 +178,7 @@ def _end_in_a_product(model: Any, tokens: Sequence[Any]) -> None:
         model.add_results([opset13.result(end, name=f"{NAME}result")])
 
 
-def folded(model: Any) -> Any:
+def _folded(model: Any) -> Any:
     """A copy in which everything that does not depend on an input is a constant already.
 
     OpenVINO would find that out while it changes types, and take a tap for a part of it. Weights that are held in

@@ -18,7 +18,7 @@ from .engine.graph import read_graph
 from .engine.quantise import quantised
 from .failures import plain
 from .keep import excluded, marked_model, operators_of, save_model
-from .make import Maker, folded
+from .make import Maker
 from .model import read_inputs, read_model, real_numbers
 from .modes import Recipe, lacks
 from .reasons import say
@@ -77,7 +77,7 @@ def _opened(
 
     def maker(model: Any) -> Maker:
         return Maker(
-            core=core, model=model, simple=folded(model), path=spec.model.path, mode=recipe.mode.name,
+            core=core, model=model, path=spec.model.path, mode=recipe.mode.name,
             precision=recipe.precision, fused=recipe.fused, device=device,
             threads=setting(spec.options, "inference_num_threads") or spec.cores,
             properties=setting(spec.options, "properties"),

@@ -51,7 +51,8 @@ class OpenVinoSession:
 
     Without fusion there is one compiled model, with a tap in the way of every tensor. With fusion the outputs are
     always the plain model's; tensors come from a second one with taps beside those that survive, and operators are run
-    alone in a third one with taps in their way.
+    alone in a third one with taps in their way. These two are made when they are asked for: where the taps may be takes
+    several compilations to find out, and a session that only gives outputs (of a set that is tried) needs none of them.
     """
 
     alone = ""
@@ -73,14 +74,28 @@ class OpenVinoSession:
         self._alone: Built | None = None
         self._dropped: frozenset[Key] = frozenset()
         self._folded: tuple[Key, ...] = ()
+        self._listed = False
         if fused:
             self._open_fused()
         else:
             self._open_unfused()
+            self._listing()
 
     def _open_fused(self) -> None:
         self._plain = self._maker.plain()
         self._layers = self._plain.layers(self._graph.rank)
+        self._tell_precision()
+
+    def _listing(self) -> None:
+        """Find out what can be shown, once: of an engine that fuses, by compiling it with taps."""
+        if self._listed:
+            return
+        if self._fused:
+            self._mark()
+        self._list()
+        self._listed = True
+
+    def _mark(self) -> None:
         keys = surviving(self._graph, self._layers)
         maker, receive = self._maker, self._beside.receive
 
@@ -99,9 +114,7 @@ class OpenVinoSession:
             self._note(say("results_instead", why=plain(error.__cause__ or error)))
             self._marked = marked()
         self._dropped = self._marked.dropped
-        self._tell_precision()
         self._order = self._marked.built.tap_order() if self._marked.built is not None else []
-        self._list()
 
     def _tell_precision(self) -> None:
         """What the precision that was asked for, or left open, came to."""
@@ -135,7 +148,6 @@ class OpenVinoSession:
         gone = set(keys) - set(self._order)
         self._folded = tuple(key for key in keys if key in gone and not self._graph.values[key].own)
         self._marked = Marked(built=self._plain, keys=tuple(self._order), dropped=frozenset(), changed=())
-        self._list()
 
     def _open_through(self, keys: Sequence[Key]) -> None:
         """With taps, or else as far as OpenVINO compiles it with them."""
@@ -152,23 +164,22 @@ class OpenVinoSession:
                 self._note(say("results_instead", why=why))
 
     def _list(self) -> None:
-        self._entries: Sequence[Entry] = list_tensors(
-            self._graph,
-            self._layers,
-            self._order,
-            dropped=self._dropped,
-            folded=self._folded,
-            fused=self._fused,
-            tells=self._tells,
-        )
-        self._entries = [
-            _in_real_numbers(entry) if entry.value.name in self._real else entry for entry in self._entries
+        entries = self._entries_of(self._order, self._dropped)
+        self._entries: Sequence[Entry] = [
+            _in_real_numbers(entry) if entry.value.name in self._real else entry for entry in entries
         ]  # fmt: skip
         self._tensors = tuple(entry.meta for entry in self._entries)
         self._by_name = {entry.meta.name: entry for entry in self._entries}
 
+    def _entries_of(self, order: Sequence[Key], dropped: Collection[Key]) -> list[Entry]:
+        return list_tensors(
+            self._graph, self._layers, order, dropped=dropped, folded=self._folded, fused=self._fused,
+            tells=self._tells,
+        )  # fmt: skip
+
     @property
     def tensors(self) -> Sequence[TensorMeta]:
+        self._listing()
         return self._tensors
 
     @property
@@ -179,9 +190,10 @@ class OpenVinoSession:
     def layers(self) -> Sequence[EngineLayer]:
         """What OpenVINO runs without anything of ours in it."""
         names: dict[str, list[str]] = {}
-        for entry in self._entries:
+        entries = self._entries if self._listed else self._entries_of(surviving(self._graph, self._layers), ())
+        for entry in entries:
             names.setdefault(entry.value.key[0], []).append(entry.meta.name)
-        floats = {entry.value.key[0] for entry in self._entries if entry.value.dtype.startswith("float")}
+        floats = {entry.value.key[0] for entry in entries if entry.value.dtype.startswith("float")}
         return engine_layers(self._layers, names, floats)
 
     def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
@@ -189,6 +201,7 @@ class OpenVinoSession:
             arrays = engine_arrays(feeds, self._inputs, where=self._maker.path)
             if hook is None:
                 return self._infer(self._plain, arrays)
+            self._listing()
             copies = not getattr(hook, "borrows", False)
             if not self._fused:
                 shown = Shown(entries=self._entries, names=names, show=hook, copies=copies, real=self._real)
@@ -215,11 +228,12 @@ class OpenVinoSession:
 
     @property
     def replacer(self) -> Replacer | None:
-        return None if self._by_results else self
+        return self if self.replaces else None
 
     @property
     def replaces(self) -> bool:
         """See protocols.Replacer."""
+        self._listing()
         return not self._by_results
 
     def held(self, name: str, value: Any) -> Any:
@@ -238,6 +252,7 @@ class OpenVinoSession:
         """See protocols.Replacer."""
         with self._one_run:
             arrays = engine_arrays(feeds, self._inputs, where=self._maker.path)
+            self._listing()
             if self._alone is None:
                 self._alone = self._open_alone()
             shown = Shown(entries=self._entries, names=names, show=replace, real=self._real)
@@ -265,6 +280,7 @@ class OpenVinoSession:
         return found.built
 
     def _entry(self, name: str) -> Entry | None:
+        self._listing()
         return self._by_name.get(name) or self._by_name.get(name.rpartition("@")[0])
 
     def _infer(self, built: Built, arrays: Mapping[str, Any]) -> dict[str, Any]:

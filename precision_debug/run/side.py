@@ -81,7 +81,7 @@ class OpenSide:
         self._tell(())
         sets = feed_set.feeds if opening.recording else feed_set.feeds[:CALIBRATE]
         self.session: Session = self._sized(lambda: opening.open(sets))
-        self.announce()
+        self._sized(self.announce)  # what can be shown an engine may find out only now
 
     def __enter__(self) -> OpenSide:
         return self
