@@ -71,6 +71,18 @@ def test_what_was_rounded_before_the_culprit_is_kept_with_few_runs(tmp_path: Pat
     assert was.low > still.low > 0
 
 
+def test_the_comparisons_own_calibration_serves_the_sets_that_are_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NNCF takes longest of all on a real model: it quantises what is compared, and what is offered as it is pasted."""
+    nncf = pytest.importorskip("nncf", reason="nncf is not installed")
+    calls, quantize = [], nncf.quantize
+    monkeypatch.setattr(nncf, "quantize", lambda *given, **named: calls.append(0) or quantize(*given, **named))
+    _, tried, _, _ = kept_in_int8(tmp_path, 2, brought_back=False)
+    assert tried.runs > 1
+    assert len(calls) == 2
+
+
 @pytest.mark.slow
 def test_most_of_int8_is_not_given_up_where_less_comes_near(tmp_path: Path) -> None:
     """17 of 28 operators bring 0.8 of what is expected, 5 bring 1.8: before, 27 of 28 were offered as the fix."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from precision_debug.errors import BackendError, BackendUnavailable, InputError
@@ -12,7 +13,7 @@ from precision_debug.feeds.check import engine_arrays
 from precision_debug.protocols import Feeds, Session
 from precision_debug.reasons import Reason
 from precision_debug.records import SessionSpec
-from precision_debug.settings import passed
+from precision_debug.settings import CALIBRATED, passed
 
 from .engine.graph import read_graph
 from .engine.quantise import quantised
@@ -71,7 +72,8 @@ def _opened(
     if recipe.quantise:
         fed = [engine_arrays(one, inputs, where=spec.model.path) for one in feeds]
         ignored = excluded(read_graph(model), setting(spec.options, "nodes_to_exclude"))
-        model, note = quantised(model, fed, spec.options, ignored, spec.model.path)
+        leave = Path(spec.work_dir, CALIBRATED) if side == "target" and spec.work_dir else None
+        model, note = quantised(model, fed, spec.options, ignored, spec.model.path, leave)
         notes.append(note)
     graph = read_graph(model)
 

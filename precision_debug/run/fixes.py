@@ -95,7 +95,7 @@ def tried_fix(
     finder = FixFinder(
         keepable=keeps, trials=trials, samples=samples, before=errors, allowed=allowed, most=most,
         was=executed_of(target.opening, target.session),
-        again=None if again is None else lambda keys: again(keeps.keep.options(keys)),
+        again=None if again is None else lambda keys: again({**keeps.keep.options(keys), **trials.roughly}),
         ranking=lambda: rank_groups(keeps.units, subject.rows, explanation),
         beside=None if _not_timed(target, subject) else target.session,
     )  # fmt: skip

@@ -9,9 +9,9 @@ one that no side reads is an error. A session reads them with ``value``.
 from .options import MEMORY_BUDGET
 from .saved import SAVED, without_saving
 from .setting import SIDES, Kind, Setting, value
-from .share import Taker, passed, read_by, share
+from .share import CALIBRATED, Taker, passed, read_by, share
 
 __all__ = [
-    "MEMORY_BUDGET", "SAVED", "SIDES", "Kind", "Setting", "Taker", "passed", "read_by", "share", "value",
+    "CALIBRATED", "MEMORY_BUDGET", "SAVED", "SIDES", "Kind", "Setting", "Taker", "passed", "read_by", "share", "value",
     "without_saving",
 ]  # fmt: skip

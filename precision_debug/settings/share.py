@@ -13,9 +13,11 @@ from ..errors import UsageError
 from ..reasons import Reason, did_you_mean, say
 from .setting import SIDES, Setting
 
-__all__ = ["Taker", "passed", "read_by", "share"]
+__all__ = ["CALIBRATED", "Taker", "passed", "read_by", "share"]
 
 _PASSED: Mapping[str, Any] = {"side": "target", "seed": 0, "anew": False, "target_mode": "", "calibrated": ""}
+
+CALIBRATED = "calibrated"
 
 
 def passed(options: Mapping[str, Any], name: str) -> Any:
@@ -23,7 +25,7 @@ def passed(options: Mapping[str, Any], name: str) -> Any:
     of several builds that are to differ as builds do, so that nothing that was measured before may steer it.
     "target_mode": the run mode of the command's target, "" where there is none. "calibrated": a folder of many sets of
     kept operators that are only chosen among, where what one of them measured of the inputs may be left for the next;
-    "": what is opened is what the user gets."""
+    "": what is opened is what the user gets, and may leave that in the folder CALIBRATED of its own one for them."""
     default = _PASSED[name]
     return options.get(name, default) if options.get(name) is not None else default
 

@@ -33,18 +33,37 @@ def is_quantised(model: Any) -> bool:
 
 
 def quantised(
-    model: Any, feeds: Sequence[Mapping[str, Any]], options: Mapping[str, Any], ignored: Sequence[str], path: str
-) -> tuple[Any, Reason]:
+    model: Any, feeds: Sequence[Mapping[str, Any]], options: Mapping[str, Any], ignored: Sequence[str], path: str,
+    leave: Path | None = None,
+) -> tuple[Any, Reason]:  # fmt: skip
     """The model that is to run, and what to say of how it was quantised.
 
-    feeds: contiguous arrays by input name. ignored: operators that stay as they are. Raises BackendUnavailable where
-    NNCF is needed and not there, and BackendError where it fails.
+    feeds: contiguous arrays by input name. ignored: operators that stay as they are. leave: a folder that may be
+    "calibrated" for others (see ``settings.passed``): a model with nothing ignored is left there. Raises
+    BackendUnavailable where NNCF is needed and not there, and BackendError where it fails.
     """
     if is_quantised(model):
         return model, say("own_quantisation")
     if folder := str(passed(options, "calibrated")):
         return _from_one(model, feeds, options, ignored, path, Path(folder))
-    return _by_nncf(model, feeds, options, ignored, path)
+    if leave is None or ignored:
+        return _by_nncf(model, feeds, options, ignored, path)
+    file = _file_of(model, leave)
+    whole, note = _by_nncf(model, feeds, options, (), path)
+    _left(whole, file)
+    return whole, note
+
+
+def _file_of(model: Any, folder: Path) -> Path:
+    return folder / ("any.xml" if model.is_dynamic() else "fixed.xml")
+
+
+def _left(whole: Any, file: Path) -> None:
+    import openvino
+
+    file.parent.mkdir(exist_ok=True)
+    with reading(str(file)):
+        openvino.save_model(whole, file, compress_to_fp16=False)
 
 
 def _from_one(
@@ -54,13 +73,10 @@ def _from_one(
     """As ``quantised``, from the one model that is calibrated and left in the folder, with its quantisers removed."""
     import openvino
 
-    shapes = "any" if model.is_dynamic() else "fixed"
-    file, note = folder / f"{shapes}.xml", say("by_nncf", version=version("nncf"), count=len(feeds))
+    file, note = _file_of(model, folder), say("by_nncf", version=version("nncf"), count=len(feeds))
     if not file.exists():
         whole, note = _by_nncf(model.clone(), feeds, options, (), path)
-        folder.mkdir(exist_ok=True)
-        with reading(str(file)):
-            openvino.save_model(whole, file, compress_to_fp16=False)
+        _left(whole, file)
     with reading(str(file)):
         return without_quantisers(openvino.Core().read_model(file), model, ignored), note
 

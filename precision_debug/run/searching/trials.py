@@ -22,7 +22,7 @@ from ...records import ModelFiles, SessionSpec
 from ...registry import find
 from ...search import Evaluation
 from ...search.request import limit_of
-from ...settings import without_saving
+from ...settings import CALIBRATED, without_saving
 from ..executed import executed_of
 from ..plan import Opening
 from ..side import guarded
@@ -75,6 +75,12 @@ class Trials:
         return self.opening.mode is not None and self.opening.mode.calibrates
 
     @property
+    def roughly(self) -> Mapping[str, str]:
+        """What opens a set so that it costs no calibration of its own, where that may be."""
+        folder = Path(self.opening.spec.work_dir or self.folder, CALIBRATED)
+        return {"calibrated": str(folder)} if self.calibrates else {}
+
+    @property
     def saves(self) -> bool:
         """Whether the mode can save what it runs, whose size is then known."""
         return self._reads("save_model") or self._reads("save_engine")
@@ -93,8 +99,8 @@ class Trials:
         try:
             with tempfile.TemporaryDirectory(dir=self.folder) as folder:
                 options = dict(self.keep.options(keys))
-                if rough and self.calibrates:
-                    options["calibrated"] = str(self.folder / "calibrated")
+                if rough:
+                    options |= self.roughly
                 engine = Path(folder, "engine.engine")
                 if self._reads("save_engine"):
                     options["save_engine"] = str(engine)
