@@ -328,6 +328,8 @@ class Explanation:
     candidates: operators whose error could be carried to the outputs; tried: those of which it was, alone. rest: the
     share of the squared error that all the others make together; None where there is none, or that was not measured.
     passes: what the culprits make is worth no failed run. unfelt: the first tensor beyond bounds where no output is.
+    decided_by_rounding: outputs of a training step whose error says nothing, since their exact value is 0, or the sign
+    of such a one.
     """
 
     state: str
@@ -347,6 +349,7 @@ class Explanation:
     rest: Number | None = None
     passes: bool = False
     unfelt: str = ""
+    decided_by_rounding: tuple[str, ...] = ()
     seconds: Number = 0.0
 
 

@@ -38,7 +38,7 @@ FAULTS = {
     "root_of_zero": Fault(who=("backward/sqrt/sqrt_grad", "sqrt", "add")),
     "reduced_by_hand": Fault(who=("divide",), baseline="averaged"),
     "exponentials_by_hand": Fault(who=("exp",)),
-    "variance_by_hand": Fault(who=("subtract", "mean", "multiply"), causes=("cancellation", "amplified")),
+    "variance_by_hand": Fault(who=("subtract", "mean", "multiply"), causes=("cancellation", "amplified", "cancels")),
     "scale_beyond_range": Fault(
         who=("backward/", "GradScaler/"), causes=("born", "overflow"), options={"loss_scale": 2.0**126}
     ),

@@ -32,11 +32,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:When training, we now always tra
 
 FILE = Path(__file__).with_name("paddle_steps.py")
 SLOW = {"rounded_gradient", "saved_the_result", "root_of_zero", "doubled_by_hook", "scale_beyond_range"}
-KNOWN_MISSES = {
-    "variance_by_hand": "many roundings share what the subtraction amplifies: it is called diffuse",
-}
-
-
 def opened(name: str, mode: str = "dygraph_fp32", *, file: Path = FILE, **options: Any) -> tuple[Any, Any]:
     options = {"seed": 0, "step": "optimiser", **options}
     spec = SessionSpec(model=ModelFiles(model_file=f"{file}:{name}"), mode=mode, options=options)
@@ -155,8 +150,6 @@ def test_a_planted_fault_is_named_first(name: str) -> None:
     assert report.exit_status == 1
     assert report.explanation is not None
     first = next(iter(report.explanation.culprits), None)
-    if name in KNOWN_MISSES and (first is None or not first.name.startswith(fault.who)):
-        pytest.xfail(KNOWN_MISSES[name])
     assert first is not None
     assert first.name.startswith(fault.who)
     assert not fault.causes or first.cause in fault.causes

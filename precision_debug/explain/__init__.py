@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from ..safety.late import offered
 
-__all__ = ["LEAST", "Subject", "allowed_by", "allowed_to_many", "explain", "is_mended", "with_choices"]
+__all__ = ["LEAST", "MOST", "Subject", "allowed_by", "allowed_to_many", "explain", "is_mended", "with_choices"]
 
 if TYPE_CHECKING:
-    from .bounds import LEAST, allowed_by, allowed_to_many
+    from .bounds import LEAST, MOST, allowed_by, allowed_to_many
     from .choices import with_choices
     from .explain_run import explain
     from .subject import Subject
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __getattr__ = offered(
     __name__,
     {
-        "bounds": "LEAST allowed_by allowed_to_many", "choices": "with_choices", "explain_run": "explain",
+        "bounds": "LEAST MOST allowed_by allowed_to_many", "choices": "with_choices", "explain_run": "explain",
         "subject": "Subject", "units": "is_mended",
     },
 )  # fmt: skip

@@ -15,6 +15,8 @@ from ..numbers.portrait import Portrait
 from ..reasons import say
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Explanation, Introduced
+from .amplifying import amplifying
+from .born_on_both import born_on_both
 from .bounds import LOOK_LEAST, allowed_error, worth
 from .broken_outputs import breaks_outputs
 from .conclusion import concluded
@@ -146,6 +148,10 @@ def _explained(
         if looked and not culprits and alone.method == "isolated":
             culprits = drifting(subject, sinks, plain, folder)
         culprits = _behind_nobody(subject, alone, culprits, sinks) or (born_in_this_run(subject) if looked else ())
+        if not culprits and looked:
+            off = [sink.name for sink in judged if sink.rel_l2 > allowed_error(subject.typical_unit, expected.get(at))]
+            culprits = amplifying(subject, alone, off)
+        culprits = culprits or born_on_both(subject, partly=False)
         explanation = _explanation(subject, work, alone, tried, culprits, judged, expected, at, first)
         if not worth_it:
             explanation = dataclasses.replace(explanation, method="")

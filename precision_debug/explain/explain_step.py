@@ -5,11 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..records import Explanation
+from ..settings.training_step import BACKWARD
+from .amplifying import amplifying
+from .born_on_both import born_on_both
 from .bounds import allowed_error, worth
 from .conclusion import concluded
 from .culprits import FAR, candidates_of, first_failing, suspects_before
 from .effects import NOTHING_CARRIED, Sink, known_sinks, plain_sinks, sinks_of
 from .introduced import Alone, nothing_alone, run_alone
+from .step_noise import GRADIENT, decided_by_rounding
 from .step_updates import lost_updates
 from .steps import allowed_at, beyond, blamed, expectations, wrong
 from .subject import Subject
@@ -52,13 +56,17 @@ def explained_step(subject: Subject, work: Work, folder: Path) -> tuple[Explanat
         lost = {one.name: one for one in lost_updates(subject)}
         # of the operator that is to blame for it this says more than that its rounding is amplified
         culprits = tuple(lost.pop(one.name, one) for one in culprits)
-        culprits = (*culprits, *lost.values())
+        culprits = (*culprits, *lost.values()) or born_on_both(subject, partly=True)
+        if not culprits and looked:
+            limits = allowed_at(subject, sinks, drawn.errors, blamed=False)
+            culprits = amplifying(subject, alone, [one.name for one in sinks if one.rel_l2 > limits[one.name]])
     except BaseException:
         alone.close()
         raise
     unit, expected = subject.typical_unit, drawn.errors
     bounds = allowed_at(subject, sinks, expected, blamed=bool(culprits))
-    before = _before(subject, bounds)
+    decided = decided_by_rounding(subject, sinks, expected)
+    before = _before(subject, bounds, decided)
     off = beyond(sinks, bounds)
     at = _worst(sinks, bounds)
     allowed = bounds.get(at, worth(unit) if culprits else allowed_error(unit, expected.get(at)))
@@ -75,6 +83,7 @@ def explained_step(subject: Subject, work: Work, folder: Path) -> tuple[Explanat
         allowed=allowed,
         allowed_at={name: bound for name, bound in before.items() if bound != allowed},
         candidates=len(names),
+        decided_by_rounding=tuple(sink.name for sink in sinks if sink.name in decided),
         unfelt=first if first and not culprits and not off and not subject.row_of[first].is_output else "",
         seconds=work.seconds,
     ), alone
@@ -86,15 +95,25 @@ def _far(subject: Subject, alone: Alone, name: str) -> bool:
     return born or subject.far(found.rel_l2, found.units, FAR)
 
 
-def _before(subject: Subject, bounds: dict[str, float]) -> dict[str, float]:
-    """The outputs' bounds, and those of what the optimiser makes them of: a parameter that was 0 is one update."""
-    found = dict(bounds)
+def _before(subject: Subject, bounds: dict[str, float], decided: frozenset[str]) -> dict[str, float]:
+    """The outputs' bounds, and those of what the optimiser makes them of: a parameter that was 0 is one update. Of a
+    gradient that rounding decides also those of the sum that it is, and of what only moves that."""
+    found, whole = dict(bounds), {name for name in decided if GRADIENT in name}
+    held = {name.replace(GRADIENT, f"{BACKWARD}/", 1) + ".grad/": name for name in whole}  # before it is unscaled
     for meta in reversed(subject.tensors):
+        gradient = held.get(meta.name.rpartition("/")[0] + "/")
+        if gradient is not None:
+            found[meta.name] = bounds[gradient]
+            whole.add(meta.name)
         bound = found.get(meta.name)
         for source in meta.inputs if bound is not None else ():
             above = subject.meta_of.get(source)
-            if above is not None and above.phase == "optimiser" and not above.is_output:
+            if above is None or above.is_output:
+                continue
+            moved = meta.name in whole and (meta.is_output or subject.only_moves(meta.name))
+            if above.phase == "optimiser" or moved:
                 found[source] = max(found.get(source, 0.0), bound or 0.0)
+                whole |= {source} if moved else set()
     return found
 
 

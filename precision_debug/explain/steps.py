@@ -26,6 +26,7 @@ from .expected import expected_errors
 from .introduced import Alone
 from .step_authors import author_of
 from .step_causes import cause_in_step
+from .step_noise import A_SIGN, WHOLE, decided_by_rounding, is_lost
 from .step_updates import UPDATE
 from .subject import Subject
 from .work import Work
@@ -38,9 +39,6 @@ but rounding in a healthy step, a loss may not."""
 
 _DRAWS = 3
 """Times that rounding is drawn: the error of a single number, as a loss is, may come out next to nothing by chance."""
-
-_A_SIGN = 0.9
-"""Root mean square over the largest element from which on a tensor is a sign times a number: Adam's first update."""
 
 _SWING, _SWING_OF_FEW, _FEW = 4.0, 32.0, 16
 """Times that another draw of rounding may expect more of an output than the first did, and of one of few elements: in
@@ -106,10 +104,10 @@ def beyond(sinks: Sequence[Sink], bounds: Mapping[str, float]) -> bool:
 
 def wrong(subject: Subject, sinks: Sequence[Sink], expected: Mapping[str, float]) -> frozenset[str]:
     """The outputs whose authors are to be looked for."""
-    unit = max(subject.typical_unit, LOOK_LEAST)
+    unit, decided = max(subject.typical_unit, LOOK_LEAST), decided_by_rounding(subject, sinks, expected)
     return frozenset(
         sink.name for sink in sinks
-        if sink.non_finite or sink.flips
+        if sink.non_finite or sink.flips or is_lost(subject, sink, decided)
         or (sink.squared and sink.rel_l2 > max(unit, _foretold(subject, sink, expected)))
         or (_is_loss(subject, sink) and is_suspicious(sink.rel_l2, unit, expected.get(LOSS)))
     )  # fmt: skip
@@ -119,20 +117,22 @@ def allowed_at(
     subject: Subject, sinks: Sequence[Sink], expected: Mapping[str, float], *, blamed: bool
 ) -> dict[str, float]:
     """Relative L2 error up to which each output is as expected, or fails nothing although somebody is to blame."""
-    unit = subject.typical_unit
+    unit, decided = subject.typical_unit, decided_by_rounding(subject, sinks, expected)
     if blamed:
         foretold = [(sink, _foretold(subject, sink, expected)) for sink in sinks]
-        return {
+        bounds = {
             sink.name: max(worth(unit), min(MOST, error) if _is_loss(subject, sink) else error)
             for sink, error in foretold
         }
-    return {
-        sink.name: allowed_error(unit, expected.get(sink.name)) if _is_loss(subject, sink)
-        else max(
-            allowed_error(unit, expected.get(sink.name)), TIMES * expected.get(sink.name, 0.0),
-            _foretold(subject, sink, expected),
-        ) for sink in sinks
-    }  # fmt: skip
+    else:
+        bounds = {
+            sink.name: allowed_error(unit, expected.get(sink.name)) if _is_loss(subject, sink)
+            else max(
+                allowed_error(unit, expected.get(sink.name)), TIMES * expected.get(sink.name, 0.0),
+                _foretold(subject, sink, expected),
+            ) for sink in sinks
+        }  # fmt: skip
+    return bounds | {sink.name: min(WHOLE, bounds[sink.name]) for sink in sinks if is_lost(subject, sink, decided)}
 
 
 def _foretold(subject: Subject, sink: Sink, expected: Mapping[str, float]) -> float:
@@ -147,7 +147,7 @@ def _foretold(subject: Subject, sink: Sink, expected: Mapping[str, float]) -> fl
     base = row.comparison.base if row is not None and row.comparison is not None else None
     peak = max(abs(base.min or 0.0), abs(base.max or 0.0)) if base is not None else 0.0
     is_update = subject.within_rank(sink.name)[1].startswith(UPDATE)
-    if not is_update or base is None or not base.rms or base.rms < _A_SIGN * peak:
+    if not is_update or base is None or not base.rms or base.rms < A_SIGN * peak:
         return times * error
     # each sign that turns is off by twice the learning rate; how many do is a draw of Poisson's, three deviations wide
     one = 4 * peak**2 / (base.rms**2 * base.elements)

@@ -322,6 +322,48 @@ CAUSES: Mapping[str, Cause] = {
         },
         unproven=True,
     ),
+    "cancels": Cause(
+        gradient="below",
+        en="subtracts nearly equal numbers", zh="对近似相等的数相减",
+        do="Rewrite the formula (a variance as the mean of squared differences), or keep this operator and what it"
+           " reads in a wider type.",
+        do_zh="改写公式（例如方差取偏差平方的均值），或将该算子及其输入保留为更宽的类型。",
+        why=Wording(
+            "cancellation: it subtracts nearly equal numbers (size {input_size}, result {output_size}), which amplifies"
+            " the ordinary rounding of what it reads {factor} x",
+            "相消：它对近似相等的数相减（输入量级 {input_size}，结果 {output_size}），将其输入的普通舍入误差放大"
+            " {factor} 倍",
+        ),
+        evidence={"factor": _FIGURE, "input_size": _FIGURE, "output_size": _FIGURE},
+    ),
+    "amplifies": Cause(
+        gradient="below",
+        en="amplifies ordinary rounding", zh="放大普通舍入误差",
+        do="Keep this operator and what it reads in a wider type.",
+        do_zh="将该算子及其输入保留为更宽的类型。",
+        why=Wording(
+            "{operator} amplifies the ordinary rounding of what it reads (size {input_size}) {factor} x",
+            "{operator} 将其输入（量级 {input_size}）的普通舍入误差放大 {factor} 倍",
+        ),
+        evidence={"factor": _FIGURE, "input_size": _FIGURE, "operator": _TEXT},
+    ),
+    "born_on_both": Cause(
+        en="NaN or Inf in both runs", zh="两次运行均产生 NaN 或 Inf",
+        do="Check what this operator reads: a division by 0, a root or logarithm of what is not positive, labels that"
+           " are all ignored.",
+        do_zh="检查该算子的输入：除以 0、对非正数开方或取对数、标签全部被忽略等。",
+        why=Wording(
+            "it makes {kind} ({count} elements) of inputs that have none, in the baseline too",
+            "它由不含 {kind} 的输入产生 {kind}（{count} 个元素），基线中也是如此",
+        ),
+        evidence={"kind": _TEXT, "count": _COUNT, "output": _TEXT},
+        sentence=Wording(
+            "{what} `{name}` makes the {kind} of `{output}`: {why}. The precision is not the reason: look at what it"
+            " reads.",
+            "`{output}` 的 {kind} 来自 {what} `{name}`：{why}。与精度无关：请检查它的输入。",
+        ),
+        mended=False, fails="always",
+    ),
     "long_reduction": Cause(
         gradient="below",
         en="a long sum in a narrow type", zh="窄类型长求和",

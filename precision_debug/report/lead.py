@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ..explain import LEAST, allowed_by
+from ..explain import LEAST, MOST, allowed_by
 from ..observe.sample_columns import SAMPLES
 from ..reasons import NOTHING, Text, as_reason, same
-from ..records import Culprit, Status
+from ..records import Culprit, Row, Status
 from .advice import advice
 from .blame import blame, culprits, sentence_of
 from .figures import count, figure, percent
@@ -98,9 +98,7 @@ def _calm(report: Report) -> Text:
         from .doubts import worded
 
         return worded(report.doubts[0])
-    worst = max(
-        (row for row in report.outputs if row.relative_l2 is not None), key=lambda r: r.relative_l2 or 0, default=None
-    )
+    worst, beside = _worst(report)
     if report.verdict is Verdict.EXPECTED and report.first_mismatch is not None:
         row = report.first_mismatch
         counted = row.reason.code.startswith("elements")  # beyond a tolerance that nobody asked for
@@ -113,8 +111,8 @@ def _calm(report: Report) -> Text:
             if worst is not None else "各输出相同",
         )  # fmt: skip
         return Text(
-            f"The outputs are not affected: `{row.name}` is out of bounds{why.en}, but {off.en}.",
-            f"不影响输出：`{row.name}` 超限{why.zh}，但{off.zh}。",
+            f"The outputs are not affected: `{row.name}` is out of bounds{why.en}, but {off.en}.{beside.en}",
+            f"不影响输出：`{row.name}` 超限{why.zh}，但{off.zh}。{beside.zh}",
         )
     agree = _agreeing(report)
     if worst is None:
@@ -123,11 +121,17 @@ def _calm(report: Report) -> Text:
     over = Text(f" over {count(many)} samples", f"（{count(many)} 个样本合计）") if many > 1 else same("")
     proven = any(as_reason(note).code in _WRONG_ON_BOTH_SIDES for note in report.notes)
     open_ = proven or _unmeasured(report) is not None
+    bound = report.explanation.allowed_at.get(worst.name, 0.0) if report.explanation is not None else 0.0
+    if bound > MOST and (worst.relative_l2 or 0.0) > MOST:  # of a step's gradient: see explain.steps
+        over = Text(
+            f"{over.en}, within {figure(float(bound))}, which rounding everywhere predicts of it",
+            f"{over.zh}，未超过处处舍入对它所预测的 {figure(float(bound))}",
+        )
     en = f"{agree.en[:1].upper()}{agree.en[1:]}" if open_ else f"Nothing to do: {agree.en}"
     return Text(
-        f"{en}, and the worst output `{worst.name}` is off by {worst.relative_l2:.2g} (Rel L2){over.en}.",
+        f"{en}, and the worst output `{worst.name}` is off by {worst.relative_l2:.2g} (Rel L2){over.en}.{beside.en}",
         f"{'' if open_ else '无需处理：'}{agree.zh}，误差最大的输出 `{worst.name}` 相对 L2 误差为"
-        f" {worst.relative_l2:.2g}{over.zh}。",
+        f" {worst.relative_l2:.2g}{over.zh}。{beside.zh}",
     )
 
 
@@ -140,6 +144,25 @@ def _agreeing(report: Report) -> Text:
             f"比较的 {count(compared)} 个张量中有 {count(agree)} 个一致",
         )
     return Text(f"all {count(compared)} compared tensors agree", f"比较的 {count(compared)} 个张量全部一致")
+
+
+def _worst(report: Report) -> tuple[Row | None, Text]:
+    """The output that is off the most, and what is said of those of which that says nothing."""
+    rows = [row for row in report.outputs if row.relative_l2 is not None]
+    rows.sort(key=lambda row: -(row.relative_l2 or 0))
+    decided = report.explanation.decided_by_rounding if report.explanation is not None else ()
+    counted = next((row for row in rows if row.name not in decided), None)
+    left = rows[: rows.index(counted)] if counted is not None else []
+    if counted is None or not left:
+        return rows[0] if rows else None, same("")
+    first, more = left[0], len(left) - 1
+    size = f"{first.relative_l2:.2g}"
+    return counted, Text(
+        f" Not counted: `{first.name}` (off by {size})" + (f" and {count(more)} more" if more else "")
+        + ", which rounding decides in the baseline too (an exact value of 0, or its sign).",
+        f"未计入 `{first.name}`（相差 {size}）" + (f" 等 {count(more + 1)} 个输出" if more else "")
+        + "：其精确值为 0 或仅为其符号，在基线中也由舍入决定。",
+    )  # fmt: skip
 
 
 def _unmeasured(report: Report) -> Text | None:

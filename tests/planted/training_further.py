@@ -5,6 +5,9 @@ python -m tests.planted.training_further [CASE …]     prints what is blamed in
 Every case is a factory of this file, so a command runs it too: --model_file training_further.py:CASE. A fault's label
 says how the command must end, what the first culprit's row may be called, and which causes may be said of it; what is
 offered to paste is run as pasted. A healthy step must blame nobody and end with status 0.
+
+AFTERWARDS names the cases whose numbers or labels were changed when the first run showed that they planted nothing, or
+asked for less than what is true; the first run is in tests/benchmarks/RESULTS.md.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ BACK: dict[str, Any] = {"step": "backward"}
 ALL: dict[str, Any] = {"step": "optimiser"}
 ONE: dict[str, Any] = {"step": "backward", "loss_scale": 1}
 
-CANCELS = ("cancellation", "amplified")
+CANCELS = ("cancellation", "amplified", "cancels")
 OVER = ("overflow", "gradient_overflow", "born")
 UNDER = ("underflow", "gradient_underflow", "epsilon_lost")
 OTHER = ("other_arithmetic",)
@@ -37,7 +40,7 @@ OTHER = ("other_arithmetic",)
 @dataclass(frozen=True, kw_only=True)
 class Case:
     """who: pattern of the first culprit's name; "": healthy. why: causes that may be said; (): any. base: the factory
-    that it is compared with; "": itself."""
+    that it is compared with; "": itself. says: what the first sentence must have where there is no culprit to name."""
 
     name: str
     mode: str
@@ -45,6 +48,7 @@ class Case:
     why: tuple[str, ...] = ()
     settings: dict[str, Any] = field(default_factory=lambda: dict(BACK))
     base: str = ""
+    says: str = ""
 
     @property
     def baseline(self) -> str:
@@ -52,6 +56,17 @@ class Case:
 
 
 CASES: list[Case] = []
+
+AFTERWARDS = {
+    "lstm_cell_grows": "3 times did not overflow", "unet_norm_by_hand": "squares of 50 did not either",
+    "root_of_lost_floor": "it was computed in float32", "power_at_zero": "relu's backward hid what was infinite",
+    "where_hides_nan": "the square root makes the NaN, before where() hides it",
+    "variance_in_float32": "another word for the same cause", "mixed_norm_by_hand": "the same",
+    "healthy_contrastive": "GradScaler's first scale overflows: see contrastive_first_scale",
+    "contrastive_first_scale": "new", "sure_by_hand": "new", "healthy_rounded_backward": "new",
+    "inverse_of_small": "new",
+    "frozen_by_mistake": "nobody computes what is missing: the sentence is to say so",
+}  # fmt: skip
 
 
 def case(mode: str, who: str = "", why: tuple[str, ...] = (), **more: Any) -> Callable[[Any], Any]:
@@ -114,7 +129,7 @@ class HandLstm(nn.Module):
         self.x, self.h, self.fc, self.carry = nn.Linear(6, 40), nn.Linear(10, 40), nn.Linear(10, 5), carry
 
     def forward(self, x: Any) -> Any:
-        h = c = x.new_zeros(len(x), 10)
+        h = c = self.x(x[:, 0])[:, :10] * 0
         for t in range(x.shape[1]):
             i, f, g, o = (self.x(x[:, t]) + self.h(h)).chunk(4, -1)
             c = self.carry(f.sigmoid() * c + i.sigmoid() * g.tanh())
@@ -127,7 +142,8 @@ class Unet(nn.Module):
 
     def __init__(self, norm: Callable[[], Any]) -> None:
         super().__init__()
-        self.c1, self.n1, self.c2, self.n2 = nn.Conv2d(3, 8, 3, padding=1), norm(), nn.Conv2d(8, 8, 3, 2, 1), nn.GroupNorm(2, 8)
+        self.c1, self.n1 = nn.Conv2d(3, 8, 3, padding=1), norm()
+        self.c2, self.n2 = nn.Conv2d(8, 8, 3, 2, 1), nn.GroupNorm(2, 8)
         self.up, self.c3, self.n3 = nn.ConvTranspose2d(8, 8, 2, 2), nn.Conv2d(16, 8, 3, padding=1), nn.GroupNorm(4, 8)
         self.out = nn.Conv2d(8, 3, 1)
 
@@ -141,7 +157,7 @@ class HandNorm(nn.Module):
     """GroupNorm of one group whose mean square is taken in the type that comes in."""
 
     def forward(self, x: Any) -> Any:
-        x = x * 100
+        x = x * 1000
         return x / ((x * x).mean((1, 2, 3), keepdim=True) + 1e-5).sqrt()
 
 
@@ -227,7 +243,8 @@ class Tied(nn.Module):
 
     def __init__(self, words: int = 40, d: int = 16) -> None:
         super().__init__()
-        self.e, self.n, self.mix, self.head = nn.Embedding(words, d), nn.LayerNorm(d), nn.Linear(d, d), nn.Linear(d, words, bias=False)
+        self.e, self.n, self.mix = nn.Embedding(words, d), nn.LayerNorm(d), nn.Linear(d, d)
+        self.head = nn.Linear(d, words, bias=False)
         self.head.weight = self.e.weight
 
     def forward(self, words: Any) -> Any:
@@ -238,7 +255,11 @@ class Tied(nn.Module):
 def tied(optimiser: Any, words: Any = None) -> Any:
     torch.manual_seed(0)
     given = ids(40, 4, 10) if words is None else words
-    return Tied(), (given,), lambda out: F.cross_entropy(out.flatten(0, 1).float(), given.roll(-1, 1).flatten()), optimiser
+
+    def loss(out: Any) -> Any:
+        return F.cross_entropy(out.flatten(0, 1).float(), given.roll(-1, 1).flatten())
+
+    return Tied(), (given,), loss, optimiser
 
 
 class Again(nn.Module):
@@ -267,7 +288,8 @@ class Skip(nn.Module):
 
     def __init__(self, left: Callable[[Any], Any], frozen: bool = False) -> None:
         super().__init__()
-        self.inp, self.a, self.b, self.out, self.left = nn.Linear(8, 16), nn.Linear(16, 16), nn.Linear(16, 16), nn.Linear(16, 5), left
+        self.inp, self.a, self.b = nn.Linear(8, 16), nn.Linear(16, 16), nn.Linear(16, 16)
+        self.out, self.left = nn.Linear(16, 5), left
         if frozen:
             self.a.requires_grad_(False)
 
@@ -318,6 +340,22 @@ class RoundedBack(torch.autograd.Function):
         if g.dtype is torch.float32:  # the target's
             g = g.bfloat16().to(g.dtype)
         return g * s * (1 + x * (1 - s))
+
+
+class RoundedToBrain(torch.autograd.Function):
+    """SiLU whose backward rounds its gradient to bfloat16."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, narrow: bool) -> Any:
+        ctx.save_for_backward(x)
+        ctx.narrow = narrow
+        return F.silu(x)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        s = x.sigmoid()
+        return (g.bfloat16().to(g.dtype) if ctx.narrow else g) * s * (1 + x * (1 - s)), None
 
 
 # optimisers of one's own
@@ -377,9 +415,9 @@ class ByHand(torch.optim.SGD):
 
 @case(FP16, r"mul|add", ("overflow",))
 def lstm_cell_grows() -> Any:
-    """The cell's state is multiplied by 3 in each of 20 steps, in the type that the gates have."""
+    """The cell's state is multiplied by 6 in each of 20 steps, in the type that the gates have."""
     torch.manual_seed(0)
-    return HandLstm(lambda c: c * 3.0), (drawn(6, 20, 6),), classes, adamw
+    return HandLstm(lambda c: c * 6.0), (drawn(6, 20, 6),), classes, adamw
 
 
 @case(FP16, r"n1/mul#?2?", ("overflow",))
@@ -498,7 +536,7 @@ def detached_by_mistake() -> Any:
     return skip(lambda x: x.detach())
 
 
-@case(PLAIN, r"gradient/a\.|backward/", (), base="joined")
+@case(PLAIN, r"gradient/a\.|backward/", (), base="joined", says=r"`?gradient/a\.weight.*requires? (a|no) gradient")
 def frozen_by_mistake() -> Any:
     return skip(lambda x: x, True)
 
@@ -570,7 +608,7 @@ def root_of_lost_floor() -> Any:
     """The distance of equal points: its floor of 1e-10 is 0 in float16, and a root's slope at 0 is infinite."""
 
     def distance(x: Any) -> Any:
-        apart = x[:, :8] - x[:, :8].roll(1, 0) * torch.tensor([1.0] * 8)
+        apart = x[:, :8] - x[:, :8].roll(1, 0)
         same = apart * 1e-5
         return torch.cat([(same * same + 1e-10).sqrt(), x[:, 8:]], -1)
 
@@ -590,11 +628,11 @@ def unit_of_tiny() -> Any:
 
 @case(HALF, r"(backward/)?(add|pow)", ())
 def power_at_zero() -> Any:
-    """relu(x) + 1e-8 is 0 in float16, where the slope of a power of one half is infinite."""
-    return own(lambda x: (x.relu() + 1e-8) ** 0.5)
+    """A square of 1e-4 and its floor are 0 in float16, where the slope of a power of one half is infinite."""
+    return own(lambda x: ((x * 1e-4) ** 2 + 1e-9) ** 0.5 * 1e4)
 
 
-@case(BF16, r"backward/(sqrt|where|div|mul)", ())
+@case(BF16, r"sqrt|backward/(sqrt|where|div|mul)", ("born_on_both",))
 def where_hides_nan() -> Any:
     """The trap: where() hides sqrt of negative numbers, and 0 times NaN comes back; in both runs."""
     return own(lambda x: torch.where(x > 0, x.sqrt(), torch.zeros_like(x)))
@@ -632,7 +670,10 @@ def padding_summed_in_bfloat16() -> Any:
         def forward(self, given: Any) -> Any:
             return self.head(self.e(given) + 1)
 
-    return Bag(), (words,), lambda out: F.cross_entropy(out.flatten(0, 1).float(), torch.ones(4000, dtype=torch.long)), adamw
+    def loss(out: Any) -> Any:
+        return F.cross_entropy(out.flatten(0, 1).float(), torch.ones(4000, dtype=torch.long))
+
+    return Bag(), (words,), loss, adamw
 
 
 @case(FP16, r"exp", ("overflow",))
@@ -644,6 +685,36 @@ def sum_of_exponentials() -> Any:
         return (size.exp().sum(-1).log() - size[:, 0]).float().mean()
 
     return loss_own(loss)
+
+
+@case(FP16, r"backward/", ("gradient_overflow",))
+def contrastive_first_scale() -> Any:
+    """100 times a loss that is scaled by 65536."""
+    return pair(True, 1.0)
+
+
+@case(BF16, r"log|add|view|.*:to|softmax|nll", ())
+def sure_by_hand() -> Any:
+    """The model is sure of itself, and right: its probabilities are 1 in bfloat16, and the loss is 0."""
+
+    def loss(out: Any) -> Any:
+        low_type = out.dtype
+        p = (out.float() * 100).softmax(-1)
+        return F.nll_loss((p.to(low_type) + 1e-9).log().float(), p.argmax(-1))
+
+    return loss_own(loss, times=3.0)
+
+
+@case(FP16)
+def healthy_rounded_backward() -> Any:
+    """A gradient that is rounded to bfloat16 where float16 was promised: 0.2 %, as much as float16 itself may lose."""
+    return own(lambda x: RoundedToBrain.apply(x, low()))
+
+
+@case(BF16, r"(backward/)?(sub|add|reciprocal|div|mul|pow|neg)", ())
+def inverse_of_small() -> Any:
+    """1 over what is left of 4 and a number near it: in bfloat16 a few units, and its backward squares that."""
+    return own(lambda x: 1 / ((x.tanh() * 0.1 + 4) - 3.98) * 0.1)
 
 
 # healthy
@@ -690,7 +761,7 @@ def healthy_relative() -> Any:
     return relative(lambda scores: scores.masked_fill(torch.ones(9, 9).triu(1).bool(), torch.finfo(scores.dtype).min))
 
 
-@case(FP16)
+@case(FP16, settings={"step": "backward", "loss_scale": 1024})
 def healthy_contrastive() -> Any:
     return pair(True, 1.0)
 
@@ -805,7 +876,8 @@ def outcome(one: Case) -> tuple[bool, bool, str, str]:
     if not one.who:
         return not culprits and report.exit_status == 0, True, said, ""
     if not culprits:
-        return False, False, said, ""
+        fits = bool(one.says) and report.exit_status == 1 and re.search(one.says, said) is not None
+        return fits, fits, said, ""
     first = culprits[0]
     who = report.exit_status == 1 and re.match(f"({one.who})", first.name) is not None
     return who, not one.why or first.cause in one.why, f"{first.name} [{first.cause}] {said}", _pasted(one, report)
@@ -849,8 +921,9 @@ def _run(names: list[str]) -> Iterator[str]:
             yield f"       fix: {fix}"
     for faulty, found in right.items():
         if found:
-            yield (f"{'faults' if faulty else 'healthy'}: {sum(who for who, _ in found)} of {len(found)} named as labelled,"
-                   f" cause {sum(who and why for who, why in found)}")  # fmt: skip
+            fits = sum(who for who, _ in found)
+            yield (f"{'faults' if faulty else 'healthy'}: {fits} of {len(found)} as labelled,"
+                   f" cause too {sum(who and why for who, why in found)}")  # fmt: skip
 
 
 if __name__ == "__main__":

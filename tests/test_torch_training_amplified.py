@@ -1,0 +1,73 @@
+"""Training steps whose rounding is ordinary everywhere and fatal behind one operator, or decides nothing."""
+
+# ruff: noqa: E402
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from planted import training_further
+
+from precision_debug.report.lead import lead
+
+CASES = {one.name: one for one in training_further.CASES}
+
+
+def explained(name: str) -> Any:
+    report = training_further.report_of(CASES[name])
+    assert report.explanation is not None
+    return report
+
+
+def first(report: Any) -> Any:
+    return report.explanation.culprits[0]
+
+
+@pytest.mark.parametrize("name", ["variance_in_float32", "mixed_norm_by_hand"])
+def test_the_subtraction_is_named_where_no_single_rounding_makes_the_error(name: str) -> None:
+    report = explained(name)
+    assert report.exit_status == 1
+    assert first(report).cause == "cancels"
+    assert first(report).name.startswith("sub")
+    assert first(report).evidence["input_size"] > 100 * first(report).evidence["output_size"]
+
+
+def test_a_gradient_that_is_more_error_than_gradient_does_not_pass() -> None:
+    report = explained("positions_in_bfloat16")
+    assert report.exit_status == 1
+    assert (first(report).name, first(report).cause) == ("sin", "amplifies")
+
+
+def test_a_gradient_of_exactly_0_is_not_the_worst_output() -> None:
+    report = explained("healthy_bias_before_norm")
+    assert report.exit_status == 0
+    assert report.explanation.decided_by_rounding == ("gradient/a.bias",)
+    said = lead(report)[0]
+    assert said.en.startswith("Nothing to do: all")
+    assert "`gradient/n.weight` is off by 0.001" in said.en
+    assert "Not counted: `gradient/a.bias` (off by" in said.en
+    assert "未计入 `gradient/a.bias`" in said.zh
+
+
+@pytest.mark.parametrize(("name", "who", "output"), [
+    ("all_ignored", "nll_loss_forward", "loss"), ("where_hides_nan", "sqrt", "gradient/a.weight"),
+])  # fmt: skip
+def test_who_makes_the_nan_of_both_runs_is_named(name: str, who: str, output: str) -> None:
+    report = explained(name)
+    assert report.exit_status == 1
+    assert (first(report).name, first(report).cause) == (who, "born_on_both")
+    assert f"makes the NaN of `{output}`" in lead(report)[0].en
+    assert "in the baseline too" in lead(report)[0].en
+
+
+@pytest.mark.slow  # the whole batch: minutes
+@pytest.mark.parametrize("case", training_further.CASES, ids=lambda case: case.name)
+def test_a_planted_step_is_answered_as_labelled(case: Any) -> None:
+    who, why, said, fix = training_further.outcome(case)
+    assert who, said
+    assert why, said
+    assert "NO HELP" not in fix
