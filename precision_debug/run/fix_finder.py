@@ -207,12 +207,16 @@ class FixFinder:
         """As small as the runs that are left make it: the authors alone, each alone, then halves."""
         precision = self.keepable.target.precision
         named = [one for one in culprits if is_mended(one.cause, precision)]
-        authors = [one.name for one in named]
-        pairs = [name for one in named for name in (one.name, one.amplifier) if name]
+        # in INT8 the last operator of a region keeps nothing of what is rounded on its way in
+        whole = promised(precision).computes == "int8"
+        each = [one.keep if whole and one.keep else (one.name,) for one in named]
+        authors = [name for names in each for name in names]
+        pairs = [*authors, *(one.amplifier for one in named if one.amplifier)]
         plain = [
             self.keepable.groups(authors, readers=False), self.keepable.groups(pairs, readers=False),
-            *(self.keepable.groups([name], readers=False) for name in authors[:_AUTHORS]),
-            self.keepable.groups(self._everywhere(authors), readers=False), self.keepable.groups(authors[:1]),
+            *(self.keepable.groups(names, readers=False) for names in each[:_AUTHORS]),
+            self.keepable.groups(self._everywhere(authors), readers=False),
+            self.keepable.groups(each[0] if each else ()),
         ]  # fmt: skip
         for groups in sorted(dict.fromkeys(plain), key=len):
             if 0 < len(groups) < len(best) and not self._in_vain(groups) and self._as_good(groups, best):
