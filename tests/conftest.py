@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -38,6 +39,14 @@ def _no_leaks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     paths = [str(ROOT), str(ROOT / "backends"), os.environ.get("PYTHONPATH", "")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(p for p in paths if p))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _old_objects_are_left_alone() -> None:
+    """What was imported for the modules before is millions of objects: each collection of garbage would walk them, and
+    closing a PyTorch session is one. What the tests of a module make is collected as ever."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -65,7 +65,7 @@ def test_a_reader_that_leaves_ends_it_quietly(words: list[str]) -> None:
     child.stdout.close()
     said = child.stderr.read()
     child.stderr.close()
-    assert child.wait(timeout=60) == 141
+    assert child.wait(timeout=200) == 141
     assert said == b""
 
 
@@ -75,7 +75,7 @@ def test_marks_of_no_model_is_one_line(content: bytes, tmp_path: Path) -> None:
     pytest.importorskip("openvino", reason="needs openvino")
     path = tmp_path / "m.onnx"
     path.write_bytes(content)
-    done = subprocess.run([*COMMAND, "marks", str(path)], capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run([*COMMAND, "marks", str(path)], capture_output=True, text=True, check=False, timeout=200)
     assert done.returncode == 2
     assert done.stdout == ""
     assert len(done.stderr.splitlines()) == 1, done.stderr

@@ -27,7 +27,7 @@ def model(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def shell(words: str, *, before: str = "", after: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
     script = f"{before} {shlex.quote(sys.executable)} -m precision_debug {words} {after}"
     return subprocess.run(
-        ["bash", "-c", script], capture_output=True, text=True, check=False, timeout=60,
+        ["bash", "-c", script], capture_output=True, text=True, check=False, timeout=200,
         env={**os.environ, **environment},
     )  # fmt: skip
 
@@ -130,7 +130,7 @@ def test_a_path_that_is_not_utf8_is_refused_in_one_line(what: str, tmp_path: Pat
     report = (other if what == "report" else plain) / "o.json"
     done = subprocess.run(
         [sys.executable, "-m", "precision_debug", "--model_file", str(model), "--run_mode", "ort_opt", "--output",
-         str(report)], capture_output=True, text=True, check=False, timeout=120,
+         str(report)], capture_output=True, text=True, check=False, timeout=200,
     )  # fmt: skip
     assert done.returncode == 2
     assert "is not UTF-8" in done.stderr

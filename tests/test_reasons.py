@@ -205,13 +205,13 @@ def test_no_reason_is_a_bare_string(root: Path) -> None:
                     wrong.append(f"{place}: a Reason without a code")
                 wrong += [f"{place}: {keyword.arg}=" for keyword in node.keywords
                           if keyword.arg in ("unseen", "reason", "notes") and _bare(keyword.value)]  # fmt: skip
-                said = isinstance(node.func, ast.Attribute) and "notes" in ast.unparse(node.func.value)
-                if said and name in ("append", "extend", "insert") and any(map(_bare, node.args)):
+                said = isinstance(node.func, ast.Attribute) and name in ("append", "extend", "insert")
+                if said and "notes" in ast.unparse(node.func.value) and any(map(_bare, node.args)):
                     wrong.append(f"{place}: {ast.unparse(node)[:60]}")
             elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                named = any(str(ast.unparse(one)).split(".")[-1].strip("_") in ("notes", "unseen") for one in targets)
-                if named and _bare(node.value):
+                names = (getattr(one, "attr", getattr(one, "id", "")) for one in targets)
+                if any(name.strip("_") in ("notes", "unseen") for name in names) and _bare(node.value):
                     wrong.append(f"{place}: {ast.unparse(node)[:60]}")
     assert wrong == []
 

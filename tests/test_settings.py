@@ -92,7 +92,7 @@ def test_the_page_is_what_the_tables_say(root: Path, tmp_path: Path) -> None:
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "precision_debug", *arguments], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-m", "precision_debug", *arguments], capture_output=True, text=True, check=False, timeout=200
     )
 
 

@@ -82,7 +82,7 @@ def test_the_command_does_not_wait_for_a_pipe(option: str, tmp_path: Path) -> No
     words = [word for pair in given.items() for word in pair]
     done = subprocess.run(
         [sys.executable, "-m", "precision_debug", *words, "--run_mode", "ort_opt", "--output", "r.json"],
-        capture_output=True, text=True, check=False, timeout=50,
+        capture_output=True, text=True, check=False, timeout=200,
     )  # fmt: skip
     assert done.returncode == 2
     assert "is a pipe, not a file" in done.stderr

@@ -215,7 +215,7 @@ def test_lockstep_of_a_live_module_has_a_row_for_everything(factory: str, mode: 
 
 def test_two_runs_in_two_threads_keep_their_own_random_numbers() -> None:
     opened = [session(*torch_models.odd()) for _ in range(2)]
-    barrier = threading.Barrier(2, timeout=30)
+    barrier = threading.Barrier(2, timeout=200)
     found: list[dict[str, np.ndarray]] = [{}, {}]
 
     def work(side: int) -> None:

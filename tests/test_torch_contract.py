@@ -19,6 +19,13 @@ from precision_debug.records import ModelFiles, SessionSpec
 MODELS = Path(__file__).with_name("torch_models.py")
 
 
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The saved models, by name; each is made once."""
+    folder = tmp_path_factory.mktemp("saved")
+    return {name: saved(folder / name) for name in ("resnet.pt2", "resnet.pt")}
+
+
 def saved(path: Path) -> str:
     """A ResNet as an exported program or as TorchScript, by the file's ending."""
     import torch
@@ -49,14 +56,14 @@ def saved(path: Path) -> str:
     ],
     ids="-".join,
 )
-def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Subject:
+def subject(request: pytest.FixtureRequest, tmp_path: Path, files: dict[str, str]) -> Subject:
     mode, level, factory = request.param
     backend = TorchBackend()
     options = {"level": level, "device": "cpu"}
     model = ModelFiles(model_file=f"{MODELS}:{factory.partition('.')[0]}")
     feeds = backend.examples(SessionSpec(model=model, mode="torch_fp32", options=options))
     if "." in factory:
-        model = ModelFiles(model_file=saved(tmp_path / factory))
+        model = ModelFiles(model_file=files[factory])
     return Subject(
         backend=backend, mode=mode, model=model, feeds=[feeds], work_dir=str(tmp_path),
         import_name="precision_debug_torch", options=options,

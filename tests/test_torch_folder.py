@@ -19,6 +19,7 @@ from precision_debug_torch import TorchBackend
 from precision_debug_torch.engine.saved_folder import load_folder
 
 from precision_debug import cli, compare
+from precision_debug.errors import ModelError
 from precision_debug.records import ModelFiles, SessionSpec
 
 SIZES = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 2, "num_hidden_layers": 1, "vocab_size": 99}
@@ -65,7 +66,18 @@ def test_commands_read_it(saved: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "output.last_hidden_state" in capsys.readouterr().out.splitlines()
 
 
-def refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
+def refused(folder: Path) -> str:
+    """Why the backend does not open it: one line, which names the folder."""
+    spec = SessionSpec(model=ModelFiles(model_dir=str(folder)), mode="torch_bf16", options={"device": "cpu"})
+    with pytest.raises(ModelError) as caught:
+        TorchBackend().open(spec, [])
+    said = str(caught.value)
+    assert "\n" not in said
+    assert str(folder) in said
+    return said
+
+
+def refused_by_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
     assert cli.main(["--model_dir", str(folder), "--run_mode", "torch_bf16", "--output", f"{folder}.json"]) == 2
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 1
@@ -73,9 +85,9 @@ def refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 @pytest.mark.parametrize("named", ["NoSuchModel", "AutoModel", "pipeline", "__class__", 7, None, {}])
-def test_only_its_classes_are_built(folder: Path, capsys: pytest.CaptureFixture[str], named: object) -> None:
+def test_only_its_classes_are_built(folder: Path, named: object) -> None:
     (folder / "config.json").write_text(json.dumps({"architectures": [named], "model_type": "bert"}))
-    assert "factory" in refused(folder, capsys)
+    assert "factory" in refused(folder)
 
 
 def test_code_in_the_folder_is_not_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,7 +95,8 @@ def test_code_in_the_folder_is_not_run(folder: Path, capsys: pytest.CaptureFixtu
     config |= {"architectures": ["Own"], "auto_map": {"AutoModel": "own.Own", "AutoConfig": "own.Config"}}
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "own.py").write_text(f"open({str(folder / 'ran')!r}, 'w')\n")
-    assert "no model Own" in refused(folder, capsys)
+    assert "no model Own" in refused(folder)
+    assert "no model Own" in refused_by_the_command(folder, capsys)
     assert not (folder / "ran").exists()
 
 
@@ -94,17 +107,15 @@ def test_code_in_the_folder_is_not_run(folder: Path, capsys: pytest.CaptureFixtu
      ({"text_config": {"experts_implementation": "somebody/kernel"}}, "kernel from elsewhere"),
      ({"quantization_config": {"quant_method": "mxfp4"}}, "quantised")],
 )  # fmt: skip
-def test_what_would_be_fetched_is_refused(
-    folder: Path, capsys: pytest.CaptureFixture[str], more: dict[str, object], said: str
-) -> None:
+def test_what_would_be_fetched_is_refused(folder: Path, more: dict[str, object], said: str) -> None:
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | more))
-    assert said in refused(folder, capsys)
+    assert said in refused(folder)
 
 
-def test_an_adapter_is_not_followed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_adapter_is_not_followed(folder: Path) -> None:
     (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "somebody/model"}))
-    assert "adapter" in refused(folder, capsys)
+    assert "adapter" in refused(folder)
 
 
 def test_the_process_is_left_as_it_was(saved: Path) -> None:
@@ -113,19 +124,19 @@ def test_the_process_is_left_as_it_was(saved: Path) -> None:
     assert dict(os.environ) == before
 
 
-def test_pickles_are_not_read(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pickles_are_not_read(folder: Path) -> None:
     (folder / "model.safetensors").unlink()
     torch.save({}, folder / "pytorch_model.bin")
-    assert "holds no safetensors" in refused(folder, capsys)
+    assert "holds no safetensors" in refused(folder)
 
 
 def test_damaged_and_special_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "model.safetensors").write_bytes(b"\0" * 9)
-    assert "cannot be loaded by BertModel" in refused(folder, capsys)
+    assert "cannot be loaded by BertModel" in refused(folder)
     (folder / "config.json").unlink()
-    assert "no config.json" in refused(folder, capsys)
+    assert "no config.json" in refused(folder)
     os.mkfifo(folder / "config.json")
-    assert "is a pipe" in refused(folder, capsys)
+    assert "is a pipe" in refused_by_the_command(folder, capsys)
 
 
 def test_the_wrapper_that_is_handed_over_builds_it(saved: Path, tmp_path: Path) -> None:

@@ -171,14 +171,14 @@ def _signalled(random_: random.Random) -> None:
         [sys.executable, "-m", "precision_debug", *_run("fake_hang", "--output", "out/r.json")],
         env={**os.environ, "PYTHONPATH": own}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    end = time.monotonic() + 40
+    end = time.monotonic() + 55
     while time.monotonic() < end and not any(
         '"row"' in path.read_text(encoding="utf-8", errors="replace") for path in Path(".").glob("out/.*/journal.jsonl")
     ):
         time.sleep(0.05)
     child.send_signal(random_.choice((signal.SIGINT, signal.SIGTERM)))
     try:
-        _, err = child.communicate(timeout=40)
+        _, err = child.communicate(timeout=55)
     except subprocess.TimeoutExpired:
         child.terminate()
         child.wait(20)
