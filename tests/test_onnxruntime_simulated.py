@@ -180,8 +180,8 @@ def test_a_blocked_node_keeps_the_weights_that_it_reads_and_an_output_of_the_mod
     with np.errstate(over="ignore"):
         expected = np.float32(np.float16(np.float32(np.float16(found["y"])) * shared))
     np.testing.assert_array_equal(found["z"], expected)
-    assert not any("become infinite" in note for note in session.notes)
-    assert any("become infinite" in note for note in opened(model, "ort_fp16_sim", tmp_path, feeds).notes)
+    assert not any("infinite" in note for note in session.notes)
+    assert any("infinite" in note for note in opened(model, "ort_fp16_sim", tmp_path, feeds).notes)
 
 
 @pytest.mark.parametrize("mode", ["ort_fp16", "ort_fp16_sim", "ort_bf16_sim"])
@@ -208,9 +208,9 @@ def test_notes_tell_of_weights_that_do_not_fit_also_in_constant_nodes_and_bodies
         nodes, [value("x", [2]), value("go", [], TensorProto.BOOL)], [value("y")], {"w": np.float32([subnormal, 1])}
     )
     text = "\n".join(opened(model, mode, tmp_path, {"x": np.float32([0, 1]), "go": np.array(True)}).notes)
-    assert "1 weights exceed float16's maximum of 65504" in text or "1 weights exceed" in text
+    assert "1 weight exceeds float16's maximum of 65504" in text or "1 weight exceeds" in text
     assert "k (1)" in text
     assert "2 weights are below" in text
     assert "inner (2)" in text
-    assert "1 weights lie in" in text
+    assert "1 weight lies in" in text
     assert "w (1)" in text

@@ -398,7 +398,7 @@ def test_float16_notes_say_what_the_cpu_really_does_and_which_weights_do_not_fit
     assert "float16 on the CPU is not real float16" in text
     assert "ort_fp16_sim" in text
     assert "2 weights exceed float16's maximum of 65504 and are clamped to it by the converter: w2 (2)" in text
-    assert "1 weights are below float16's smallest value" in text
+    assert "1 weight is below float16's smallest value" in text
 
 
 def test_float16_nodes_can_be_kept_in_float32(tmp_path: Path) -> None:

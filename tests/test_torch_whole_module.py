@@ -176,6 +176,36 @@ def test_a_mask_at_the_end_of_the_type_that_runs_is_no_error(mode: str) -> None:
     assert {row.status for row in report.compared} == {Status.PASS}
 
 
+class MaskOfTokens(nn.Module):
+    """As BERT's: 1 - mask says where, and float32's least number is put there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.query, self.value = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x: Any, mask: Any) -> Any:
+        q = self.query(x)
+        inverted = torch.tensor(1.0, dtype=q.dtype) - mask.expand(6, 6).to(q.dtype)
+        low = inverted.masked_fill(inverted.to(torch.bool), torch.finfo(q.dtype).min)
+        return torch.softmax(q @ q.T + low, -1) @ self.value(x)
+
+
+@pytest.mark.parametrize("mode", ["torch_fp64", "torch_fp16"])
+def test_a_mask_of_zeros_and_ones_is_exact_and_its_low_number_is_not_taken_away(mode: str) -> None:
+    """Neither does rounding it at random let through what is masked, nor does the error of the low number."""
+    torch.manual_seed(0)
+    x, mask = torch.randn(6, 8), torch.tensor([1, 1, 0, 1, 0, 1])
+    report = compare_module(
+        MaskOfTokens().eval(), (x, mask), run_mode=mode, device="cpu", tolerance=Tolerance(given=False), explain="full"
+    )
+    told = report.explanation
+    assert told is not None
+    assert told.expected is not None
+    assert told.expected < 100 * told.unit
+    assert told.budget.get("masked_fill", 0.0) < 0.01
+    assert {row.status for row in report.compared} == {Status.PASS}
+
+
 @pytest.mark.parametrize("mode", ["torch_fp64", "torch_bf16", "torch_autocast_bf16"])
 @pytest.mark.parametrize("factory", ["detr", "efficientnet", "einsum_attention", "lstm", "speech", "torch_transformer"])
 def test_a_model_without_branches_takes_none(factory: str, mode: str) -> None:

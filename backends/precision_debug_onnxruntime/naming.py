@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from precision_debug.numbers.precisions import BEFORE_ROUNDING
 from precision_debug.onnx.graph import Scope, scopes
 
 from .engine.same_tensor import NCHWC, Edge, Form, find_edges, is_carrier
@@ -270,7 +271,7 @@ def _assign_one(
             else:
                 own = _own_output(edge, source, known) if edge.root in {item[0] for item in found} else ""
                 other = own if own and own != source and own not in places else ""
-                how = "before quantisation" if chosen[1].code else "before rounding"
+                how = "before quantisation" if chosen[1].code else BEFORE_ROUNDING
                 yield name, Holding(origin=other, form=form, root=edge.root, before="" if other else how)
 
 

@@ -142,23 +142,27 @@ REASONS = Catalogue("onnxruntime", {
         "转回（--save_model 可保存参与对比的模型）", "Deploy the model that --save_model writes.",
     ),
     "weights_beyond_clamped": Wording(
-        "{count} weights exceed float16's maximum of 65504 and are clamped to it by the converter: {names}",
+        "{count} {count:weight exceeds|weights exceed} float16's maximum of 65504 and {count:is|are} clamped to"
+        " it by the converter: {names}",
         "{count} 个权重超过 float16 的 65504，转换器将其截断：{names}", _KEEP,
     ),
     "weights_below_raised": Wording(
-        "{count} weights are below float16's smallest value and are raised to 5.96e-08 by the converter: {names}",
+        "{count} {count:weight is|weights are} below float16's smallest value and {count:is|are} raised to"
+        " 5.96e-08 by the converter: {names}",
         "{count} 个权重小于 float16 的最小数，转换器将其提升到 5.96e-08：{names}", _KEEP,
     ),
     "weights_subnormal": Wording(
-        "{count} weights lie in {type}'s subnormal range and lose digits: {names}",
+        "{count} {count:weight lies|weights lie} in {type}'s subnormal range and {count:loses|lose} digits: {names}",
         "{count} 个权重位于 {type} 的次正规范围，会丢失有效位：{names}", _KEEP,
     ),
     "weights_overflow": Wording(
-        "{count} weights exceed {type}'s maximum of {limit} and become infinite: {names}",
+        "{count} {count:weight exceeds|weights exceed} {type}'s maximum of {limit} and {count:becomes|become}"
+        " infinite: {names}",
         "{count} 个权重超过 {type} 的 {limit}，溢出为无穷：{names}", _KEEP,
     ),
     "weights_below": Wording(
-        "{count} weights are below {type}'s smallest value and become 0 or that value: {names}",
+        "{count} {count:weight is|weights are} below {type}'s smallest value and {count:becomes|become} 0"
+        " or that value: {names}",
         "{count} 个权重小于 {type} 的最小数，变为 0 或该数：{names}", _KEEP,
     ),
     "opset_raised": Wording(

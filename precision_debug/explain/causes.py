@@ -81,11 +81,11 @@ tests/planted/paddle_faults.py."""
 
 
 def cause_of(
-    subject: Subject, alone: Alone, name: str, amplifier: str, *, poisons: bool = False
+    subject: Subject, alone: Alone, name: str, amplifier: str, *, poisons: bool = False, zeros_count: bool = True
 ) -> tuple[str, Evidence, tuple[str, ...]]:
     """The code of a culprit's cause, its evidence, and the tensors whose operators to keep in higher precision.
 
-    poisons: its error, small as it may be, makes NaN or Inf of a later operator.
+    poisons: its error, small as it may be, makes NaN or Inf of a later operator. zeros_count: what became 0 may be why.
     """
     found = alone.found[name]
     keep = (name, amplifier) if amplifier else (name,)
@@ -101,7 +101,7 @@ def cause_of(
         return (*by_cast, keep)
     exact, wrong = alone.exact_of(name), alone.wrong_of(name)
     if amplifier:
-        lost = _lost(subject, name, exact, wrong) or _narrowed_range(subject, alone, name, exact, wrong)
+        lost = _lost(subject, name, exact, wrong, zeros_count) or _narrowed_range(subject, alone, name, exact, wrong)
         if lost or _enlarges(subject, name, amplifier):
             code, evidence = lost or _amplified(subject, name, amplifier)
             if CAUSES[code].instead.keys() >= {"weight"} and "amplifier" in evidence:
@@ -109,7 +109,9 @@ def cause_of(
             return code, evidence, keep
     if exact is None or wrong is None:
         return (*_too_coarse(subject, name, found), keep)
-    if poisons and not found.born_nan + found.born_inf and (gone := _lost(subject, name, exact, wrong)):
+    if poisons and not found.born_nan + found.born_inf and (
+        gone := _lost(subject, name, exact, wrong, zeros_count)
+    ):
         return (*gone, keep)
     code, evidence = _by_values(subject, alone, name, np.asarray(exact), np.asarray(wrong))
     if CAUSES[code].unproven:  # nothing here is sure of it
@@ -141,13 +143,15 @@ def _by_its_own_rule(subject: Subject, name: str, exact: Array, wrong: Array) ->
     return None
 
 
-def _lost(subject: Subject, name: str, exact: Array | None, wrong: Array | None) -> Told | None:
+def _lost(
+    subject: Subject, name: str, exact: Array | None, wrong: Array | None, zeros_count: bool
+) -> Told | None:
     """What became 0, where that is no more than the rounding of a norm but decides what is divided by it."""
     least = smallest_of(narrow_type(subject, name))
     vanished = _vanished(constants_of(subject, name), least)
     if vanished:
         return "weight_underflow", vanished
-    if exact is None or wrong is None or not least:
+    if exact is None or wrong is None or not least or not zeros_count:
         return None
     lost = (exact != 0) & (wrong == 0) & (np.abs(exact) < least)
     if not lost.any():

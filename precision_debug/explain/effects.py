@@ -21,6 +21,7 @@ __all__ = [
     "Carried",
     "Sink",
     "carried",
+    "carried_errors",
     "carried_together",
     "error_at",
     "error_without",
@@ -174,6 +175,14 @@ def carried_together(
     """What the errors of some operators, all at once, do at each sink; takes a run of the baseline."""
     able = [name for name in names if _fits(alone, name)]
     got = _run(subject, _Errors(alone, able), candidates, sinks)
+    return tuple(_effect(subject, sink, plain.get(sink.name), got.get(sink.name)) for sink in sinks)
+
+
+def carried_errors(
+    subject: Subject, errors: Mapping[str, tuple[Any, Any]], sinks: Sequence[Sink], plain: Mapping[str, Any]
+) -> tuple[Effect, ...]:
+    """The same of errors that are given: what a tensor is exactly and wrongly, by its name."""
+    got = _run(subject, errors, list(errors), sinks)
     return tuple(_effect(subject, sink, plain.get(sink.name), got.get(sink.name)) for sink in sinks)
 
 

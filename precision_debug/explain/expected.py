@@ -48,7 +48,7 @@ def expected_errors(
             new = bench.shaken(value, noise, _ACCUMULATED, zlib.crc32(name.encode()) % _NOISE, None)
         if row is not None and row.comparison is not None and not _left_alone(subject, name) and name not in left:
             unit = _unit(subject, name, row)
-            if unit > 0:
+            if unit > 0 and not _is_exact(subject, row, value, unit):
                 step = (row.comparison.base.rms or 0.0) if subject.whole_steps(name) else None
                 # turned for each: tensors of one shape that were off alike would add up, as rounding does not
                 new = bench.shaken(value, noise, unit, zlib.crc32(name.encode()) % _NOISE, step)
@@ -63,6 +63,19 @@ def expected_errors(
         for name in wanted
         if name in plain and name in seen and (error := error_at(bench, plain[name], seen[name])) is not None
     }
+
+
+def _is_exact(subject: Subject, row: Row, value: Any, unit: float) -> bool:
+    """Whether a tensor has nothing but whole numbers that every floating-point type of this unit holds, as a mask of 0
+    and 1 has: what rounds them gives them back, and 1 - 1 is no small number that passes for true."""
+    stats = row.comparison.base if row.comparison is not None else None
+    ends = (stats.min, stats.max) if stats is not None else ()
+    if subject.whole_steps(row.name) or not all(one is not None and one.is_integer() for one in ends):
+        return False
+    if not subject.bench.is_float(value) or max(abs(one or 0.0) for one in ends) * unit > 1:
+        return False
+    found = np.asarray(subject.bench.host(value))
+    return bool(np.array_equal(found, np.rint(found)))
 
 
 _ACCUMULATED = 2.0**-15

@@ -43,6 +43,7 @@ from .subject import Subject, replaces
 from .unrepeated import born_in_this_run, hidden_overflow
 from .unsteady import unsteady, unsteady_culprits
 from .work import Ended, Work
+from .zeros_that_count import by_zeros_that_count
 
 __all__ = ["explain"]
 
@@ -138,6 +139,7 @@ def _explained(
         culprits = rank(subject, alone, tried.effects, sinks, first, looked)
         if sick and not expected:
             expected = expected_errors(subject, plain, judged)
+        culprits = by_zeros_that_count(subject, alone, culprits, sinks, plain, work)
         culprits = as_one_outlier(subject, alone, culprits, tried, sinks, plain, work)
         culprits = confirmed(subject, alone, culprits, tried, sinks, plain, work)
         if sick:

@@ -10,7 +10,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["BEHIND_FLOAT32", "MIXED", "MODEL", "PRECISIONS", "QUANTISED", "Precision", "is_narrow", "promised"]
+__all__ = [
+    "BEFORE_ROUNDING", "BEHIND_FLOAT32", "MIXED", "MODEL", "PRECISIONS", "QUANTISED", "Precision", "is_narrow",
+    "promised",
+]  # fmt: skip
+
+BEFORE_ROUNDING = "before rounding"
+"""The view of an operator's result in float32, where another tensor is the same, rounded to a narrow type."""
 
 BEHIND_FLOAT32 = " behind float32"
 """How the view of a tensor ends that is held in a narrow type, and whose operator computed in float32."""

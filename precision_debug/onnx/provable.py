@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,17 +29,18 @@ _MOST = 5
 """Findings of one kind that are told one by one."""
 
 
-def provable(model: Model, *, to: str = "", int32: bool = False) -> list[Reason]:
+def provable(model: Model, *, to: str = "", int32: bool = False, kept: Collection[str] = ()) -> list[Reason]:
     """One sentence each, in the order of the graph. to: the type of a target that holds floats in it, "float16".
 
-    int32: the target holds whole numbers in 32 bits. Only what is wrong whatever is fed to the model.
+    int32: the target holds whole numbers in 32 bits. kept: nodes, or tensors that they make, that stay in a wider type.
+    Only what is wrong whatever is fed to the model.
     """
     file = _File.of(model)
     found: dict[str, list[Reason]] = {}
     for kind in (_not_finite, _scales, _biases, _clipped_weights, _norms):
         for reason in kind(file):
             found.setdefault(reason.code, []).append(reason)
-    for reason in _beyond(file, to, int32):
+    for reason in _beyond(file, to, int32, frozenset(kept)):
         found.setdefault(reason.code, []).append(reason)
     kept: list[Reason] = []
     for reasons in found.values():
@@ -182,10 +183,13 @@ def _norms(file: _File) -> Iterator[Reason]:
                 yield say("proven_clip", name=node.output[0], low=float(low.max()), high=float(high.min()))
 
 
-def _beyond(file: _File, to: str, int32: bool) -> Iterator[Reason]:
+def _beyond(file: _File, to: str, int32: bool, kept: frozenset[str]) -> Iterator[Reason]:
     limit, least = _LIMITS.get(to, (0.0, 0.0))
     for name in file.constants:
-        readers = [node for node in file.readers.get(name, ()) if node.op_type not in ("Shape", "ConstantOfShape")]
+        readers = [
+            node for node in file.readers.get(name, ())
+            if node.op_type not in ("Shape", "ConstantOfShape") and not kept & {node.name, *node.output}
+        ]  # fmt: skip
         value = file.constants.get(name) if readers and (limit or int32) else None
         if value is None or not value.size:
             continue
@@ -200,7 +204,9 @@ def _beyond(file: _File, to: str, int32: bool) -> Iterator[Reason]:
                     count=int((size > limit).sum()),
                 )  # fmt: skip
             elif value.size == 1 and 0 < float(size.max(initial=0.0)) < least:
-                yield say("proven_underflow", name=name, by=by, value=float(size.max()), to=to)
+                yield say(
+                    "proven_underflow", name=name, by=by, value=float(size.max()), to=to, least=2 * least
+                )  # fmt: skip
         elif int32 and value.dtype == np.int64:
             ends = (np.iinfo(np.int64).max, np.iinfo(np.int64).min, np.iinfo(np.int64).min + 1)
             wide = value[(np.abs(value) > _END) & ~np.isin(value, ends)]

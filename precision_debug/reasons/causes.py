@@ -185,8 +185,8 @@ CAUSES: Mapping[str, Cause] = {
         do="Use a larger epsilon, or keep the operator that reads it in FP32.",
         do_zh="用更大的 epsilon，或将读取它的算子保留为 FP32。",
         why=Wording(
-            "its constant {weight} (an epsilon?) is below the type's smallest value and became 0",
-            "其常量 {weight}（epsilon？）小于该类型可表示的最小值，变为 0",
+            "its constant {weight} (an epsilon?), {value}, is below the type's smallest value, {smallest}",
+            "其常量 {weight}（epsilon？）为 {value}，小于该类型可表示的最小值 {smallest}",
         ),
         evidence={"weight": _TEXT, "value": _FIGURE, "smallest": _FIGURE},
         out_of_range="below",

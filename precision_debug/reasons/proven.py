@@ -68,8 +68,9 @@ PROVEN: Mapping[str, Wording] = {
         "Keep the operators that read it in FP32 or BF16, or use a smaller constant (for example, -65504 for a mask).",
     ),
     "proven_underflow": Wording(
-        "The file proves it: constant `{name}`, read by {by}, is {value:.4g}, which is 0 in {to}.",
-        "文件即可证明：{by} 所读的常量 `{name}` 为 {value:.4g}，在 {to} 中变为 0。",
+        "The file proves it: constant `{name}`, read by {by}, is {value:.4g}, but the smallest value of {to} is"
+        " {least:.3g}.",
+        "文件即可证明：{by} 所读的常量 `{name}` 为 {value:.4g}，而 {to} 的最小值为 {least:.3g}。",
         "Use a larger epsilon, or keep the operator that reads it in FP32.",
     ),
     "proven_int64": Wording(

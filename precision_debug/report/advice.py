@@ -114,6 +114,7 @@ def _growth(row: Row, precision: str) -> tuple[Text, ...]:
                 "请对照下面列出的算子。",
             ),
         )
+    wide = "FP64" if precision == "float64" else "FP32"
     remedy = (
         Text(
             "Try it in higher precision first; if it is quantised, check its calibration range and per-channel scales.",
@@ -125,6 +126,11 @@ def _growth(row: Row, precision: str) -> tuple[Text, ...]:
         else Text(
             "The target computes in FP32 too: compare what both sides compute here.",
             "目标同样以 FP32 计算：请对照两侧在此处的运算。",
+        )
+        if wide == "FP32"
+        else Text(
+            "The target computes in FP64, which rounds less: compare what both sides compute here.",
+            "目标以 FP64 计算，舍入更小：请对照两侧在此处的运算。",
         )
     )
     if math.isinf(growth):

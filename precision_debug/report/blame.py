@@ -153,7 +153,7 @@ def blame(report: Report) -> Section:
         row = rows.get(culprit.name)
         label = Cell(text=same(f"{place}. {_short(culprit.name)}"), row=_index(row))
         lines.append((label, plain(sentence_of(culprit, report.target.precision, report.to_keep))))
-        lines.append((plain(same("")), plain(_evidence(culprit, row))))
+        lines.append((plain(same("")), plain(_evidence(culprit, row, _fails_first(report, culprit)))))
     more = len(explanation.culprits) - _SHOWN
     if more > 0:
         lines.append((plain(same("")), plain(Text(f"… and {count(more)} more", f"……另有 {count(more)} 个"))))
@@ -285,7 +285,22 @@ def _tried(explanation: Explanation) -> Text:
     return Text(en, zh)
 
 
-def _evidence(culprit: Culprit, row: Row | None) -> Text:
+def _fails_first(report: Report, culprit: Culprit) -> str:
+    """The first tensor out of tolerance at or after a culprit, by the bound that followed from the explanation."""
+    reached, by_name = {culprit.name}, {row.name: row for row in report.rows}
+    found = by_name.get(culprit.fails_first)
+    if found is None or culprit.name not in by_name:
+        return culprit.fails_first
+    for row in report.rows:
+        if row.name == culprit.name or reached & {*row.inputs}:
+            reached.add(row.name)
+            if row.status is Status.FAIL:
+                return row.name
+    return culprit.fails_first if found.status is Status.FAIL else ""
+
+
+def _evidence(culprit: Culprit, row: Row | None, shown: str) -> Text:
+    """shown: the first tensor that fails because of it."""
     english, chinese = [], []
     # what is left of a tensor in which NaN or Inf are born is no evidence
     known = CAUSES.get(culprit.cause)
@@ -312,9 +327,9 @@ def _evidence(culprit: Culprit, row: Row | None) -> Text:
         whose = _left_out(culprit)
         english.append(f"without {whose.en} {culprit.at} would be off by {figure(culprit.without)}")
         chinese.append(f"若无{whose.zh}，{culprit.at} 的误差为 {figure(culprit.without)}")
-    if culprit.fails_first and culprit.fails_first != culprit.name:
-        english.append(f"first tensor that fails because of it: {culprit.fails_first}")
-        chinese.append(f"因其首先超限的张量：{culprit.fails_first}")
+    if shown not in ("", culprit.name):
+        english.append(f"first tensor that fails because of it: {shown}")
+        chinese.append(f"因其首先超限的张量：{shown}")
     sure = _CONFIDENCE.get(culprit.confidence, same(culprit.confidence))
     english.append(sure.en)
     chinese.append(sure.zh)

@@ -220,13 +220,16 @@ def _accused(report: Report) -> list[Text]:
     first = report.first_mismatch
     assert first is not None
     reason = explained(first.reason)
-    failed = count(report.counts[Status.FAIL])
+    failed = report.counts[Status.FAIL]
+    place = Text("the only tensor", "唯一的超差张量")
+    if failed > 1:
+        place = Text(f"the first of {count(failed)} tensors", f" {count(failed)} 个超差张量中的第一个")
     nobody = Text("No culprit was found", "未找到元凶") if report.explanation is not None else _not_looked(report)
     sentences = [
         Text(
-            f"{nobody.en}. {first.op_type} `{first.name}` is the first of {failed} tensors out of tolerance"
+            f"{nobody.en}. {first.op_type} `{first.name}` is {place.en} out of tolerance"
             + (f": {reason.en}." if reason.en else "."),
-            f"{nobody.zh}。{first.op_type} `{first.name}` 是 {failed} 个超差张量中的第一个"
+            f"{nobody.zh}。{first.op_type} `{first.name}` 是{place.zh}"
             + (f"：{reason.zh}。" if reason.zh else "。"),
         )
     ]

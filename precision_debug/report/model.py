@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -116,10 +116,12 @@ class Report:
         """The first row, in the baseline's execution order, with a NaN or an infinity that is not the model's own.
 
         The same infinities on both sides (a causal mask's) are the model's own, and those of a tensor that only the
-        baseline has; ``--validate`` asks for them too.
+        baseline has, or only the target, before or behind a cast; ``--validate`` asks for them too.
         """
-        found = (row for row in self.rows if row.non_finite)
-        return next((row for row in found if self.spec.validate or not _own_infinities(row)), None)
+        found = [row for row in self.rows if row.non_finite]
+        own = [] if self.spec.validate else [row for row in found if _own_infinities(row)]
+        more = {row.index for row in own} | {row.index for row in found if own and _of_the_same(row, own)}
+        return next((row for row in found if row.index not in more), None)
 
     @property
     def doubts(self) -> tuple[Doubt, ...]:
@@ -221,6 +223,16 @@ def _own_infinities(row: Row) -> bool:
         return row.target is None and row.base is not None and not row.base.nan
     nan = numbers.base.nan or numbers.target.nan
     return not nan and numbers.base.inf == numbers.target.inf and numbers.required_atol != math.inf
+
+
+def _of_the_same(row: Row, own: Sequence[Row]) -> bool:
+    """Whether infinities that only the target shows are those of the model's own that the same node makes, or that it
+    reads: what a cast is between is a tensor of its own there."""
+    there = row.target
+    if row.comparison is not None or there is None or there.nan:
+        return False
+    both = (one for one in own if one.comparison is not None and there.inf <= one.comparison.target.inf)
+    return any((row.node and row.node == one.node) or {one.name, one.target_name} & {*row.inputs} for one in both)
 
 
 def _decides(row: Row) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..explain.operators import MOVE, plain_type
 from ..explain.units import INTEGERS
 from ..inspector import real_precision
-from ..numbers.precisions import BEHIND_FLOAT32, MIXED, QUANTISED, Precision, promised
+from ..numbers.precisions import BEFORE_ROUNDING, BEHIND_FLOAT32, MIXED, QUANTISED, Precision, promised
 from ..protocols import Executed, Session
 from ..records import TensorMeta
 from .plan import Opening
@@ -33,8 +35,17 @@ def executed_of(opening: Opening, session: Session) -> Executed | None:
         mixed = opening.precision == MIXED
         low = sum(name not in _WIDE if mixed else name == narrow.short for name in known)
         return Executed(low=low, of=len(known), precision=narrow.short)
-    low_ones = [_is_low(meta, narrow) for meta in session.tensors if _computes(meta)]
-    return Executed(low=sum(low_ones), of=len(low_ones), precision=narrow.short) if low_ones else None
+    computed: dict[str, list[TensorMeta]] = {}
+    for meta in session.tensors:
+        if _computes(meta):
+            computed.setdefault(meta.node or meta.name, []).append(meta)
+    low = sum(_is_low_operator(metas, narrow) for metas in computed.values())
+    return Executed(low=low, of=len(computed), precision=narrow.short) if computed else None
+
+
+def _is_low_operator(metas: Sequence[TensorMeta], narrow: Precision) -> bool:
+    """Of all results of one operator; what is seen before it is rounded was computed in float32."""
+    return not any(meta.view == BEFORE_ROUNDING for meta in metas) and any(_is_low(meta, narrow) for meta in metas)
 
 
 def _computes(meta: TensorMeta) -> bool:

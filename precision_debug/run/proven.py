@@ -31,7 +31,16 @@ def proven(baseline: Opening, target: Opening, *, asked: bool) -> list[Reason]:
         if baseline.backend is backend and not asked and (kernels := same_kernels(theirs)):
             found.append(say("same_kernels", types=kernels))
         to = target.precision if is_narrow(target.precision) else ""
-        found += provable(theirs, to=to, int32=backend.name == "tensorrt")
+        found += provable(theirs, to=to, int32=backend.name == "tensorrt", kept=_kept(target) if to else ())
         if baseline.backend is not None and first != second and first.model_file.lower().endswith(_ENDING):
             found += provable_apart(read_light(first.model_file), theirs)
     return found
+
+
+def _kept(opening: Opening) -> frozenset[str]:
+    """What a side's own settings leave in a wider type, by the names of nodes or of tensors. Raises
+    PrecisionDebugError."""
+    keeper = opening.capabilities.keeper
+    keep = keeper.keep(opening.spec) if keeper is not None else None
+    listed = keep.options(()).values() if keep is not None else ()
+    return frozenset(name for value in listed if isinstance(value, (tuple, list)) for name in map(str, value))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from precision_debug.errors import BackendUnavailable, ModelError, PrecisionDebugError
+from precision_debug.explain.operators import MOVE
 from precision_debug.onnx.graph import all_graphs, scopes
 from precision_debug.onnx.model import Model, name_nodes, read_model
 from precision_debug.reasons import Reason
@@ -201,7 +202,7 @@ def _tell_types(proto: Any, types: Types) -> None:
 
 
 def float16_notes(running: Model, types: Types, on_cpu: bool) -> tuple[Reason, ...]:
-    """Which nodes of the running graph really compute in float16."""
+    """Which nodes of the running graph really compute in float16; one that only moves numbers computes in no type."""
     half = single = casts = 0
     for scope in scopes(running.proto.graph):
         for node in scope.graph.node:
@@ -209,6 +210,8 @@ def float16_notes(running: Model, types: Types, on_cpu: bool) -> tuple[Reason, .
             elems = {info.elem for info in infos if isinstance(info, TypeInfo) and info.kind == "tensor"}
             if node.op_type == "Cast":
                 casts += bool(elems & {_FLOAT16})
+            elif node.op_type in MOVE:
+                continue
             elif _FLOAT16 in elems:
                 half += 1
             elif _FLOAT in elems:
