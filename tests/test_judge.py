@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from precision_debug.numbers import compare, describe, measure
+from precision_debug.numbers.born import is_broken
 from precision_debug.numbers.judge import as_expected, validated, verdict
 from precision_debug.numbers.judge import judged as judged_row
 from precision_debug.numbers.merged import Merged
@@ -321,3 +322,19 @@ def test_validating_adds_its_reason_only_to_what_had_passed() -> None:
     assert row.status is Status.FAIL
     again = judged_row(row, wanted, allowed=0.01, validate=True)
     assert again.reason == row.reason != row.non_finite
+
+
+@pytest.mark.parametrize(
+    ("base", "target", "broken"),
+    [
+        ([1e20, -3e20, 2.0, 5e19], [INF, -INF, 2.0, INF], True),  # results of either sign
+        ([1e20, 3e20, 2e20, 5e19], [INF, INF, INF, INF], True),  # and of one: spread out, as no mask is
+        ([-2e20, -3e20, -4e20, -1e21], [-INF, -INF, -INF, -INF], True),
+        ([-3.4e38, 1.0, -3.4e38, 2.0], [-INF, 1.0, -INF, 2.0], False),
+        ([-1e30, -2e30, -1e30, 0.5], [-INF, -INF, -INF, 0.5], False),  # two masks, added
+        ([1e30, 0.0, 1e30, 0.0], [INF, 0.0, INF, 0.0], False),  # to be subtracted
+    ],
+)
+def test_results_beyond_float32s_middle_are_no_mask(base: list[float], target: list[float], broken: bool) -> None:
+    wanted = Tolerance(given=False)
+    assert is_broken(compare(np.float32(base), np.float32(target), wanted)) is broken

@@ -211,3 +211,33 @@ def test_a_mask_of_zeros_and_ones_is_exact_and_its_low_number_is_not_taken_away(
 def test_a_model_without_branches_takes_none(factory: str, mode: str) -> None:
     report = compare_module(*torch_architectures.FACTORIES[factory](), run_mode=mode, device="cpu")
     assert not [note for note in report.notes if "took different paths" in str(note)]
+
+
+class OneHalf(nn.Module):
+    """Casts to float16 in one place; far behind it a result beyond float32."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(8, 8), nn.Linear(8, 4)
+
+    def forward(self, x: Any) -> Any:
+        h = torch.tanh(self.first(x.half().to(self.first.weight.dtype)))
+        large = (h * 1e3).square().square().square().square()
+        return self.last(torch.log1p(large))
+
+
+def test_a_float16_tensor_does_not_make_others_float16s() -> None:
+    torch.manual_seed(0)
+    report = compare_module(
+        OneHalf().eval(), X, run_mode="torch_fp32", baseline="torch_fp64", device="cpu",
+        tolerance=Tolerance(given=False), explain="fast",
+    )  # fmt: skip
+    assert report.explanation is not None
+    first = report.explanation.culprits[0]
+    assert first.cause == "overflow"
+    assert first.evidence["limit"] == pytest.approx(3.4e38, rel=0.01)
+    assert report.first_non_finite is not None
+    assert report.first_non_finite.name == first.name
+    row = next(row for row in report.rows if row.name == first.name)
+    assert row.comparison is not None
+    assert first.evidence["count"] == row.comparison.target.inf

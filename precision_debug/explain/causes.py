@@ -228,8 +228,8 @@ def _by_values(subject: Subject, alone: Alone, name: str, exact: Array, wrong: A
 
 
 def _beyond_the_range(one: _Operator) -> Told | None:
-    """Weights, or results that make the error, above what a narrow type holds."""
-    if one.narrow in WIDE:
+    """Weights, or results that make the error, above what a narrow type holds; beside float64, float32 is one."""
+    if one.narrow in WIDE and not is_finer(one.subject, one.name):
         return None
     finite, limit = np.isfinite(one.exact), one.limit
     too_large = finite & (np.abs(one.exact) > limit)

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from ..numbers.born import finite_l2, infinite_introduced
+from ..numbers.born import finite_l2, infinite_introduced, may_be_mask
 from ..pairing.align import stem
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Effect, Introduced, Row
@@ -14,7 +14,7 @@ from .bounds import BEYOND, LOOK, MOST, is_suspicious
 from .causes import cause_of
 from .effects import Sink
 from .grid import outlier_of
-from .introduced import MASK, Alone
+from .introduced import Alone
 from .kept import kept_through
 from .operator_facts import is_quantised, narrow_type
 from .subject import Subject
@@ -93,8 +93,8 @@ def non_finite_alone(row: Row) -> bool:
     numbers = row.comparison
     if numbers is None:
         return False
-    masked = max(abs(numbers.base.min or 0.0), abs(numbers.base.max or 0.0)) >= MASK
-    return numbers.target.nan > numbers.base.nan or (not masked and numbers.target.inf > numbers.base.inf)
+    more = numbers.target.inf > numbers.base.inf and not may_be_mask(numbers.base)
+    return numbers.target.nan > numbers.base.nan or more
 
 
 def suspects_before(subject: Subject, most: int = 24) -> list[str]:

@@ -208,10 +208,14 @@ class Subject:
 
     @cached_property
     def narrow_type(self) -> str:
-        """The narrow type that most of the target's tensors are held in; "float32" where none is."""
+        """The narrow type that most of the target's tensors are held in; "float32" where none is, or where the mode is
+        of a wide type and a few floats alone are narrow, as the model itself asks."""
         types = [held for held in self.held_as.values() if unit_of(held, None) or held in {"int8", "uint8"}]
         narrow = [held for held in types if held not in {"float32", "float64"}]
-        return max(set(narrow), key=narrow.count) if narrow else self.arithmetic or "float32"
+        most = max(set(narrow), key=narrow.count) if narrow else ""
+        wide = self.arithmetic in {"", "float32", "float64"}
+        few = "float" in most and wide and 2 * len(narrow) < len(types)
+        return most if narrow and not few else self.arithmetic or "float32"
 
     def unit(self, name: str, stats: TensorStats) -> float:
         """Largest relative error of rounding a tensor once to the type in which the target holds it, or the baseline.

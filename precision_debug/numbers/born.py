@@ -8,13 +8,19 @@ import math
 from ..records import Comparison, Introduced, Row, TensorStats
 from .metrics import DECLARED
 
-__all__ = ["CLAMPED", "MASK", "finite_l2", "finite_rmse", "infinite", "infinite_introduced", "is_broken", "peak"]
+__all__ = [
+    "CLAMPED", "MASK", "finite_l2", "finite_rmse", "infinite", "infinite_introduced", "is_broken", "may_be_mask",
+    "peak",
+]  # fmt: skip
 
 MASK = 1e18
 """Beyond this a float32 is not a number but a mask ("minus infinity"), which a narrow type may hold as -inf."""
 
 CLAMPED = 1e4
 """The least that converters to narrow types put in the place of an infinity."""
+
+_TWO_MASKS, _ONE_NUMBER = 0.7, 0.99
+"""Least mean square, over the mean and the end beyond MASK: of "minus infinity", and of a large number above."""
 
 _ERRORS = ("max_abs", "max_rel", "mean_abs", "mean_rel", "rmse", "cosine_distance", "required_atol", "required_rtol")
 _QUANTILES = (("abs_p50", 0.5), ("abs_p90", 0.9), ("abs_p99", 0.99), ("abs_p999", 0.999))
@@ -30,7 +36,24 @@ def is_broken(numbers: Comparison) -> bool:
         return False
     if numbers.base.nan != numbers.target.nan or numbers.apart != abs(more):
         return True  # some are NaN, stand elsewhere, or have the other sign
-    return peak(numbers.base) <= MASK if more < 0 else peak(numbers.target) < CLAMPED
+    return not may_be_mask(numbers.base) if more < 0 else peak(numbers.target) < CLAMPED
+
+
+def may_be_mask(side: TensorStats) -> bool:
+    """Whether what is beyond MASK may be one number that says "never", and is no result that grew so large: it lies at
+    one end, mostly the lower one, and is nearly all of the mean and of the root mean square.
+
+    Of elements that are M or next to nothing, mean square = mean M; of M and of 2 M, as of two masks, 0.75 mean 2 M at
+    least; of numbers that are spread evenly from 0 to M two thirds of it.
+    """
+    low, high = side.min or 0.0, side.max or 0.0
+    if max(-low, high) <= MASK or min(-low, high) > MASK:
+        return False
+    mean, rms, end = side.mean, side.rms, low if -low > high else high
+    if mean is None or rms is None or not math.isfinite(rms) or not math.isfinite(rms * rms):
+        return True
+    part = rms * rms / (mean * end) if mean else 0.0
+    return part >= (_ONE_NUMBER if end > 0 else _TWO_MASKS)
 
 
 def infinite(numbers: Comparison) -> Comparison:
