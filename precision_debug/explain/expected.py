@@ -70,7 +70,7 @@ def _is_exact(subject: Subject, row: Row, value: Any, unit: float) -> bool:
     and 1 has: what rounds them gives them back, and 1 - 1 is no small number that passes for true."""
     stats = row.comparison.base if row.comparison is not None else None
     ends = (stats.min, stats.max) if stats is not None else ()
-    if subject.whole_steps(row.name) or not all(one is not None and one.is_integer() for one in ends):
+    if subject.whole_steps(row.name) or not all(one is not None and float(one).is_integer() for one in ends):
         return False
     if not subject.bench.is_float(value) or max(abs(one or 0.0) for one in ends) * unit > 1:
         return False

@@ -42,12 +42,12 @@ def provable(model: Model, *, to: str = "", int32: bool = False, kept: Collectio
             found.setdefault(reason.code, []).append(reason)
     for reason in _beyond(file, to, int32, frozenset(kept)):
         found.setdefault(reason.code, []).append(reason)
-    kept: list[Reason] = []
+    told: list[Reason] = []
     for reasons in found.values():
-        kept += reasons[:_MOST]
+        told += reasons[:_MOST]
         if len(reasons) > _MOST:
-            kept.append(say("proven_more", count=len(reasons) - _MOST))
-    return kept
+            told.append(say("proven_more", count=len(reasons) - _MOST))
+    return told
 
 
 @dataclass(frozen=True, kw_only=True)
