@@ -64,6 +64,28 @@ def test_who_makes_the_nan_of_both_runs_is_named(name: str, who: str, output: st
     assert "in the baseline too" in lead(report)[0].en
 
 
+def test_who_writes_in_place_over_what_the_backward_pass_reads_is_named() -> None:
+    report = explained("changed_in_place")
+    assert (first(report).op_types, first(report).cause) == (("aten.mul_",), "other_arithmetic")
+
+
+def test_an_overflow_is_told_of_the_operator_whose_results_are_too_large() -> None:
+    said = lead(explained("contrastive_first_scale"))[0].en
+    assert "`backward/mul/mul#2` reaches" in said
+    assert "`exp` reaches" not in said
+
+
+@pytest.mark.parametrize("name", ["frozen_by_mistake", "detached_by_mistake"])
+def test_a_gradient_that_the_target_lacks_is_told_first(name: str) -> None:
+    report = explained(name)
+    assert report.exit_status == 1
+    said = lead(report)[0]
+    assert said.en.startswith("gradient/a.weight, gradient/a.bias: the target's parameter requires no gradient, or")
+    assert "gradient/a.weight" in said.zh
+    row = next(row for row in report.rows if row.name == "gradient/a.weight")
+    assert row.reason.code == "step_no_gradient"
+
+
 @pytest.mark.slow  # the whole batch: minutes
 @pytest.mark.parametrize("case", training_further.CASES, ids=lambda case: case.name)
 def test_a_planted_step_is_answered_as_labelled(case: Any) -> None:

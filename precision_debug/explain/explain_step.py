@@ -11,6 +11,7 @@ from .born_on_both import born_on_both
 from .bounds import allowed_error, worth
 from .conclusion import concluded
 from .culprits import FAR, candidates_of, first_failing, suspects_before
+from .drift import drifting
 from .effects import NOTHING_CARRIED, Sink, known_sinks, plain_sinks, sinks_of
 from .introduced import Alone, nothing_alone, run_alone
 from .step_noise import GRADIENT, decided_by_rounding
@@ -59,7 +60,9 @@ def explained_step(subject: Subject, work: Work, folder: Path) -> tuple[Explanat
         culprits = (*culprits, *lost.values()) or born_on_both(subject, partly=True)
         if not culprits and looked:
             limits = allowed_at(subject, sinks, drawn.errors, blamed=False)
-            culprits = amplifying(subject, alone, [one.name for one in sinks if one.rel_l2 > limits[one.name]])
+            above = [one for one in sinks if one.rel_l2 > limits[one.name]]
+            culprits = drifting(subject, above, dict(plain), folder) if alone.method == "isolated" else ()
+            culprits = culprits or amplifying(subject, alone, [one.name for one in above])
     except BaseException:
         alone.close()
         raise

@@ -9,17 +9,36 @@ from .subject import Subject
 __all__ = ["author_of"]
 
 
-def author_of(subject: Subject, name: str) -> TensorMeta:
+def author_of(subject: Subject, name: str, *, far: bool) -> TensorMeta:
     """What computed: of what only moves numbers about, the operator of the target alone that wrote into them before,
-    else the last one of the baseline's region that computes; otherwise the tensor's own."""
+    else the last one of the baseline's region that computes; otherwise the tensor's own.
+
+    far: its own error is far above rounding; then it may be that of one that the target alone wrote over what it reads.
+    """
     own = subject.meta_of[name]
     if plain_type(own.op_type) not in MOVE:
-        return own
+        return (_written_over(subject, name) if far else None) or own
     writer = _written_between(subject, name)
     if writer is not None:
         return writer
     computing = [meta for meta in subject.region_of.get(name, ()) if plain_type(meta.op_type) not in MOVE]
     return computing[-1] if computing else own
+
+
+def _written_over(subject: Subject, name: str) -> TensorMeta | None:
+    """The last operator of the target alone that wrote into a tensor, or a view of one, that is read after it."""
+    read = {subject.row_of[one].target_name for one in subject.sources(name)}
+    found = None
+    for meta in subject.targets.values():
+        if meta.name == subject.row_of[name].target_name:
+            break
+        if meta.name in subject.partner:
+            continue
+        if plain_type(meta.op_type) in MOVE and not meta.op_type.endswith("_") and ":to[" not in meta.name:
+            read |= {meta.name} if read & {*meta.inputs} else set()
+        elif meta.op_type.endswith("_") and meta.inputs[:1] and meta.inputs[0] in read:
+            found = meta
+    return found
 
 
 def _written_between(subject: Subject, name: str) -> TensorMeta | None:

@@ -45,7 +45,10 @@ def cause_in_step(
     ranged = narrow == "float16" or narrow.startswith("float8")
     if meta is None or meta.phase != "backward" or not ranged or not gradients:
         return code, dict(evidence)
-    where = str(evidence.get("source") or cast_before(subject, name) or name)
+    cast = cast_before(subject, name)
+    if code in _ABOVE and cast and not _reaches(subject, cast, largest_of(narrow)):
+        cast = ""  # the operator's own results are beyond the type, and what it reads is not
+    where = str(evidence.get("source") or cast or name)
     common = {"gradient": gradients[0], "gradients": len(gradients), "where": where, "dtype": narrow}
     scale = fitting_scale(subject, casts)
     now = meta.scaled
@@ -57,6 +60,12 @@ def cause_in_step(
         common |= {"largest": float(evidence.get("largest") or 0.0), "limit": largest_of(narrow)}
         return "gradient_overflow", {**common, **scales}
     return code, dict(evidence)
+
+
+def _reaches(subject: Subject, name: str, limit: float) -> bool:
+    row = subject.row_of.get(name)
+    base = row.comparison.base if row is not None and row.comparison is not None else None
+    return base is None or max(abs(base.min or 0.0), abs(base.max or 0.0)) > limit
 
 
 def _in_optimiser(

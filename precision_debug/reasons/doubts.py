@@ -19,6 +19,12 @@ DOUBTS: Mapping[str, Wording] = {
     "output_not_compared": Wording(
         "Final outputs not compared: {names}.", "未比较的最终输出：{names}。", "Pair them with --rename."
     ),
+    "output_no_gradient": Wording(
+        "{names}: the target's parameter requires no gradient, or the loss does not depend on it, so that was not"
+        " compared.",
+        "{names}：目标侧的参数不要求梯度，或损失不依赖于它，因此未比较。",
+        "Check requires_grad, and whether a detach() or no_grad() lies between the parameter and the loss.",
+    ),
     "output_hidden": Wording(
         "The final output {name} {reason}, so whether it is right is unknown. Use a tolerance that fits it, such as"
         " --atol {atol}.",

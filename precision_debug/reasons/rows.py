@@ -54,6 +54,11 @@ ROWS: Mapping[str, Wording] = {
         "GradScaler skipped the optimiser's step in the target", "目标侧的 GradScaler 跳过了优化器这一步",
         "Find where the NaN or Inf first appears, or use a smaller --option loss_scale.",
     ),
+    "step_no_gradient": Wording(
+        "the target's parameter has no gradient: it requires none, or the loss does not depend on it",
+        "目标侧的该参数没有梯度：它不要求梯度，或损失不依赖于它",
+        "Check requires_grad, and whether a detach() or no_grad() lies between the parameter and the loss.",
+    ),
     "fused_into": Wording(
         "fused into {operator} node {node}", "已融合进 {operator} 节点 {node}", "See the row of that node."
     ),

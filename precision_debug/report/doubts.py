@@ -92,10 +92,13 @@ def _found(report: Judged) -> Iterator[Doubt]:
 
 
 def _of_outputs(report: Judged) -> Iterator[Doubt]:
-    missing = [row.name for row in report.outputs if row.comparison is None and row.status is not Status.FAIL]
-    if missing:
-        more = f", … (+{count(len(missing) - _NAMES)})" if len(missing) > _NAMES else ""
-        yield Doubt(code="output_not_compared", values={"names": ", ".join(missing[:_NAMES]) + more})
+    absent = [row for row in report.outputs if row.comparison is None and row.status is not Status.FAIL]
+    frozen = [row.name for row in absent if row.reason.code == "step_no_gradient"]
+    others = [row.name for row in absent if row.reason.code != "step_no_gradient"]
+    for code, missing in (("output_no_gradient", frozen), ("output_not_compared", others)):
+        if missing:
+            more = f", … (+{count(len(missing) - _NAMES)})" if len(missing) > _NAMES else ""
+            yield Doubt(code=code, values={"names": ", ".join(missing[:_NAMES]) + more})
     for row in report.outputs:
         if row.status is not Status.INCONCLUSIVE or row.comparison is None:
             continue

@@ -173,12 +173,17 @@ class _ReportState:
         )  # fmt: skip
 
     def _left_out_step(self) -> dict[str, Reason]:
-        """Why the target lacks what the baseline's optimiser made, where GradScaler left the target's step out."""
-        if not any(note.code == "step_skipped" for note in self.sides["target"].notes):
-            return {}
-        left_out = say("step_left_out")
-        metas = self.tensors["baseline"]
-        return {meta.name: left_out for meta in metas if meta.phase == "optimiser" or meta.name.startswith("state/")}
+        """Why the target lacks a parameter's gradient, and what the baseline's optimiser made, where GradScaler left
+        the target's step out."""
+        metas, there = self.tensors["baseline"], {meta.name for meta in self.tensors["target"]}
+        none = say("step_no_gradient")
+        found = {
+            meta.name: none for meta in metas if meta.is_output and "gradient/" in meta.name and meta.name not in there
+        }
+        if any(note.code == "step_skipped" for note in self.sides["target"].notes):
+            left = say("step_left_out")
+            found |= {meta.name: left for meta in metas if meta.phase == "optimiser" or meta.name.startswith("state/")}
+        return found if there else {}
 
     def _table(self, alignment: Alignment) -> tuple[Row, ...]:
         """Every row, judged."""

@@ -48,6 +48,8 @@ def lead(report: Report) -> tuple[Text, ...]:
         sentences = _accused(report)
     else:
         sentences = []
+    if named and (missing := _without_gradient(report)) is not None:
+        sentences.insert(0, missing)  # whoever is named has to do with that
     if (unmeasured := _unmeasured(report)) is not None:
         sentences.append(unmeasured)
     found = fix_sentences(report)
@@ -71,6 +73,13 @@ def lead(report: Report) -> tuple[Text, ...]:
         )
         return (*sentences, ended, far) if named else (ended, far, *sentences)
     return tuple(sentences) or (same(str(report.verdict)),)
+
+
+def _without_gradient(report: Report) -> Text | None:
+    """Which parameters have no gradient in the target, while they have one in the baseline; None where none is so."""
+    from .doubts import worded
+
+    return next((worded(doubt) for doubt in report.doubts if doubt.code == "output_no_gradient"), None)
 
 
 def _small(report: Report, culprit: Culprit) -> Text | None:
