@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from planted import training_further
+from planted import training_further, training_third
 
 from precision_debug.report.lead import lead
 
@@ -87,7 +87,7 @@ def test_a_gradient_that_the_target_lacks_is_told_first(name: str) -> None:
 
 
 @pytest.mark.slow  # the whole batch: minutes
-@pytest.mark.parametrize("case", training_further.CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*training_further.CASES, *training_third.CASES], ids=lambda case: case.name)
 def test_a_planted_step_is_answered_as_labelled(case: Any) -> None:
     who, why, said, fix = training_further.outcome(case)
     assert who, said

@@ -384,7 +384,7 @@ class _Search:
         code, evidence = cause_in_step(subject, self._alone.casts.values(), name, code, evidence, at)
         who = author_of(subject, name, far=far and CAUSES[code].unproven)
         alone = who.name not in subject.meta_of  # what the target alone does, and nothing was rounded there
-        if alone and code in ("coarse", "long_reduction"):
+        if alone and code == "coarse":
             code, evidence = "other_arithmetic", {"rel_l2": own.rel_l2}
         return Culprit(
             name=who.name,

@@ -49,6 +49,7 @@ class Case:
     settings: dict[str, Any] = field(default_factory=lambda: dict(BACK))
     base: str = ""
     says: str = ""
+    file: str = __file__
 
     @property
     def baseline(self) -> str:
@@ -70,9 +71,11 @@ AFTERWARDS = {
 }  # fmt: skip
 
 
-def case(mode: str, who: str = "", why: tuple[str, ...] = (), **more: Any) -> Callable[[Any], Any]:
+def case(
+    mode: str, who: str = "", why: tuple[str, ...] = (), into: list[Case] = CASES, **more: Any
+) -> Callable[[Any], Any]:  # fmt: skip
     def kept(make: Any) -> Any:
-        CASES.append(Case(name=make.__name__, mode=mode, who=who, why=why, **more))
+        into.append(Case(file=make.__code__.co_filename, name=make.__name__, mode=mode, who=who, why=why, **more))
         return make
 
     return kept
@@ -863,8 +866,8 @@ def report_of(one: Case, **changed: Any) -> Any:
     import precision_debug
 
     given = {"run_mode": one.mode, "baseline": one.baseline, "explain": "fast", **one.settings, **changed}
-    base = f"{__file__}:{one.base}" if one.base else None
-    return precision_debug.compare(f"{__file__}:{one.name}", baseline_model=base, **given)
+    base = f"{one.file}:{one.base}" if one.base else None
+    return precision_debug.compare(f"{one.file}:{one.name}", baseline_model=base, **given)
 
 
 def outcome(one: Case) -> tuple[bool, bool, str, str]:
@@ -905,9 +908,10 @@ def _worst(report: Any) -> float:
                 else row.relative_l2 for row in report.outputs), default=math.inf)  # fmt: skip
 
 
-def _run(names: list[str]) -> Iterator[str]:
+def run(cases: list[Case], names: list[str]) -> Iterator[str]:
+    """A line for each case, and the count."""
     right: dict[bool, list[tuple[bool, bool]]] = {True: [], False: []}
-    for one in CASES:
+    for one in cases:
         if names and one.name not in names:
             continue
         begun = time.process_time()
@@ -929,5 +933,5 @@ def _run(names: list[str]) -> Iterator[str]:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    for line in _run(sys.argv[1:]):
+    for line in run(CASES, sys.argv[1:]):
         print(line, flush=True)
