@@ -141,6 +141,19 @@ def test_nothing_that_accuses_stands_beside_as_expected() -> None:
     assert [text for text in texts if " of 12 elements" in text or "elements (" in text] == []
 
 
+def test_what_makes_most_of_an_error_is_not_called_without_effect() -> None:
+    """As expected, and one operator makes most of it: its tensor may be out of bounds itself."""
+    from precision_debug.cli.summary import lines
+    from precision_debug.report.summary import summary
+
+    named = explained("culprits", culprits=(culprit(),), passes=True, actual=1e-4)
+    found = report(INSIDE, named)
+    assert found.verdict is Verdict.EXPECTED
+    texts = [line.label.en for line in lines(found)] + [text.en for text in summary(found).details]
+    assert "out of bounds" in texts
+    assert not [text for text in texts if "no effect" in text or "without affecting" in text]
+
+
 def test_what_was_not_looked_for_is_not_called_not_found() -> None:
     ended = report(WRONG, None, failure="interrupted")
     ended = dataclasses.replace(ended, spec=dataclasses.replace(ended.spec, explain="fast"))

@@ -154,7 +154,9 @@ def _coverage(report: Report) -> Iterator[Line]:
 def _failures(report: Report) -> Iterator[Line]:
     first = report.first_mismatch
     if first is not None and report.verdict is Verdict.EXPECTED:
-        yield Line(label=Text("no effect", "不影响输出"), text=described(first, counted=False))
+        felt = bool(culprits(report))  # what makes most of an output's error is no tensor without effect
+        label = Text("out of bounds", "超限") if felt else Text("no effect", "不影响输出")
+        yield Line(label=label, text=described(first, counted=False))
     elif first is not None:
         counted = report.spec.tolerance.given
         yield Line(label=Text("first mismatch", "首个超差"), text=described(first, counted=counted))

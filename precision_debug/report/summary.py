@@ -123,11 +123,13 @@ def _details(report: Report) -> list[Text]:
     more = Text(f"; {count(rest)} {was} not compared", f"；另有 {count(rest)} 个未比较") if rest else same("")
     failed = counts[Status.FAIL]
     if compared and failed and report.verdict is Verdict.EXPECTED:
+        but = Text(", without affecting an output", "，但不影响输出")
+        if culprits(report):
+            but = Text("; the outputs are as expected", "；输出符合预期")
         details.append(
             Text(
-                f"{count(failed)} of {count(compared)} compared tensors are out of bounds, without affecting an"
-                f" output{more.en}.",
-                f"比较了 {count(compared)} 个张量，其中 {count(failed)} 个超限，但不影响输出{more.zh}。",
+                f"{count(failed)} of {count(compared)} compared tensors are out of bounds{but.en}{more.en}.",
+                f"比较了 {count(compared)} 个张量，其中 {count(failed)} 个超限{but.zh}{more.zh}。",
             )
         )
     elif compared and failed:
