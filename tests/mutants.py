@@ -57,7 +57,8 @@ MUTANTS: tuple[tuple[str, str, str], ...] = (
     (JUDGE, "own.born_nan or own.born_inf or peak", "own.born_nan or peak"),
     (BORN, "numbers.apart != abs(more)", "numbers.apart < abs(more)"),
     (BORN, "numbers.base.nan != numbers.target.nan or", ""),
-    (BORN, "<= MASK if more < 0 else", "<= MASK if more > 0 else"),
+    (BORN, "(numbers.base) if more < 0 else", "(numbers.base) if more > 0 else"),
+    (BORN, "_ONE_NUMBER if end > 0 else _TWO_MASKS", "_TWO_MASKS"),
     (JUDGE, "comparison.required_atol == math.inf", "comparison.required_atol is not None"),
     (
         JUDGE, 'tolerance.check_error_stat != "elemwise" and comparison.mean_abs is not None',
@@ -132,7 +133,7 @@ MUTANTS: tuple[tuple[str, str, str], ...] = (
         "       return row.name",
         "if subject.far(row.relative_l2, subject.error_units(row), BEYOND):\n            return row.name",
     ),
-    (CULPRITS, "(not masked and numbers.target.inf > numbers.base.inf)", "numbers.target.inf > numbers.base.inf"),
+    (CULPRITS, "> numbers.base.inf and not may_be_mask(numbers.base)", "> numbers.base.inf"),
     (CULPRITS, "numbers.target.nan > numbers.base.nan or", "numbers.target.nan or"),
     (CULPRITS, "growth = max(growth, 1e6)", "pass"),
     (CULPRITS, "-min(units, 1e9) if units > FAR else 0.0, place", "-min(units, 1e9), place"),

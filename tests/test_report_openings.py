@@ -154,6 +154,15 @@ def test_what_makes_most_of_an_error_is_not_called_without_effect() -> None:
     assert not [text for text in texts if "no effect" in text or "without affecting" in text]
 
 
+@pytest.mark.parametrize(("precision", "side"), [("float64", "baseline"), ("float16", "target")])
+def test_whose_rounding_costs_it(precision: str, side: str) -> None:
+    """A target in float64 rounds nothing that a baseline in float32 does not."""
+    made = report(FINE, explained("healthy", actual=1e-7, unit=6e-8))
+    made = dataclasses.replace(made, target=dataclasses.replace(made.target, precision=precision))
+    (said,) = [cell.text.en for line in blame(made).lines for cell in line if "costs" in cell.text.en]
+    assert f"rounding to the {side}'s type costs (at worst" in said
+
+
 def test_what_was_not_looked_for_is_not_called_not_found() -> None:
     ended = report(WRONG, None, failure="interrupted")
     ended = dataclasses.replace(ended, spec=dataclasses.replace(ended.spec, explain="fast"))

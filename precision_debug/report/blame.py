@@ -259,10 +259,12 @@ def _none(report: Report) -> Text | None:
             f" (at worst {off} Rel L2, where rounding once is {unit})",
             f"（相对 L2 误差最大为 {off}，单次舍入为 {unit}）",
         )
+    # a target in float64 rounds next to nothing: what is lost there, the baseline lost
+    side = Text("baseline", "基线") if report.target.precision == "float64" else Text("target", "目标")
     return Text(
-        f"At the outputs the error is within what rounding to the target's type costs{sizes.en}, so no culprit was"
+        f"At the outputs the error is within what rounding to the {side.en}'s type costs{sizes.en}, so no culprit was"
         " looked for.",
-        f"各输出的误差在目标类型舍入的预期损失之内{sizes.zh}，无需归因。",
+        f"各输出的误差在{side.zh}类型舍入的预期损失之内{sizes.zh}，无需归因。",
     )
 
 
