@@ -108,6 +108,26 @@ def test_nobody_is_blamed_for_what_every_layer_adds(tmp_path: Path) -> None:
     assert max(explanation.budget, key=lambda name: explanation.budget[name]) == "scaled"
 
 
+def test_a_run_that_ends_while_fixes_are_tried_offers_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was compared is told as whole; before, it read as if the rows were cut off, and "Keep … in FP32" stood there
+    although nothing had been run with it."""
+
+    def interrupted(*_: Any) -> ToKeep:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(FixFinder, "find", interrupted)
+    model, feeds = a_wide_channel(tmp_path, 1, brought_back=False)
+    with pytest.raises(KeyboardInterrupt):
+        precision_debug.compare(
+            model, run_mode="ort_int8", inputs=feeds, output=[tmp_path / "r.md", tmp_path / "r.json"]
+        )  # fmt: skip
+    said = (tmp_path / "r.md").read_text()
+    assert "No fix is known: the run ended while sets of operators were tried on the engine." in said
+    assert "The comparison was finished before that" in said
+    assert "in FP32, and the operators" not in said
+    assert "tensors were compared before that" not in said
+
+
 def test_a_fix_that_gives_up_most_of_int8_begins_with_that(tmp_path: Path) -> None:
     model, feeds = a_wide_channel(tmp_path, 1, brought_back=False)
     report = precision_debug.compare(model, run_mode="ort_fp16_sim", inputs=feeds)

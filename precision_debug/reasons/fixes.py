@@ -40,6 +40,10 @@ FIXES: Mapping[str, Wording] = {
         "目标的输出与基线的布局或名称不完全一致",
     ),
     "fix_failed": Wording("the engine failed with something kept: {detail}", "保留部分算子后引擎运行失败：{detail}"),
+    "fix_ended": Wording(
+        "No fix is known: the run ended while sets of operators were tried on the engine.",
+        "尚无可用的修复：运行在引擎上试验算子集合时结束。",
+    ),
     "fix_random": Wording(
         "{name} gives a different result in each run, so no run can tell the effect of keeping an operator",
         "{name} 每次运行的结果都不同，因此无法通过运行判断保留算子的作用",

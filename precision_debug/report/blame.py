@@ -95,7 +95,8 @@ def _sentence(culprit: Culprit, precision: str, to_keep: ToKeep | None) -> Text:
         return Text(f"{what} `{culprit.name}` lost the precision:"
                     f" {why.en}.", f"精度损失于 {what} `{culprit.name}`：{why.zh}。")
     return Text(
-        f"{what} `{culprit.name}` lost the precision: {why.en}. Keep {keep} in FP32, and the operators that read it.",
+        f"{what} `{culprit.name}` lost the precision: {why.en}. Keep {keep} in FP32, and the operators that read"
+        f" {'it' if len(culprit.keep) == 1 else 'them'}.",
         f"精度损失于 {what} `{culprit.name}`：{why.zh}。请将 {kept} 及其读取者保留为 FP32。",
     )
 

@@ -6,7 +6,7 @@ import math
 
 from ..explain import allowed_to_many
 from ..protocols import BETWEEN, WHOLE, Executed
-from ..reasons import Text
+from ..reasons import Text, as_reason
 from ..search import ToKeep, Tried, gives_up_most
 from .figures import count, figure
 from .model import Report
@@ -35,6 +35,8 @@ def tried_sentence(report: Report) -> Text | None:
         return _nothing(kept, kept.tried)
     if kept.tried.state == "not tried":
         why = explained(kept.tried.why)
+        if as_reason(kept.tried.why).code == "fix_ended":
+            return why
         return Text(f"No fix was tried: {why.en}.", f"未尝试修复：{why.zh}。")
     found = about(
         kept, report.target.mode, strict=report.spec.tolerance.given, of_many=allowed_to_many(report.explanation)

@@ -49,6 +49,7 @@ def explain_sample(work: Comparing, both: OpenPair, sample: int, ran: SampleResu
         work.spec, both.base, both.target, subject, explanation, work.feed_set, work.folder, sample=sample,
         again=None if both.base.opening.recording else again,
         foreign=subject.two_files or crosses(both.base.opening, both.target.opening),
+        begun=lambda known: work.journal.write(events.KeepFound(to_keep=known)),
     )  # fmt: skip
     if scaled is not None and (kept is None or kept.tried is None or kept.tried.state != "mended"):
         kept = scaled  # no module mends it either

@@ -54,11 +54,13 @@ _OTHERS = 2
 def tried_fix(
     spec: RunSpec, base: OpenSide, target: OpenSide, subject: Subject, explanation: Explanation, feed_set: FeedSet,
     folder: Path, *, sample: int, again: Callable[[Mapping[str, Any]], Sequence[Culprit]] | None, foreign: bool,
+    begun: Callable[[ToKeep], None],
 ) -> ToKeep | None:  # fmt: skip
     """What to paste and what it brought; None where there is nobody to keep, or nobody can tell how.
 
     Both sessions are open, and have run. folder: for what is written meanwhile. sample: which of the feeds the subject
     is of. again: the culprits of one more comparison with further settings of the target's; None: there can be none.
+    begun: told what is known of a fix while sets are run, in case the run ends in that.
     An engine that fails with something kept costs no finished comparison: then nothing is offered.
     """
     feeds = feed_set.for_target().feeds
@@ -100,6 +102,7 @@ def tried_fix(
         beside=None if _not_timed(target, subject) else target.session,
     )  # fmt: skip
     named = [one for one in explanation.culprits if is_mended(one.cause, opening.precision)]
+    begun(_untried(found, say("fix_ended")))
     try:
         return finder.find(named)
     except PrecisionDebugError as error:
