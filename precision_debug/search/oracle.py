@@ -30,7 +30,7 @@ class Oracle:
 
     evaluate: runs one set; it may raise Spent. limit: the error up to which a set passes, where that is what decides.
     ahead: told which sets will be asked for next, the likeliest first, where several may be run at once. exact: of a
-    rough one, which it judges the first set of, too: one that misleads there says no more.
+    rough one, which it judges the first set of, too, and the first that holds: one that misleads there says no more.
     """
 
     def __init__(
@@ -47,6 +47,7 @@ class Oracle:
         self.all = frozenset(range(count))
         self.asked: dict[frozenset[int], Judged] = {}
         self._evaluate, self._runs, self._ahead, self._exact = evaluate, runs, ahead, exact
+        self._checked = False
 
     def judge(self, kept: Iterable[int]) -> Judged:
         """Raises Spent."""
@@ -55,12 +56,22 @@ class Oracle:
             if len(self.asked) >= self._runs:
                 raise Spent
             self.asked[key] = self._evaluate(key)
-            if self._exact is not None and 0 < len(key) < self.count:
-                exact, self._exact = self._exact.judge(key).error, None
-                if max(exact, self.asked[key].error) > _APART * min(exact, self.asked[key].error):
-                    del self.asked[key]
-                    raise Spent
+            if self._exact is not None and 0 < len(key) < self.count and self._misleads(key, self._exact):
+                del self.asked[key]
+                raise Spent
         return self.asked[key]
+
+    def _misleads(self, key: frozenset[int], exact: Oracle) -> bool:
+        """Whether the exact oracle says something else of a set, if this is one that it is asked of."""
+        rough = self.asked[key]
+        if self._checked and not rough.passes:
+            return False
+        self._checked = True
+        truth = exact.judge(key)
+        if rough.passes:
+            self._exact = None
+        apart = max(truth.error, rough.error) > _APART * min(truth.error, rough.error)
+        return apart or (rough.passes and not truth.passes)
 
     def holds(self, kept: Iterable[int]) -> bool:
         """Raises Spent."""
