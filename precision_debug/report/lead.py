@@ -73,7 +73,7 @@ def lead(report: Report) -> tuple[Text, ...]:
         ) if report.explanation is None else Text(
             f"The comparison was finished before that: {count(done)} of {count(len(report.rows))} tensors were"
             " compared, and the rows of the others say why they were not.",
-            f"对比在此之前已完成：{count(len(report.rows))} 个张量中比较了 {count(done)} 个，其余各行注明未比较的原因。",
+            f"对比在此之前已完成：{count(len(report.rows))} 个张量中比较了 {count(done)} 个，其余各行注明原因。",
         )
         return (*sentences, ended, far) if named else (ended, far, *sentences)
     return tuple(sentences) or (same(str(report.verdict)),)
