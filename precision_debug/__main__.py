@@ -2,6 +2,11 @@
 
 import sys
 
-from precision_debug.cli import main
+try:
+    from precision_debug.cli import main
 
-sys.exit(main())
+    status = main()
+except KeyboardInterrupt:  # before main() could say so itself: imports take a moment
+    sys.stderr.write("precision_debug: interrupted\n")
+    status = 3
+sys.exit(status)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import onnx
 import onnx_models
@@ -136,3 +138,22 @@ def test_a_path_that_is_not_utf8_is_refused_in_one_line(what: str, tmp_path: Pat
     assert "is not UTF-8" in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert os.listdir(os.fsencode(plain)) == ([os.fsencode(model.name)] if what != "folder" else [])
+
+
+def test_ctrl_c_while_it_starts_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Imports take a moment, before anything of ours can catch it."""
+
+    class Interrupting:
+        def find_spec(self, name: str, *_: Any) -> None:
+            if name == "precision_debug.cli":
+                raise KeyboardInterrupt
+
+    for name in [name for name in sys.modules if f"{name}.".startswith("precision_debug.cli.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [Interrupting(), *sys.meta_path])
+    with pytest.raises(SystemExit) as left:
+        runpy.run_module("precision_debug", run_name="__main__")
+    assert left.value.code == 3
+    assert capsys.readouterr().err == "precision_debug: interrupted\n"

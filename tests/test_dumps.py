@@ -374,3 +374,54 @@ def test_even_steps_are_int8s(bits: int, steps: bool) -> None:
 
     value = np.random.default_rng(0).normal(size=4000).astype(np.float32)
     assert on_steps(np.rint(value / 0.031) * np.float32(0.031) if bits else value) is steps
+
+
+def test_what_was_fed_shows_nothing_of_how_the_tool_computes(tmp_path: Path) -> None:
+    """An image lies on even steps, and an output of a few numbers tells no type: the bound stays float32's."""
+    values = values_of()
+    place = tmp_path / "board"
+    place.mkdir()
+    np.save(place / "image.npy", values["image"])
+    off = values["probabilities"] * (1 + 2e-3 * np.random.default_rng(0).normal(size=values["probabilities"].shape))
+    np.save(place / "probabilities.npy", off.astype(np.float32))
+    report = precision_debug.compare(ONNX, run_mode=str(place), baseline="ort_fp32")
+    assert str(report.verdict) == "out of tolerance"
+    assert not report.target.precision
+    for name, value in values.items():
+        np.save(place / f"{name}.npy", value if name == "image" else np.full_like(value, np.nan))
+    assert not precision_debug.compare(ONNX, run_mode=str(place), baseline="ort_fp32").target.precision
+
+
+@pytest.mark.parametrize(
+    ("made", "what"), [(True, "holds no tensors"), (False, "there is no such folder")], ids=["empty", "absent"]
+)
+def test_a_folder_without_tensors_is_told_as_that(
+    made: bool, what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "board"
+    if made:
+        place.mkdir()
+    np.savez(tmp_path / "in.npz", image=IMAGES)
+    fed = ["--model_file", str(ONNX), "--inputs", str(tmp_path / "in.npz")]
+    for command in (
+        ["dumps", str(place), *fed],
+        [*fed, "--run_mode", "ort_opt", "--baseline", str(place)],
+        [*fed, "--run_mode", str(place), "--baseline", "ort_fp32"],
+    ):
+        assert main(command) == 2
+        assert f"{place}: {what}" in capsys.readouterr().err
+
+
+def test_pairs_are_listed_in_chinese(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = tmp_path / "board"
+    place.mkdir()
+    values = values_of()
+    mangled(place, values)
+    np.save(place / "bn2_out.npy", np.ones((5, 3), np.float32))
+    np.save(place / "image.npy", values["image"])
+    assert main(["dumps", str(place), "--model_file", str(ONNX), "--lang", "zh"]) == 0
+    said = capsys.readouterr().out
+    assert "按名称与数值" in said
+    assert "没有与其大小和数值相同的张量" in said or "其形状 [5, 3]" in said
+    for english in ("paired", "left over", "relative distance", "name and value", "its name matches"):
+        assert english not in said

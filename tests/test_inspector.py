@@ -103,6 +103,8 @@ def test_a_file_whose_name_looks_like_a_pattern(tmp_path):
         ('{"Layers": [{"LayerType": "x"}]}', ["without a name"]),
         ('{"rows": []}', ["no list of layers"]),
         ("3", ["no list of layers"]),
+        ("[]", ["has no layer"]),
+        ('{"Layers": []}', ["has no layer"]),
         ('"text"', ["no list of layers"]),
         ("{", ["not engine-inspector JSON"]),
     ],

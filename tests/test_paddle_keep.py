@@ -190,3 +190,30 @@ def test_a_search_hands_over_a_program_that_paddle_runs_as_it_is(tmp_path: Path)
 
     assert error(mixed) <= 0.02 < error(alone)
     assert error(mixed) > 1e-4, "the rest is in BF16"
+
+
+def test_a_session_that_only_gives_outputs_builds_few_predictors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What can be fetched takes many of them to find out, and nobody asks that of a set that is tried."""
+    from precision_debug_paddle import PaddleBackend, opening
+
+    made: list[str] = []
+
+    class Counted(opening.Runner):
+        def __init__(self, *args: Any, **more: Any) -> None:
+            made.append("")
+            super().__init__(*args, **more)
+
+    monkeypatch.setattr(opening, "Runner", Counted)
+    path = paddle_models.legacy("offset", tmp_path)
+    spec = SessionSpec(model=ModelFiles(model_file=str(path)), mode="onednn_fp32", work_dir=str(tmp_path))
+    feeds = dict(paddle_models.feeds("offset"))
+    session = PaddleBackend().open(spec, [feeds])
+    outputs = session.run(feeds)
+    assert len(made) == 2
+    assert [meta.name for meta in session.tensors if not meta.unseen]
+    assert len(made) > 3
+    again = session.run(feeds)
+    assert all((outputs[name] == again[name]).all() for name in outputs)
+    session.close()

@@ -230,3 +230,11 @@ def test_markdown_of_numbers_that_are_not_finite(tmp_path: Path) -> None:
     text = write(report, tmp_path / "r.md").read_text(encoding="utf-8")
     assert "| inf |" in text
     assert "| nan |" in text
+
+
+def test_markdown_shows_names_as_code_and_nothing_else_of_a_sentence(tmp_path: Path) -> None:
+    rows = (make_row(0, 0.5, name="a_b*c|d", is_output=True),)
+    page = write(dataclasses.replace(make_report(0), rows=rows), tmp_path / "r.md").read_text(encoding="utf-8")
+    first = next(line for line in page.splitlines() if line.startswith("**"))
+    assert "`a_b*c\\|d`" in first
+    assert "\\`" not in first

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_factory import make_report, make_row
+from report_factory import make_comparison, make_report, make_row, make_stats
 
 from precision_debug.reasons import say
-from precision_debug.records import Culprit, Doubt, Explanation, Introduced, Status, Tolerance
+from precision_debug.records import Culprit, Doubt, Explanation, Introduced, Row, Status, Tolerance
 from precision_debug.report.blame import blame, expectation
 from precision_debug.report.lead import lead
 from precision_debug.report.model import Report, Verdict
@@ -51,6 +51,26 @@ def doubted(found: Report) -> Report:
     return dataclasses.replace(found, target=dataclasses.replace(found.target, doubts=(doubt,)))
 
 
+def tolerated(found: Report) -> Report:
+    """The same where the user's tolerance is met."""
+    return dataclasses.replace(found, spec=dataclasses.replace(found.spec, tolerance=Tolerance(atol=1.0, rtol=1.0)))
+
+
+def all_nan(index: int, **more: Any) -> Row:
+    """NaN throughout, on both sides."""
+    base = make_stats()
+    base = dataclasses.replace(base, nan=base.elements)
+    return dataclasses.replace(
+        make_row(index, 0.0, **more), status=Status.FAIL, comparison=make_comparison(0.0, base=base, target=base)
+    )  # fmt: skip
+
+
+BROKEN = (make_row(0, 1e-4), all_nan(1, name="logits", is_output=True))
+FED = (all_nan(0, name="image", op_type="Input"), *BROKEN[1:])
+BORN = (make_row(0, 1e-4), dataclasses.replace(
+    make_row(1, 0.5, name="logits", is_output=True),
+    comparison=make_comparison(0.5, target=dataclasses.replace(make_stats(), nan=3)),
+))  # fmt: skip
 TRIED = {"candidates": 40, "tried": 40, "budget": {"inside": 0.2}}
 REPORTS = {
     "… lost the precision: …": report(WRONG, explained("culprits", culprits=(culprit(),))),
@@ -73,6 +93,7 @@ REPORTS = {
     "The file proves it: …": report(
         FINE, explained("healthy"), notes=(say("proven_bias_clipped", op="Conv", name="c", bias="b", count=3),)
     ),
+    "Input … itself holds NaN or Inf …": report(FED, explained("healthy", actual=0.0)),
     "No culprit was found. …": report(WRONG, explained("diffuse", **TRIED)),
     "No culprit was looked for…": report(WRONG, None),
     "The run ended early: …": report(WRONG, None, failure="the engine crashed"),
@@ -85,6 +106,11 @@ SECOND = {
     "Nobody is accused: …": report(WRONG, explained("healthy", **{**TRIED, "budget": {"inside": 0.6}})),
     "No single operator causes the error: …": report(WRONG, explained("healthy", **TRIED)),
     "At the outputs the error is within what rounding to the target's type costs…": report(WRONG, explained("healthy")),
+    "No output could be compared in numbers…": report(BROKEN, explained("healthy", actual=0.0)),
+    "NaN or Inf first appears in …": report(BORN, explained("diffuse", **TRIED)),
+    "Of the error that is left, one operator makes …: …": tolerated(
+        report(FINE, explained("culprits", culprits=(culprit(),)))
+    ),
     "The bound of … is the usual one of …: …": report(MORE, None),
     "Whether one operator causes most of it was not measured: …": report(
         MORE, explained("healthy", candidates=40, tried=8)

@@ -60,7 +60,7 @@ def test_needs_constraints_from_the_mismatch_to_a_mixed_model(root: Path, tmp_pa
     assert {point.what for point in fix.trade} >= {"all low", "answer", "all high"}
     for kind in ("md", "html", "xlsx"):
         precision_debug.report.write(report, tmp_path / f"again.{kind}")
-    assert "\\`Add\\`, \\`Sub\\`" in (tmp_path / "again.md").read_text(encoding="utf-8")
+    assert "`Add`, `Sub`" in (tmp_path / "again.md").read_text(encoding="utf-8")
 
 
 def test_what_holds_as_it_is_needs_nothing(root: Path, tmp_path: Path) -> None:
@@ -117,6 +117,14 @@ def test_wrong_commands_are_one_line(
     common = ["search", "--model_file", str(path), "--run_mode", "ort_fp16_sim", "--output", str(tmp_path / "o.json")]
     assert main([*common, "--quiet", *extra]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_empty_outputs_are_no_pass(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.savez(tmp_path / "x.npz", image=np.zeros((0, 1, 8, 8), np.float32))
+    digits = str(root / "examples/digits/digits.onnx")
+    command = ["search", "--model_file", digits, "--run_mode", "ort_fp16_sim", "--inputs", str(tmp_path / "x.npz")]
+    assert main([*command, "--output", str(tmp_path / "o.json")]) == 2
+    assert "is empty on both sides, so no set can be judged" in capsys.readouterr().err
 
 
 def lines_of(path: Path, event: str) -> list[dict[str, Any]]:

@@ -200,6 +200,18 @@ def test_what_is_said_where_nothing_is_faster_or_nothing_holds(made: Sweep) -> N
     assert first(slow, wrong) == none
     assert first(wrong) == "No mode passes: use none of them unchanged."
     assert first(dataclasses.replace(slow, speeds=())) == "These hold: `slow`."
+    assert first(dataclasses.replace(slow, verdict="", refused="no disk")).startswith("No mode ran: ")
+
+
+def test_modes_stand_side_by_side_or_between_commas(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["sweep", "--model_file", str(root / "examples/digits/digits.onnx"), "--run_modes", "no_a", "no_b,no_c"]
+    assert main([*command, "--output", str(tmp_path / "sweep.json")]) == 2
+    assert [line["mode"] for line in json.loads((tmp_path / "sweep.json").read_text())["table"]] == [
+        "no_a", "no_b", "no_c"
+    ]  # fmt: skip
+    assert capsys.readouterr().out.startswith("No mode ran: ")
 
 
 def test_a_narrow_terminal_has_the_columns_that_decide(made: Sweep) -> None:
@@ -232,7 +244,7 @@ def test_the_page_is_read_in_the_dark_on_a_phone_and_in_chinese(made: Sweep, tmp
         assert page.locator("h1").bounding_box()["y"] < 200
         assert page.evaluate("document.documentElement.scrollWidth") <= phone["width"], "nothing sticks out"
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(17, 21, 26)"
-        assert "中位延迟（左侧更快）" in page.locator("#plotted").inner_text()
+        assert "中位延迟，ms（左侧更快）" in page.locator("#plotted").inner_text()
         assert "overflow" not in page.locator("#sweep").inner_text()
         page.locator("#language").click()
         assert page.locator("h1").inner_text().startswith("Fastest that holds")

@@ -23,7 +23,7 @@ import precision_debug
 from precision_debug.cli import main
 from precision_debug.recording import open_recording
 from precision_debug.records import ModelFiles
-from precision_debug.report.blame import blame
+from precision_debug.report.blame import NEXT, blame
 from precision_debug.report.lead import lead
 from precision_debug.report.model import Report
 from precision_debug.run.fix_finder import FixFinder
@@ -282,8 +282,9 @@ def test_a_mode_without_such_a_setting_says_what_to_do(tmp_path: Path) -> None:
     report = compared(tmp_path, "ort_fp16_sim", planted("dense_overflow", tmp_path))
 
     def told(kept: ToKeep | None) -> list[str]:
-        last = blame(dataclasses.replace(report, to_keep=kept)).lines[-1][-1].text
-        return [last.en, last.zh]
+        said = blame(dataclasses.replace(report, to_keep=kept)).lines
+        following = next(line[-1].text for line in said if line[0].text == NEXT)
+        return [following.en, following.zh]
 
     assert told(None)[0].startswith("precision_debug search, with the same options")
     english, chinese = told(ToKeep())

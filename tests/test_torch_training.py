@@ -384,12 +384,15 @@ def wrong():
         (lambda _: torch.ones(()), None, {"step": "backward"}, "depends on no parameter"),
         (loss_of, None, {"step": "backward", "level": "module"}, "seen by its operators"),
         (loss_of, None, {"step": "sideways"}, "is not one of forward, backward, optimiser"),
+        (loss_of, lambda _: None, {"step": "optimiser"}, "the factory's optimiser gives NoneType, which has no step"),
+        (loss_of, lambda _: 1 // 0, {"step": "optimiser"}, "the factory's optimiser fails: ZeroDivisionError"),
     ],
 )
 def test_what_is_no_step_is_said_in_a_line(loss: Any, optimiser: Any, settings: Any, said: str) -> None:
     model = dataclasses.replace(model_of(optimiser), loss=loss)
-    with pytest.raises(PrecisionDebugError, match=said):
+    with pytest.raises(PrecisionDebugError, match=said) as caught:
         opened(model, "torch_autocast_bf16", **settings).run(example_feeds(model))
+    assert caught.value.exit_status == 2  # the user's step is wrong: no backend failed
 
 
 def test_a_step_needs_something_to_learn() -> None:

@@ -164,3 +164,18 @@ def test_no_scale_below_1_is_offered() -> None:
     for one in report.explanation.culprits:
         assert not str(one.evidence.get("scale", "")).startswith("0")
         assert "loss_scale=0" not in str(one.evidence.get("option", ""))
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [lambda out: out.square().mean(), lambda out: out.mean(), lambda out: out.sum() / 4],
+    ids=["mean of squares", "mean", "sum"],
+)
+def test_a_loss_in_float16_overflows_by_its_scale_alone(loss: Any) -> None:
+    """65536, which GradScaler begins with, is above float16's largest number: the first thing that backward casts."""
+    report = compared("torch_autocast_fp16", loss=loss, step="backward")
+    first = lead(report)[0].en
+    assert report.explanation.culprits[0].cause == "gradient_overflow", first
+    assert "is NaN or Inf" in first
+    assert "Scale the loss by 2^1" in first
+    assert any(said.en.startswith("Tried: a loss scale of") for said in lead(report))

@@ -114,12 +114,22 @@ def test_nan_leaves_the_band_at_once(tmp_path: Path) -> None:
     assert "1 × NaN, Inf" in page
 
 
-def test_a_page_of_few_steps_or_none_is_one(tmp_path: Path) -> None:
-    for count in (0, 1):
-        trained(tmp_path / str(count), count=count)
-        page = tmp_path / f"{count}.html"
-        assert main(["training", str(tmp_path / str(count)), "--output", str(page), "--lang", "en"]) == 0
-        assert ("No step was logged." in page.read_text(encoding="utf-8")) == (count == 0)
+@pytest.mark.parametrize(
+    ("count", "said", "status"),
+    [
+        (0, "No step was logged, so nothing is known", 1), (1, "1 step was logged, which is too few for a band", 1),
+        (5, "5 steps were logged, which is too few", 1), (6, "No gradient leaves its band in the 6 logged steps", 0),
+    ],
+)  # fmt: skip
+def test_few_steps_or_none_are_no_pass(
+    count: int, said: str, status: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trained(tmp_path / "run", count=count)
+    page = tmp_path / "page.html"
+    assert main(["training", str(tmp_path / "run"), "--output", str(page), "--lang", "en"]) == status
+    assert said in capsys.readouterr().out
+    assert said in page.read_text(encoding="utf-8")
+    assert ('class="verdict good"' in page.read_text(encoding="utf-8")) == (status == 0)
 
 
 def test_a_step_that_was_kept_is_run_again(tmp_path: Path) -> None:

@@ -50,6 +50,11 @@ REASONS = Catalogue("onnxruntime", {
         "{count} 个中间张量来自把它们全部标记为输出的第二个会话；其最终输出与未标记会话最多相差 {gap:.3g}。",
     ),
     "marked_shares": Wording("With the marks: {shares}", "标记后：{shares}"),
+    "no_plugin_file": Wording("there is no such library", "没有这个库"),
+    "name_plugin_file": Wording(
+        "name the provider's library by its path (the Python package that brings it knows it: get_library_path())",
+        "请用路径指定提供程序的库（其 Python 包的 get_library_path() 会给出）",
+    ),
     "provider_fails": Wording("{provider} does not start: {error}", "{provider} 无法启动：{error}"),
     "provider_libraries": Wording(
         "{provider} cannot load its libraries ({error}); install them, or name their folder in {variable}",
@@ -186,6 +191,10 @@ REASONS = Catalogue("onnxruntime", {
     "per_tensor_opset": Wording(
         "per tensor (per channel needs opset {needs}, but the model has {opset})",
         "逐张量（逐通道需要 opset {needs}，模型为 {opset}）", "Export it with a later opset.",
+    ),
+    "broken_calibration": Wording(
+        "inputs that calibrate the quantisation hold NaN or Inf: {names}",
+        "校准量化所用的输入含有 NaN 或 Inf：{names}", "Use inputs of numbers: no range can be taken of these.",
     ),
     "all_excluded": Wording(
         "everything that could be quantised is excluded: the model is unchanged",

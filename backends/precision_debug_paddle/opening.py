@@ -115,10 +115,10 @@ def _open_fetched(
             model.program, lambda what: start(model.file, what), changed=recipe.optimise,
             narrow=recipe.precision != "float32", limit=setting(spec.options, "fetch_bytes"),
         ),
+        placed=in_bfloat16,
     )  # fmt: skip
     if feeds:
-        fetched.plan(feeds[0])
-        fetched.executed = next((found for found in in_bfloat16 if found is not None), fetched.executed)
+        fetched.plan_when_asked(feeds[0])
     return fetched
 
 

@@ -18,20 +18,29 @@ from .. import recording, registry
 from ..codec import decode, encode
 from ..errors import RecordingError, UsageError
 from ..feeds import make_feeds
-from ..reasons import say
+from ..reasons import Text, same, say
 from ..records import ModelFiles, RunSpec
+from ..report.words import explained
 from ..run.called import Said, called
 from ..run.dumped import RecordedDump, dumped_inputs, record_dump
 from ..run.match_tensors import TensorMatch
 from ..run.plan import make_plan
 from ..safety.visible import visible
 from ..settings.words import parse_shapes
+from .language import language_of
 from .parser import flag, parse, verb_parser
 from .reading import with_a_mode
 
 __all__ = ["pair", "run"]
 
-_STRANGE = "no tensor of the model has its size and values"
+_STRANGE = Text("no tensor of the model has its size and values", "模型中没有与其大小和数值相同的张量")
+
+_HOW = {
+    "name": "按名称", "value": "按数值", "name and value": "按名称与数值", "position and value": "按位置与数值",
+    "one of equal copies": "数值相同的副本之一", "value, as others that are equal": "按数值，另有相同者",
+    "the output, the only one left of its size": "输出，仅剩的同样大小的一个",
+}  # fmt: skip
+"""What ``TensorMatch.how`` says, in Chinese; the rest of it (how parts were put together) is in English only."""
 
 SUMMARY = "pair a folder of another tool's tensors with a model's, and make a recording from it"
 SUMMARY_ZH = "将其他工具导出的张量目录与模型的张量配对，并生成录制"
@@ -53,18 +62,19 @@ def run(arguments: Sequence[str]) -> int:
     if not model.path:
         raise UsageError(say("no_model"), hint="precision_debug dumps DIR --model_file M")
     if not recording.is_dump(args.dump):
-        what = say("recording_already") if recording.is_recording(args.dump) else say("no_tensors")
+        what = say("no_tensors") if Path(args.dump).exists() else say("no_such_folder")
+        what = say("recording_already") if recording.is_recording(args.dump) else what
         raise RecordingError(what, where=args.dump, hint=say("use_tensor_folder"))
     job = {
         "dump": args.dump, "model": encode(model), "run_mode": args.run_mode, "inputs": args.inputs,
         "shapes": {name: list(shape) for name, shape in parse_shapes(args.input_shapes).items()},
-        "record": args.record, "dtype": args.dtype,
+        "record": args.record, "dtype": args.dtype, "language": language_of(args.lang),
     }  # fmt: skip
     paired = called("precision_debug.cli.dumps:pair", job, where=args.dump, verbose=args.verbose)
     for line in paired["lines"]:
         print(visible(line))
     if args.record:
-        print(visible(f"recording: {args.record}"))
+        print(visible(Text(f"recording: {args.record}", f"录制：{args.record}").of(language_of(args.lang))))
     return 0
 
 
@@ -106,28 +116,50 @@ def pair(job: Mapping[str, Any], folder: Path, _said: Said) -> dict[str, Any]:
 
     if job["run_mode"] and job["run_mode"] not in {mode.name for _, mode in registry.modes_for(model)}:
         registry.find(model, job["run_mode"])
-    return {"lines": _lines(with_a_mode(model, job["run_mode"], of_mode, verbose=True))}
+    found = with_a_mode(model, job["run_mode"], of_mode, verbose=True)
+    return {"lines": [line.of(job["language"]) for line in _lines(found)]}
 
 
-def _lines(found: RecordedDump) -> list[str]:
+def _lines(found: RecordedDump) -> list[Text]:
     dump, matches = found.dump, found.matches
-    lines = [f"{dump.path}: {len(dump.tensors)} tensors{f', as {dump.layout} writes them' if dump.layout else ''}"]
+    many, layout = len(dump.tensors), dump.layout
+    lines = [
+        Text(
+            f"{dump.path}: {many} tensors{f', as {layout} writes them' if layout else ''}",
+            f"{dump.path}：{many} 个张量{f'，由 {layout} 写入' if layout else ''}",
+        )
+    ]
     if found.precision:
-        lines.append(f"its values are those of {found.precision}")
+        lines.append(Text(f"its values are those of {found.precision}", f"其数值是 {found.precision} 的取值"))
     order = {meta.name: place for place, meta in enumerate(found.tensors)}
     files = {one.name: one.file for one in dump.tensors}
     for name, match in sorted(matches.found.items(), key=lambda item: order[item[1].base]):
-        lines.append(f"  {match.base}  <-  {name}  ({files[matches.tensors[name].of or name]}): {_how(match)}")
+        of, how = files[matches.tensors[name].of or name], _how(match)
+        lines.append(
+            Text(f"  {match.base}  <-  {name}  ({of}): {how.en}", f"  {match.base}  <-  {name}（{of}）：{how.zh}")
+        )
     left = [name for name in matches.tensors if name not in matches.found]
-    lines.append(f"{len(matches.found)} of {len(matches.tensors)} paired; left over in the dump: {len(left)}")
-    lines += [f"  {name}: {matches.refused.get(name, _STRANGE)}" for name in left]
-    lines += [f"  {file}: not read: {why}" for file, why in dump.skipped.items()]
-    lines.append(f"left over in the model: {len(matches.missing)}")
-    lines += [f"  {name}" for name in matches.missing]
-    return lines
+    paired, all_ = len(matches.found), len(matches.tensors)
+    lines.append(
+        Text(
+            f"{paired} of {all_} paired; left over in the dump: {len(left)}",
+            f"{all_} 个中有 {paired} 个已配对；导出中剩余：{len(left)}",
+        )
+    )
+    for name in left:
+        why = explained(matches.refused[name]) if name in matches.refused else _STRANGE
+        lines.append(Text(f"  {name}: {why.en}", f"  {name}：{why.zh}"))
+    for file, said in dump.skipped.items():
+        lines.append(Text(f"  {file}: not read: {said}", f"  {file}：未读取：{explained(said).zh}"))
+    lines.append(Text(f"left over in the model: {len(matches.missing)}", f"模型中剩余：{len(matches.missing)}"))
+    return [*lines, *(same(f"  {name}") for name in matches.missing)]
 
 
-def _how(match: TensorMatch) -> str:
-    turned = f", axes turned by {list(match.arrangement.axes)}" if match.arrangement.axes else ""
-    distance = "" if match.distance is None else f", relative distance {match.distance:.2g}"
-    return f"{match.how}{turned}{distance}"
+def _how(match: TensorMatch) -> Text:
+    axes = match.arrangement.axes
+    en, zh = match.how, _HOW.get(match.how, match.how)
+    if axes:
+        en, zh = f"{en}, axes turned by {list(axes)}", f"{zh}，轴按 {list(axes)} 转置"
+    if match.distance is not None:
+        en, zh = f"{en}, relative distance {match.distance:.2g}", f"{zh}，相对距离 {match.distance:.2g}"
+    return Text(en, zh)

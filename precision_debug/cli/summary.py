@@ -11,7 +11,7 @@ from pathlib import Path
 from ..reasons import Text, same
 from ..records import Row, Status
 from ..report.advice import advice, finer_than_rounding
-from ..report.blame import NEXT, PASTE, blame, culprits, expectation
+from ..report.blame import FIX, NEXT, PASTE, blame, culprits, expectation
 from ..report.doubts import decides, worded
 from ..report.fix import FIX_NAME, fix_lines
 from ..report.lead import lead
@@ -122,17 +122,17 @@ def _answer(report: Report) -> Iterator[Line]:
         if (place == 0 and culprits(report)) or words[-1].en in shown:
             continue  # the lead says it
         pasted = cells[-1].tone == "paste"
-        if words[0] in (PASTE, NEXT):
+        if words[0] in (FIX, NEXT, PASTE):
             label, text = Text(words[0].en.lower(), words[0].zh), words[-1]
-        elif label.en != "paste":
-            label = Text("evidence", "依据")
-        else:
+        elif label.en == "paste" and not words[0].en:
             label = same(" ")
+        else:
+            label = Text("evidence", "依据")
         yield Line(label=label, text=text, whole=pasted)
     for sentence in expectation(report):
         yield Line(label=Text("expected", "预期"), text=sentence)
     for fix_style, fix_label, text in fix_lines(report):
-        yield Line(label=fix_label, text=text, style=fix_style)
+        yield Line(label=fix_label, text=text, style=fix_style, whole=not fix_label.en)
 
 
 def _coverage(report: Report) -> Iterator[Line]:

@@ -55,7 +55,8 @@ def run(arguments: Sequence[str]) -> int:
     if args.run_mode or args.record:
         raise UsageError(say("sweep_takes_modes"), where="--run_mode" if args.run_mode else "--record")
     spread = compare.spread_of(args)
-    wanted = parse_modes(args.run_modes)
+    modes = ",".join(args.run_modes)
+    wanted = parse_modes(modes)
     batches = _batches(args.batch_sizes)
     args.run_mode = wanted[0][1]
     spec = compare.make_spec(args, command=f"{program('sweep')} {shlex.join(arguments)}")
@@ -79,7 +80,7 @@ def run(arguments: Sequence[str]) -> int:
 
     with watching() as stopping:
         found = sweep(
-            spec, args.run_modes, models=models, batches=batches, folder=folder, compare=compared, time_it=timed,
+            spec, modes, models=models, batches=batches, folder=folder, compare=compared, time_it=timed,
             on_stage=stage, stopped=lambda: stopping.asked,
         )  # fmt: skip
         if stopping.asked and not any(mode.verdict for mode in found.modes):
@@ -127,7 +128,8 @@ _HEADING = Help("which modes, and how are they timed?", "哪些模式，如何�
 _FLAGS = (
     flag("--run_modes",
          "the modes; MODE+KEY=VALUE gives one its own setting, and may stand beside the plain mode",
-         "各模式；MODE+KEY=VALUE 为其单独给出设置，可与不带设置的同一模式并列", metavar="A,B,…"),
+         "各模式；MODE+KEY=VALUE 为其单独给出设置，可与不带设置的同一模式并列",
+         metavar="MODE", nargs="+", default=[]),
     flag("--models", "further files of the same model: a mode runs the first one that it reads",
          "同一模型的其他文件：每种模式运行其能读取的第一个", metavar="FILE", nargs="+", default=[]),
     flag("--batch_sizes", "samples a run to time (default: as they are)", "计时时每次运行的样本数（默认原样）",

@@ -2,7 +2,7 @@
 
 FOLDER is the one that training(record=…) was given. Of a run of several ranks (DDP, FSDP2) each rank's gradients are
 looked at before and after the reduction, too. Exit status 0: no gradient leaves the band of the steps before it, and
-no rank is off; 1: one does.
+no rank is off; 1: one does, or too few steps were logged to say so.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from ..errors import UsageError
 from ..recording.rank_faults import first_rank_fault
 from ..recording.rank_log import joined, read_ranks
-from ..recording.training_log import first_departure, read_log
+from ..recording.training_log import first_departure, read_log, steps_with_a_band
 from ..report.atomic_file import replacing
 from ..report.rank_text import missing_text, next_text, rank_table, rank_text
 from ..report.training_page import departure_text, training_page
@@ -29,7 +29,7 @@ SUMMARY_ZH = "训练过程的记录：首先超出范围的一步，以及曲线
 DESCRIPTION_ZH = """precision_debug training：precision_debug.training() 所保存的训练记录中，首先超出范围的一步。
 
 FOLDER 是 training(record=…) 所给的目录。多个 rank（DDP、FSDP2）的训练还会检查各 rank 归约前后的梯度。
-退出码 0：没有梯度超出此前各步的范围，各 rank 均正常；1：有。
+退出码 0：没有梯度超出此前各步的范围，各 rank 均正常；1：有，或保存的步太少而无法判断。
 """
 
 
@@ -48,17 +48,19 @@ def run(arguments: Sequence[str]) -> int:
         said = [*(text for text in about if text is not None), *said]
     for text in said:
         print(visible(text.of(language)))
+    known = ranks or steps_with_a_band(steps)
     if args.output:
         path = Path(args.output)
         with replacing(path) as file:
             shown = [step for step in ranks if off is None or step.step == off.step][-1:]
             table = "".join(rank_table(step) for step in shown)
+            bad = off is not None or not known
             page = training_page(
-                steps, found, about=args.folder, said=said, bad=off is not None, below=table, language=args.lang or ""
+                steps, found, about=args.folder, said=said, bad=bad, below=table, language=args.lang or ""
             )
             file.write_text(page, encoding="utf-8")
         print(visible(f"  {path}"))
-    return 1 if found is not None or off is not None else 0
+    return 1 if found is not None or off is not None or not known else 0
 
 
 def _parser() -> Parser:

@@ -163,7 +163,8 @@ def _innocent(subject: Subject, alone: Alone, name: str) -> bool:
     if row is not None and row.comparison is not None and row.comparison.identical:
         return True  # whatever it does with other inputs: here nothing of it is wrong
     more = (subject.two_files and bool(own.flips)) or subject.far(own.rel_l2, own.units, FAR)
-    return subject.moves_on(name) and not more
+    born = own.born_nan + own.born_inf > 0  # by a cast of the target alone, on the way to it
+    return subject.moves_on(name) and not more and not born
 
 
 def rank(

@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import BackendError, ModelError
+from ..errors import ModelError
 from ..protocols import tell
 from ..reasons import Reason, say
 from ..settings import passed
 from ..settings.training_step import BACKWARD, SCALE
 
 __all__ = [
-    "StepOutputs", "StepParts", "given_scale", "loss_of", "loss_refused", "no_optimiser", "nothing_learns",
-    "step_notes", "step_parts", "tell_memory",
+    "StepOutputs", "StepParts", "given_scale", "loss_of", "loss_refused", "made_optimiser",
+    "no_optimiser", "nothing_learns", "step_notes", "step_parts", "tell_memory",
 ]  # fmt: skip
 
 _HINT = "return (module, inputs, loss) from the factory: loss takes what the module returns, and gives one number"
@@ -74,23 +74,40 @@ def _called(loss: Callable[..., Any], returned: Any, module: Any) -> Any:
     return loss(returned, module) if len(required) > 1 else loss(returned)
 
 
-def loss_refused(found: str, where: str) -> BackendError:
+def loss_refused(found: str, where: str) -> ModelError:
     """found: what the loss is in place of one number; "": it has no gradient."""
     if not found:
-        return BackendError("the loss depends on no parameter", where=where, hint=_HINT)
-    return BackendError(f"the loss is one number with a gradient, got {found}", where=where, hint=_HINT)
+        return ModelError("the loss depends on no parameter", where=where, hint=_HINT)
+    return ModelError(f"the loss is one number with a gradient, got {found}", where=where, hint=_HINT)
 
 
-def nothing_learns(where: str) -> BackendError:
+def nothing_learns(where: str) -> ModelError:
     """No parameter of the module is trained."""
-    return BackendError("no parameter requires a gradient, so there is no step to compare", where=where)
+    return ModelError("no parameter requires a gradient, so there is no step to compare", where=where)
 
 
-def no_optimiser(where: str) -> BackendError:
+def no_optimiser(where: str) -> ModelError:
     """The optimiser's phase was asked for."""
-    return BackendError(
+    return ModelError(
         "no optimiser was given", where=where,
         hint="return (module, inputs, loss, optimiser) from the factory, or use --option step=backward",
+    )  # fmt: skip
+
+
+def made_optimiser(given: Any, parameters: list[Any], where: str) -> Any:
+    """What the factory's optimiser is, or makes of the parameters that learn. Raises ModelError."""
+    if hasattr(given, "step"):
+        return given
+    try:
+        made = given(parameters)
+    except Exception as error:
+        what = f"the factory's optimiser fails: {type(error).__name__}: {error}"
+        raise ModelError(what, where=where, hint="--verbose shows the traceback") from error
+    if hasattr(made, "step"):
+        return made
+    raise ModelError(
+        f"the factory's optimiser gives {type(made).__name__}, which has no step()", where=where,
+        hint="return an optimiser from the factory, or a function of the parameters that returns one",
     )  # fmt: skip
 
 

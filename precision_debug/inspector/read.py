@@ -50,11 +50,13 @@ def parse_inspector(text: str, *, where: str = "engine inspector") -> tuple[Engi
         entries = data.get("Layers", data.get("layers", [data] if "LayerType" in data else None))
     if not isinstance(entries, Sequence) or isinstance(entries, str):
         raise ModelError("has no list of layers", where=where, hint="dump the engine information as JSON")
+    if not entries:
+        raise ModelError("has no layer", where=where, hint="dump the engine information as JSON")
     if any(isinstance(entry, str) for entry in entries):
         raise ModelError("has only the names of the layers", where=where, hint=_VERBOSITY)
     if not all(isinstance(entry, Mapping) and "Name" in entry for entry in entries):
         raise ModelError("has layers without a name", where=where, hint="dump the engine information as JSON")
-    if entries and not any("Outputs" in entry for entry in entries):
+    if not any("Outputs" in entry for entry in entries):
         raise ModelError("has no layer with its outputs", where=where, hint=_VERBOSITY)
     layers = []
     for number, entry in enumerate(entries):

@@ -121,6 +121,14 @@ MISTAKES: Mapping[str, Wording] = {
     "name_a_folder": Wording("name a folder", "请指定文件夹"),
     "name_model_file": Wording("name one with --model_file", "请用 --model_file 指定"),
     "recording_already": Wording("is already a recording", "已是录制"),
+    "no_fused_outputs": Wording(
+        "its layers name no tensor that could be marked", "其中的层没有给出可标记的张量"
+    ),
+    "all_empty": Wording(
+        "every tensor that decides is empty on both sides, so no set can be judged",
+        "起决定作用的张量在两侧都是空的，因此无法判断任何集合",
+    ),
+    "use_not_empty": Wording("use an input for which it is not", "请使用不会得到空张量的输入"),
     "no_tensors": Wording("holds no tensors", "其中没有张量"),
     "use_tensor_folder": Wording(
         "use a folder of .npy, .raw, .txt, … files", "请用含 .npy、.raw、.txt 等文件的文件夹"

@@ -42,10 +42,9 @@ NOTES: Mapping[str, Wording] = {
     ),
     # another tool's tensors
     "dump_paired": Wording(
-        "{path}: {count} of its {all} tensors were paired with the model's; {missing} of the model's tensors are not"
-        " in it (written by: {layout}).",
-        "{path}：其 {all} 个张量中有 {count} 个与模型的张量配对；模型有 {missing} 个张量不在其中"
-        "（写入工具：{layout}）。",
+        "{path}{layout}: {count} of its {all} tensors were paired with the model's; {missing} of the model's tensors"
+        " are not in it.",
+        "{path}{layout}：其 {all} 个张量中有 {count} 个与模型的张量配对；模型有 {missing} 个张量不在其中。",
         "`precision_debug dumps DIR --model_file M` lists the pairs.",
     ),
     "dump_left": Wording(

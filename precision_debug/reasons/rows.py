@@ -93,8 +93,8 @@ ROWS: Mapping[str, Wording] = {
         "it has too few distinct values to tell it from others", "不同取值太少，无法与其他张量区分", _PAIR
     ),
     "name_shape": Wording(
-        "its name matches {name}, but no layout of that has the shape {shape}",
-        "其名称对应 {name}，但没有任何布局的形状为 {shape}", _PAIR,
+        "its name matches {name}, but its shape {own} is no layout of {shape}",
+        "其名称对应 {name}，但其形状 {own} 不是 {shape} 的任何布局", _PAIR,
     ),
     "several": Wording("equally good candidates: {names}", "有同样匹配的多个候选：{names}", _PAIR),
     "several_more": Wording("equally good candidates: {names} …", "有同样匹配的多个候选：{names} 等", _PAIR),

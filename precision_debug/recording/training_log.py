@@ -18,7 +18,7 @@ from ..reasons import say
 
 __all__ = [
     "LOG", "SMALLEST", "Departure", "ParameterNumbers", "StepNumbers", "first_departure", "parameters_in",
-    "parameters_of", "read_log", "written",
+    "parameters_of", "read_log", "steps_with_a_band", "written",
 ]  # fmt: skip
 
 LOG = "statistics.jsonl"
@@ -121,6 +121,11 @@ def _number(value: float | None) -> float:
     if value is None:
         raise ValueError("a number is missing")
     return float(value)
+
+
+def steps_with_a_band(steps: Sequence[StepNumbers]) -> int:
+    """How many have enough steps before them for a band: of the others only NaN and Inf are known."""
+    return max(0, len(steps) - _FEW)
 
 
 def first_departure(steps: Sequence[StepNumbers]) -> Departure | None:

@@ -19,6 +19,7 @@ from .figures import count, figure, percent
 from .model import Report
 from .section import Cell, Section, plain
 from .tried import UNITS, tried_sentence, untold
+from .values import has_numbers, newly_broken
 from .words import explained, recognised, said, word
 
 __all__ = ["FIX", "NEXT", "PASTE", "UNITS", "blame", "culprits", "expectation", "sentence_of"]
@@ -67,7 +68,8 @@ def _sentence(culprit: Culprit, precision: str, to_keep: ToKeep | None) -> Text:
     what = "+".join(culprit.op_types[-4:])
     why = _why(culprit)
     named, more = culprit.keep[:_KEPT], len(culprit.keep) - _KEPT
-    keep = " and ".join(f"`{name}`" for name in named) + (f" and {count(more)} more" if more > 0 else "")
+    *before, last = [*(f"`{name}`" for name in named), *([f"{count(more)} more"] if more > 0 else [])] or [""]
+    keep = f"{', '.join(before)} and {last}" if before else last
     kept = "、".join(f"`{name}`" for name in named) + (f" 等 {count(len(culprit.keep))} 个张量" if more > 0 else "")
     known = CAUSES.get(culprit.cause)  # None: of a file that another version wrote
     own = _whole(known, culprit, what, why) if known is not None else None
@@ -107,8 +109,8 @@ def expectation(report: Report) -> list[Text]:
     if report.spec.tolerance.given or explained is None or explained.actual is None or explained.allowed is None:
         return []
     row = next((row for row in report.rows if row.name == explained.at), None)
-    if row is not None and row.comparison is not None and not row.comparison.shapes_match:
-        return []  # of another shape it is off by no number
+    if row is not None and row.comparison is not None and not has_numbers(row):
+        return []  # of another shape, empty, or NaN throughout, it is off by no number
     at = _worst_sample(report, explained.at)
     english = f"No tolerance was given: {explained.at} is off by {figure(explained.actual)} (Rel L2){at.en}"
     chinese = f"未给出容差：{explained.at} 的相对 L2 误差{at.zh}为 {figure(explained.actual)}"
@@ -155,10 +157,11 @@ def blame(report: Report) -> Section:
         label = Cell(text=same(f"{place}. {_short(culprit.name)}"), row=_index(row))
         lines.append((label, plain(sentence_of(culprit, report.target.precision, report.to_keep))))
         lines.append((plain(same("")), plain(_evidence(culprit, row, _fails_first(report, culprit)))))
+        if place == 1:  # what to do stands with the first: nobody should have to look for it below the others
+            lines += _next(report)
     more = len(explanation.culprits) - _SHOWN
     if more > 0:
         lines.append((plain(same("")), plain(Text(f"… and {count(more)} more", f"……另有 {count(more)} 个"))))
-    lines += _next(report)
     if not lines and (text := _none(report)) is not None:
         lines.append((plain(text),))
     return Section(key="culprits", title=title, lines=tuple(lines))
@@ -184,8 +187,8 @@ def _next(report: Report) -> list[tuple[Cell, ...]]:
     if not kept.option:
         return [(Cell(text=FIX), plain(tried)), (Cell(text=NEXT), plain(SEARCH))]
     return [
+        (Cell(text=FIX), plain(tried)),
         (Cell(text=PASTE), Cell(text=same(kept.option), tone="paste")),
-        (plain(same("")), plain(tried)),
         (Cell(text=NEXT), plain(SEARCH)),
     ]
 
@@ -229,6 +232,12 @@ def _index(row: Row | None) -> int | None:
 def _none(report: Report) -> Text | None:
     explanation = report.explanation
     assert explanation is not None
+    broken = report.first_non_finite
+    if explanation.state == "diffuse" and broken is not None and any(map(newly_broken, report.outputs)):
+        return Text(  # no rounding adds up to that
+            f"NaN or Inf first appears in `{broken.name}`, and which operator makes it was not found.",
+            f"NaN 或 Inf 首先出现在 `{broken.name}`，未能查明由哪个算子产生。",
+        )
     if explanation.state == "diffuse":
         return _diffuse(explanation)
     if explanation.state == "unknown":
@@ -252,6 +261,11 @@ def _none(report: Report) -> Text | None:
             )
         return Text(
             f"No single operator causes the error: {tried.en}.", f"没有单个算子造成该误差：{tried.zh}。"
+        )
+    if not any(has_numbers(row) for row in report.outputs or report.compared):
+        return Text(
+            "No output could be compared in numbers, so no culprit was looked for.",
+            "没有输出可作数值比较，因此未归因。",
         )
     sizes = same("")
     if explanation.actual is not None and explanation.unit is not None:
@@ -280,6 +294,11 @@ def _diffuse(explanation: Explanation) -> Text:
 def _tried(explanation: Explanation) -> Text:
     """How many operators' errors were carried to the outputs, each alone, and the most that one of them makes there."""
     left, most = explanation.candidates - explanation.tried, max(explanation.budget.values(), default=0.0)
+    if not explanation.tried and explanation.rest is not None:
+        share = percent(explanation.rest)
+        return Text(
+            f"all {count(left)} operators together make {share} of it", f"全部 {count(left)} 个算子合计占 {share}"
+        )
     en = f"of {count(explanation.tried)} operators tried alone, the largest makes {percent(most)} of it"
     zh = f"已单独尝试 {count(explanation.tried)} 个，单个算子的最大占比为 {percent(most)}"
     if left and explanation.rest is not None:
@@ -359,7 +378,7 @@ def _why(culprit: Culprit) -> Text:
     evidence = _shown_evidence(known, culprit.evidence)
     wording = known.wording(culprit.evidence)
     en, zh = [said(wording, evidence, lang) for lang in ("en", "zh")] if wording is not None else [None, None]
-    return Text(known.en, known.zh) if en is None or zh is None else Text(en, zh)
+    return Text(known.en, known.zh) if en is None or zh is None else Text(en, zh.replace("`, `", "`、`"))
 
 
 def _whole(known: Cause, culprit: Culprit, what: str, why: Text) -> Text | None:

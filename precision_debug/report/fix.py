@@ -346,9 +346,11 @@ def fix_lines(report: Report) -> list[tuple[str, Text, Text]]:
         label = {
             True: Text("verified", "已验证"), False: Text("FAILS", "不成立"), None: Text("not run here", "未在此运行"),
         }[item.verified]  # fmt: skip
-        said, made = explained(item.title), item.path or item.text
-        text = Text(f"{said.en}: {made}", f"{said.zh}：{made}")
+        said, made = explained(item.title), item.path or item.text.rstrip("\n")
+        first, *code = ["", *made.split("\n")] if "\n" in made else [made]  # a script: each line as it is pasted
+        text = Text(f"{said.en}: {first}".rstrip(), f"{said.zh}：{first}")
         lines.append(("red" if item.verified is False else "", label, text))
+        lines += [("", same(""), same(line)) for line in code]
     lines += [("", Text("engine", "引擎"), explained(outcome)) for outcome in fix.obeyed[:8]]
     lines += [("yellow", Text("mind", "注意"), explained(note)) for note in fix.notes]
     return lines

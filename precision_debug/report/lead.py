@@ -34,12 +34,13 @@ def lead(report: Report) -> tuple[Text, ...]:
     """Sentences, the first of which stands alone. Always at least one."""
     named = culprits(report)
     if named:
-        sentences = [_small(report, named[0]) or sentence_of(named[0], report.target.precision, report.to_keep)]
+        who = _small(report, named[0]) or sentence_of(named[0], report.target.precision, report.to_keep)
+        sentences = [_calm(report), _left_over(named[0], who)] if _tolerated(report) else [who]
+        if (tried := tried_sentence(report)) is not None:
+            sentences.append(tried)
         if len(named) > 1:
             more = count(len(named) - 1)
             sentences.append(Text(f"{more}{MORE}", f"另有 {more} 个，见下文。"))
-        if (tried := tried_sentence(report)) is not None:
-            sentences.append(tried)
     elif report.verdict is Verdict.EXPECTED or (
         report.verdict in (Verdict.PASS, Verdict.INCONCLUSIVE) and not report.first_mismatch
     ):
@@ -84,6 +85,19 @@ def _without_gradient(report: Report) -> Text | None:
     from .doubts import worded
 
     return next((worded(doubt) for doubt in report.doubts if doubt.code == "output_no_gradient"), None)
+
+
+def _tolerated(report: Report) -> bool:
+    """Whether the user's own tolerance is met: then nobody is accused before that is said."""
+    return report.verdict is Verdict.PASS and report.spec.tolerance.given and report.first_mismatch is None
+
+
+def _left_over(culprit: Culprit, who: Text) -> Text:
+    """Who makes most of an error that the user accepts."""
+    share = percent(culprit.share or 0.0)
+    return Text(
+        f"Of the error that is left, one operator makes {share}: {who.en}", f"剩余误差的 {share} 来自一个算子：{who.zh}"
+    )
 
 
 def _small(report: Report, culprit: Culprit) -> Text | None:
@@ -133,7 +147,7 @@ def _calm(report: Report) -> Text:
     many = int(worst.extra.get(SAMPLES, 1))
     over = Text(f" over {count(many)} samples", f"（{count(many)} 个样本合计）") if many > 1 else same("")
     proven = any(as_reason(note).code in _WRONG_ON_BOTH_SIDES for note in report.notes)
-    open_ = proven or _unmeasured(report) is not None
+    open_ = proven or _unmeasured(report) is not None or bool(culprits(report))
     bound = report.explanation.allowed_at.get(worst.name, 0.0) if report.explanation is not None else 0.0
     if bound > MOST and (worst.relative_l2 or 0.0) > MOST:  # of a step's gradient: see explain.steps
         over = Text(
@@ -232,6 +246,8 @@ def _accused(report: Report) -> list[Text]:
     """No culprit was measured: the first mismatch, and what its numbers say; and why nobody is named."""
     first = report.first_mismatch
     assert first is not None
+    if (fed := _fed_broken(report)) is not None:
+        return [fed]
     reason = explained(first.reason)
     failed = report.counts[Status.FAIL]
     place = Text("the only tensor", "唯一的超差张量")
@@ -249,6 +265,26 @@ def _accused(report: Report) -> list[Text]:
     said = blame(report).lines
     sentences += [said[0][-1].text] if said else list(advice(first, report.target.precision)[:1])
     return sentences
+
+
+def _fed_broken(report: Report) -> Text | None:
+    """That what both sides were fed holds NaN or Inf, where the baseline's own first tensor out of bounds does."""
+    first = report.first_mismatch
+    if first is None or first.comparison is None or not first.comparison.base.nan + first.comparison.base.inf:
+        return None
+    for row in report.rows:
+        fed = row.comparison.base if row.op_type == "Input" and row.comparison is not None else None
+        if fed is not None and fed.nan + fed.inf:
+            broken, of = count(fed.nan + fed.inf), count(fed.elements)
+            too = Text(f", and `{first.name}` has NaN or Inf in the baseline, too", f"，基线的 `{first.name}` 也有")
+            too = same("") if row.name == first.name else too
+            return Text(
+                f"Input `{row.name}` itself holds NaN or Inf ({broken} of {of} elements){too.en}: check what is fed"
+                " before the precision.",
+                f"输入 `{row.name}` 本身含有 NaN 或 Inf（{of} 个元素中有 {broken} 个）{too.zh}："
+                "请先检查输入，再看精度。",
+            )
+    return None
 
 
 def _not_looked(report: Report) -> Text:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ..reasons import Text, same
 from ..records import Row, Status
 from .advice import advice, finer_than_rounding
-from .blame import blame, culprits, expectation
+from .blame import FIX, blame, culprits, expectation
 from .doubts import worded
 from .figures import count, figure, percent
 from .fix import FIX_NAME, fix_sections
@@ -85,9 +86,10 @@ def summary(report: Report) -> Summary:
     headline, tone = VERDICT_NAME[report.verdict], _TONES[report.verdict]
     if report.fix is not None and not report.failure:  # the question was what to keep; the verdict is the table's
         headline, tone = FIX_NAME[report.fix.state]
+    said = lead(report)
     made = (
         *fix_sections(report),
-        blame(report),
+        _beside(blame(report), said),
         _first(report),
         _worst(report),
         _outputs(report),
@@ -99,10 +101,16 @@ def summary(report: Report) -> Summary:
         *provenance(report, tolerance_text(report.spec.tolerance)),
     )
     return Summary(
-        headline=headline, lead=lead(report), details=tuple(_details(report)), tone=tone,
+        headline=headline, lead=said, details=tuple(_details(report)), tone=tone,
         sections=tuple(section.without_empty_columns() for section in made if section.lines),
         links=tuple(_links(report)),
     )  # fmt: skip
+
+
+def _beside(section: Section, said: Sequence[Text]) -> Section:
+    """Without the fix that the lead has told already."""
+    lines = tuple(line for line in section.lines if line[0].text != FIX or line[-1].text not in said)
+    return dataclasses.replace(section, lines=lines)
 
 
 def _links(report: Report) -> Iterator[tuple[Text, int]]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ..reasons import Text
-from ..recording.training_log import Departure, ParameterNumbers, StepNumbers
+from ..recording.training_log import Departure, ParameterNumbers, StepNumbers, steps_with_a_band
 from .figures import figure, percent
 from .formats.html.small_page import small_page
 from .formats.html.text import both, escaped
@@ -76,6 +76,16 @@ _STYLE = """
 
 def departure_text(steps: Sequence[StepNumbers], found: Departure | None) -> Text:
     """One sentence: the first step that left its band, or that none did."""
+    if found is None and not steps:
+        return Text("No step was logged, so nothing is known of this run.", "没有保存任何步，因此无法判断这次训练。")
+    if found is None and not steps_with_a_band(steps):
+        many = "1 step was" if len(steps) == 1 else f"{len(steps)} steps were"
+        return Text(
+            f"{many} logged, which is too few for a band: no gradient has NaN or Inf, and nothing else is known. Log"
+            " more of them (training(every=N)).",
+            f"只保存了 {len(steps)} 个步，不足以得出范围：梯度中没有 NaN 或 Inf，其余未知。请保存更多的步"
+            "（training(every=N)）。",
+        )
     if found is None:
         return Text(
             f"No gradient leaves its band in the {len(steps)} logged steps.",

@@ -17,6 +17,7 @@ __all__ = [
     "declared",
     "extra",
     "growth",
+    "has_numbers",
     "introduced",
     "metric",
     "mismatched_elements",
@@ -115,6 +116,14 @@ def newly_broken(row: Row) -> bool:
     """Whether NaN or Inf stand on one side alone: the row's errors are infinite then."""
     both = row.comparison
     return both is not None and both.shapes_match and is_broken(both)
+
+
+def has_numbers(row: Row) -> bool:
+    """Whether a row's errors are about anything: the baseline has a number there, not NaN or Inf alone."""
+    numbers = row.comparison
+    if numbers is None or not numbers.shapes_match:
+        return False
+    return numbers.base.elements > numbers.base.nan + numbers.base.inf
 
 
 def growth(row: Row) -> float | None:

@@ -96,7 +96,7 @@ def record_dump(
         match.base: arrange(_real(named[name].forms[match.form].value), match.arrangement)
         for name, match in matches.found.items()
     }
-    precision = _shown_precision(dump)
+    precision = _shown_precision(_telling(dump, matches, metas))
     recorded = RecordedDump(dump=dump, matches=matches, tensors=metas, precision=precision)
     if folder is not None:
         _write(recorded, live, feeds, values, folder)
@@ -172,7 +172,7 @@ def _notes(recorded: RecordedDump) -> list[Reason]:
     notes = [
         say(
             "dump_paired", path=dump.path, count=len(matches.found), all=len(matches.tensors),
-            missing=len(matches.missing), layout=dump.layout or "-",
+            missing=len(matches.missing), layout=f" ({dump.layout})" if dump.layout else "",
         )
     ]  # fmt: skip
     left = [name for name in matches.tensors if name not in matches.found]
@@ -186,13 +186,33 @@ def _notes(recorded: RecordedDump) -> list[Reason]:
     return notes
 
 
-def _shown_precision(dump: recording.Dump) -> str:
+def _telling(
+    dump: recording.Dump, matches: TensorMatches, metas: Sequence[TensorMeta]
+) -> list[recording.DumpedTensor]:
+    """Tensors that the tool computed, and that are the model's. What it was fed shows nothing of how it computes: an
+    image of 256 greys lies on even steps, and so does what an operator only picks from it. Nor does what has no number.
+    """
+    paired = {matches.tensors[name].of or name: match.base for name, match in matches.found.items()}
+    fed = {meta.name for meta in metas if meta.op_type == "Input"}
+    given = [np.unique(np.asarray(one.value)) for one in dump.tensors if paired.get(one.name) in fed]
+
+    def computed(one: recording.DumpedTensor) -> bool:
+        levels = np.unique(np.asarray(one.value).reshape(-1)[: 1 << 16])
+        if paired.get(one.name, one.name) in fed or one.name not in paired:
+            return False
+        some = levels.dtype.kind not in "fV" or bool((np.isfinite(levels) & (levels != 0)).any())
+        return some and not any(np.isin(levels, values).all() for values in given)
+
+    return [one for one in dump.tensors if computed(one)]
+
+
+def _shown_precision(tensors: Sequence[recording.DumpedTensor]) -> str:
     """What the float tensors can only come from: the even steps of INT8 (in a third of them, as what an operator adds
     up inside is wide), or in most of them FP16's or BF16's values."""
-    telling = [one for one in dump.tensors if one.held in {"int8", "uint8"} or one.value.size >= _FEW]
+    telling = [one for one in tensors if one.held in {"int8", "uint8"} or one.value.size >= _FEW]
     if sum(one.held in {"int8", "uint8"} or on_steps(one.value) for one in telling) * 3 > len(telling):
         return "int8"
-    large = [np.asarray(one.value).reshape(-1)[: 1 << 16] for one in dump.tensors if one.value.size >= _LARGE]
+    large = [np.asarray(one.value).reshape(-1)[: 1 << 16] for one in tensors if one.value.size >= _LARGE]
     floats = [value.astype(np.float32) for value in large if value.dtype.kind == "f" or "float" in value.dtype.name]
     for name in ("bfloat16", "float16"):
         kept = [np.array_equal(one, rounded(one, narrow_type(name)), equal_nan=True) for one in floats]

@@ -254,7 +254,9 @@ class _Work:
                 continue
             near = self.closest(name, base, self.prints)
             if near is None:
-                self.refused[name] = say("name_shape", name=base, shape=str(list(self.shapes[base])))
+                one = self.others[name]
+                own = list(one.value.shape if one.shape is None else one.shape)
+                self.refused[name] = say("name_shape", name=base, own=str(own), shape=str(list(self.shapes[base])))
             elif level < SURE or near[1] < _FAR:
                 self.take(name, base, "name", *near)
 

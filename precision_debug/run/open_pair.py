@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 from .. import events
-from ..errors import UsageError
+from ..errors import MarkError, UsageError
 from ..feeds import FeedSet
 from ..pairing import marks
 from ..pairing.align import Alignment
@@ -82,7 +82,10 @@ def runs_together(spec: RunSpec, first: Opening, second: Opening) -> bool:
 def selected(spec: RunSpec, tensors: Sequence[TensorMeta], journal: Journal) -> frozenset[str] | None:
     patterns = list(spec.marks)
     if spec.marks_from_inspector:
-        patterns += marks.get_mark_names_from_serialized_json(spec.marks_from_inspector)
+        found = marks.get_mark_names_from_serialized_json(spec.marks_from_inspector)
+        if not found:  # none is not all of them
+            raise MarkError(say("no_fused_outputs"), where=spec.marks_from_inspector, hint=say("leave_it_out"))
+        patterns += found
     if not patterns and spec.marks_between is None:
         return None
     names = marks.select(patterns, spec.marks_between, [meta.name for meta in tensors])

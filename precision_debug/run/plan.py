@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import recording, registry
-from ..errors import ModelError, UsageError
+from ..errors import ModelError, RecordingError, UsageError
 from ..numbers.cores import share_of_cores
 from ..protocols import Backend, Capabilities, Comparer, Feeds, Session, demand
 from ..reasons import say
+from ..recording.format import TENSORS
 from ..records import InputMeta, ModelFiles, RunMode, RunSpec, SessionSpec
 from ..safety.path_encoding import is_utf8
 from ..safety.special_file import refuse_special
@@ -231,6 +232,10 @@ def _found(model: ModelFiles, mode: str) -> Opening:
         return Opening(spec=session, recording=mode, dump=True)
     if recording.is_outputs(mode):
         return Opening(spec=session, recording=mode)
+    if Path(mode).is_dir() and not recording.is_recording(mode) and not (Path(mode) / TENSORS).is_dir():
+        raise RecordingError(say("no_tensors"), where=mode, hint=say("use_tensor_folder"))
+    if "/" in mode and not os.path.exists(mode):
+        raise RecordingError(say("no_such_folder"), where=mode, hint=say("use_tensor_folder"))
     if recording.is_recording(mode) or Path(mode).is_dir() or "/" in mode:
         return Opening(spec=session, recording=mode)
     if not model.path:

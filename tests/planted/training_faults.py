@@ -343,6 +343,7 @@ CASES = (
     Case(name="over_gru", mode=FP16, make=gru(), settings=scaled(26), label=OVER),
     Case(name="over_again", mode=FP16, make=lm(again=True), settings=scaled(26), label=OVER),
     Case(name="over_default", mode=FP16, make=mlp(times=300.0), settings=BACK, label=OVER),
+    Case(name="over_mean", mode=FP16, make=mlp(loss=lambda out: out.square().mean()), settings=BACK, label=OVER),
     # a backward of one's own
     Case(name="coarse_lm_0", mode=BF16, make=lm(("coarse_backward", "gelu")), label=r"backward/b\.0/"),
     Case(name="coarse_lm_1", mode=BF16, make=lm(("gelu", "coarse_backward")), label=r"backward/b\.1/"),

@@ -7,6 +7,7 @@ the marks change is measured at the outputs and told; the outputs themselves are
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -43,7 +44,10 @@ def open_plugin(spec: SessionSpec, name: str, feeds: Sequence[Feeds]) -> PluginS
                 say("no_plugin_named"), where=spec.mode,
                 hint="--option ep_library=LIB.so --option ep_name=NAMEExecutionProvider",
             )  # fmt: skip
-        plugin = Plugin(provider=provider, library=library)
+        if not os.path.isfile(library):
+            where = f"--option ep_library={library}"
+            raise UsageError(say("no_plugin_file"), where=where, hint=say("name_plugin_file"))
+        plugin = Plugin(provider=provider, library=os.path.abspath(library))  # else it is sought beside ONNX Runtime
     else:
         plugin = KNOWN[name]
     own = dict(_pair(text) for text in setting(chosen, "ep_options"))

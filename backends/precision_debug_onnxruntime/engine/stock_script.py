@@ -27,7 +27,7 @@ from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST, convert_floa
 model = onnx.load({model!r})
 own = {{node.name for node in model.graph.node}}
 model = convert_float_to_float16(
-    model, keep_io_types=True, op_block_list=[*DEFAULT_OP_BLOCK_LIST, *{types!r}],
+    model, keep_io_types=True, op_block_list={types},
     node_block_list={nodes!r},
 )
 # between two kept nodes it casts to float16 and back: the second reads what the first one gave
@@ -74,7 +74,8 @@ quantize_dynamic(
 def float16_script(model: str, types: Sequence[str], nodes: Sequence[str]) -> str:
     """types, nodes: what stays in float32."""
     made = f"{Path(model).stem}.mixed.onnx"
-    return _FLOAT16.format(model=model, made=made, types=list(types), nodes=list(nodes))
+    blocked = f"[*DEFAULT_OP_BLOCK_LIST, *{list(types)!r}]" if types else "DEFAULT_OP_BLOCK_LIST"
+    return _FLOAT16.format(model=model, made=made, types=blocked, nodes=list(nodes))
 
 
 def int8_script(

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from precision_debug.errors import (
     BackendCrash,
     BackendError,
@@ -135,6 +137,8 @@ def _quantised(
             raise
         except Exception as error:
             raise_if_full(error, str(folder))
+            if change == "int8" and (broken := _not_finite(feeds)):
+                raise InputError(say("broken_calibration", names=", ".join(broken)), where="--inputs") from error
             raise ModelError(
                 f"onnxruntime.quantization fails on it ({_told_by(error)})",
                 where=source.path, hint=_HINT,
@@ -286,6 +290,13 @@ def _ranges(runtime: Runtime, as_it_is: bool) -> Path | None:
         return None
     Path(folder).mkdir(exist_ok=True)
     return Path(folder, "as_it_is.json" if as_it_is else "prepared.json")
+
+
+def _not_finite(feeds: Sequence[Feeds]) -> list[str]:
+    """Inputs with NaN or Inf in them, of which no range can be taken."""
+    arrays = [(name, np.asarray(value)) for fed in feeds for name, value in fed.items()]
+    found = [name for name, value in arrays if value.dtype.kind == "f" and not np.isfinite(value).all()]
+    return list(dict.fromkeys(found))
 
 
 def _static(

@@ -8,6 +8,7 @@ is kept with which the fused program runs the same kernels, in the same types, t
 from __future__ import annotations
 
 import collections
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from .. import naming
+from .program import Value
 
-__all__ = ["Changed", "Found", "Groups", "Print", "Trace", "groups_by_value", "search"]
+__all__ = ["Changed", "Found", "Groups", "Print", "Trace", "groups_by_value", "in_batches", "search"]
 
 _POINTS = 257
 _TOLERANCE = 1e-4
@@ -204,3 +206,22 @@ def search(
         bisect(list(dict.fromkeys(names[turn] for names in open_groups)))
     found.kept.sort(key=place.__getitem__)
     return found
+
+
+def in_batches(
+    values: Mapping[str, Value], limit: int, names: Iterable[str], feeds: Mapping[str, Any]
+) -> list[tuple[str, ...]]:
+    """Split so that one predictor holds at most ``limit`` bytes; dynamic dimensions count as the largest of the feeds'
+    first ones.
+    """
+    batch = max((np.shape(value)[0] for value in feeds.values() if np.ndim(value)), default=1)
+    batches: list[list[str]] = [[]]
+    held = 0
+    for name in names:
+        size = 4 * math.prod(dim if isinstance(dim, int) else batch for dim in values[name].shape or ())
+        if batches[-1] and held + size > limit:
+            batches.append([])
+            held = 0
+        batches[-1].append(name)
+        held += size
+    return [tuple(item) for item in batches]

@@ -7,7 +7,6 @@ that is the same in every run. That is what PIR programs need in every mode, and
 from __future__ import annotations
 
 import dataclasses
-import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -27,8 +26,9 @@ from ..model import Model
 from ..reasons import say
 from ..session import NOT_ENTERED, absorbing, meta_of, metas_of, not_run
 from . import tensor_memory
+from .attempts import Attempts
 from .copied import Copies
-from .fetchable import Changed, Found, Groups, Print, Trace, groups_by_value, search
+from .fetchable import Changed, Found, Groups, Print, Trace, groups_by_value, in_batches, search
 from .hook_check import Witness
 from .legacy_program import LegacyProgram
 from .operators import Operators
@@ -71,9 +71,9 @@ class FetchSession:
         self, model: Model, start: Start, *, unfused: bool, view: str, folder: Path, versions: Mapping[str, str],
         notes: Sequence[Reason] = (), builds: int = 0, limit: int = 1 << 30,
         check: Callable[[Trace], None] | None = None, quantised: bool = False, wants: str = "", plain: bool = False,
-        bodies: Bodies | PirBodies | None = None,
+        bodies: Bodies | PirBodies | None = None, placed: Sequence[tuple[int, int] | None] = (),
     ) -> None:  # fmt: skip
-        self._bodies = bodies
+        self._bodies, self._placed = bodies, placed
         self.versions = versions
         self._model, self._start, self._unfused, self._view = model, start, unfused, view
         self._folder, self._builds, self._limit, self._check = folder, builds, limit, check
@@ -81,7 +81,10 @@ class FetchSession:
         self._operators = Operators(model)
         self._instructions: dict[str, str] = {}
         self.doubts: Sequence[Doubt] = ()
-        self.executed: tuple[int, int] | None = None
+        self._executed: tuple[int, int] | None = None
+        self._awaited: Feeds | None = None
+        self._looked: tuple[Trace, Witness] | None = None
+        self._shipped: Runner | None = None
         self._values = {value.name: value for value in model.program.values}
         self._notes = list(notes)
         self._runners: list[tuple[tuple[str, ...], Runner | None]] = []
@@ -92,11 +95,45 @@ class FetchSession:
         self._copies: Copies | None = None
         if isinstance(model.program, LegacyProgram) and not unfused:
             self._copies = Copies(model.program, lambda program: start(program, ""), folder)
-        self.tensors: Sequence[TensorMeta] = metas_of(meta_of(v, unseen=v.hidden) for v in self._values.values())
+        self._tensors: Sequence[TensorMeta] = metas_of(meta_of(v, unseen=v.hidden) for v in self._values.values())
 
     @property
     def notes(self) -> Sequence[Reason]:
         return tuple(self._notes)
+
+    @property
+    def tensors(self) -> Sequence[TensorMeta]:
+        self._plan_awaited()
+        return self._tensors
+
+    def _plan_awaited(self) -> None:
+        if self._awaited is not None and not self._planned:
+            self.plan(self._awaited)
+
+    @property
+    def executed(self) -> tuple[int, int] | None:
+        """How many operators ran in the low precision, and of how many; None where nobody can tell."""
+        return next((found for found in self._placed if found is not None), self._executed)
+
+    def plan_when_asked(self, feeds: Feeds) -> None:
+        """As ``plan``, when somebody wants to know what can be shown: that takes many predictors, and a session that
+        only gives outputs (of a set that is tried) needs two."""
+        self._awaited = feeds
+        if not self._unfused:
+            self._look(feeds)
+
+    def _look(self, feeds: Feeds) -> tuple[Trace, Witness]:
+        """One run of the program that ships. Raises where the mode does not do what it is for."""
+        if self._looked is None:
+            witness, runner = Witness(), self._start(self._model.file, "")
+            plain = self.trace(runner, feeds, witness)
+            if self._check is not None:
+                self._check(plain)
+            self.doubts = not_run(self._wants, plain.types)
+            self._executed = plain.executed(self._wants or "int8")
+            self._looked = plain, witness
+            runner.close()  # a hook stays with its predictor, and takes time in every run
+        return self._looked
 
     def plan(self, feeds: Feeds) -> None:
         """Find out which values can be fetched; ``tensors`` lists them from then on."""
@@ -104,21 +141,18 @@ class FetchSession:
         if self._unfused:
             self._plan_unfused(feeds)
             return
-        witness = Witness()
-        plain = self.trace(self._start(self._model.file, ""), feeds, witness)
+        plain, witness = self._look(feeds)
         builds = self._builds or int(min(_BUILDS, max(_FEWEST, _VALUES / max(1, len(self._values)))))
-        if self._check is not None:
-            self._check(plain)
         if self._bodies is not None:
             self._bodies.probe(feeds, plain.outputs)
-        self.doubts = not_run(self._wants, plain.types)
-        self.executed = plain.executed(self._wants or "int8")
         groups, changed = self._groups(feeds)
         outputs = [value.name for value in self._values.values() if value.output]
         copies = self._copied(groups, witness, feeds)
         everything, groups = groups, [group for group in groups if group[1][0] not in copies]
         loose: Groups = [("", [name]) for item in changed for name in item.names]
-        attempts = _Attempts(self, plain, feeds)
+        attempts = Attempts(
+            edited=self.edited, traced=lambda one, seen: self.trace(one, feeds, seen), keys=self.keys, plain=plain
+        )  # fmt: skip
         searching = time.monotonic()
 
         def late() -> bool:
@@ -132,7 +166,7 @@ class FetchSession:
         )  # fmt: skip
         runner = attempts.runner_of(found.kept)
         wrong = self._overwritten(attempts.seen, runner)
-        batches = self._batches([name for name in self._values if name in shown - wrong], feeds)
+        batches = in_batches(self._values, self._limit, [name for name in self._values if name in shown - wrong], feeds)
         if len(batches) == 1 and runner is not None and not wrong and not copies:
             self._runners = [(batches[0], runner)]
         else:
@@ -147,7 +181,7 @@ class FetchSession:
             return frozenset()
         outputs = {name for name, value in self._values.items() if value.output}
         names = [names[0] for _, names in groups if names[0] in self._ranks and names[0] not in outputs]
-        self._copies.find(self._batches(names, feeds), self._ranks, witness, feeds)
+        self._copies.find(in_batches(self._values, self._limit, names, feeds), self._ranks, witness, feeds)
         return self._copies.names
 
     def _overwritten(self, seen: Witness, runner: Runner | None) -> frozenset[str]:
@@ -165,7 +199,7 @@ class FetchSession:
         names = [name for name, value in self._values.items() if not value.hidden]
         written: set[str] = set()
         made: dict[str, list[str]] = {}
-        for batch in self._batches(names, feeds):
+        for batch in in_batches(self._values, self._limit, names, feeds):
             runner = self._start(self._edited(batch), "")
             keys = self.keys(runner.output_names)
             calls: Counter[str] = Counter()
@@ -182,7 +216,8 @@ class FetchSession:
             runner.close()
         # an instruction of several outputs, which come in any order, does not tell which of them is shown
         self._instructions = {key: found[0] for key, found in made.items() if len(set(found)) == 1}
-        self._runners = [(batch, None) for batch in self._batches([n for n in names if n in written], feeds)]
+        batches = in_batches(self._values, self._limit, [name for name in names if name in written], feeds)
+        self._runners = [(batch, None) for batch in batches]
         empty = len(names) - len(written)
         if empty:
             self._notes.append(say("not_written", count=empty))
@@ -194,13 +229,15 @@ class FetchSession:
                 metas += self._bodies.listed(value, meta_of(value, unseen=NOT_ENTERED))
             elif value.hidden or value.name in written:
                 metas.append(meta_of(value, unseen=value.hidden))
-        self.tensors = metas_of(self._bodies.in_order(metas) if self._bodies is not None else metas)
+        self._tensors = metas_of(self._bodies.in_order(metas) if self._bodies is not None else metas)
 
     def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
-        if not self._planned:
-            self.plan(feeds)
         if self._closed:
             raise BackendError("the session is closed", where=self._model.path, hint="open it again")
+        if hook is None and not self._planned and not self._unfused:
+            return self._outputs(feeds)
+        if not self._planned:
+            self.plan(feeds)
         types = {meta.name: meta.op_type for meta in self.tensors}
         outputs: dict[str, Any] = {}
         inside = list(self._bodies.run(feeds)) if hook is not None and self._bodies is not None else []
@@ -235,6 +272,14 @@ class FetchSession:
             bodies.rest(hook)
         return outputs
 
+    def _outputs(self, feeds: Feeds) -> Mapping[str, Any]:
+        """Those of the program that ships, before anybody asked what else it can show."""
+        self._look(feeds)
+        self._shipped = self._shipped or self._start(self._model.file, "")
+        self._shipped.execute(feeds)
+        keys = self.keys(self._shipped.output_names)
+        return {name: self._shipped.output(key) for key, name in keys.items() if self._values[name].output}
+
     @property
     def replacer(self) -> Replacer:
         return self
@@ -242,6 +287,7 @@ class FetchSession:
     @property
     def replaces(self) -> bool:
         """See protocols.Replacer: where the hook has the engine's own memory, and one run shows every tensor."""
+        self._plan_awaited()
         if not self._plain or not self._planned or not tensor_memory.can_write():
             return False
         nested = any(value.hidden.code == NESTED.code for value in self._values.values())
@@ -306,6 +352,8 @@ class FetchSession:
             if runner is not None:
                 runner.close()
         self._runners = []
+        if self._shipped is not None:
+            self._shipped.close()
         if self._bodies is not None:
             self._bodies.close()
         self._closed = True
@@ -340,7 +388,7 @@ class FetchSession:
         runner.close()
         base: dict[str, tuple[str, tuple[int, ...], Print]] = {}
         names = [name for name, value in self._values.items() if not value.hidden]
-        for batch in self._batches(names, feeds):
+        for batch in in_batches(self._values, self._limit, names, feeds):
             unfused = self._start(self._edited(batch), "unfused")
             unfused.execute(feeds)
             for key, name in self.keys(unfused.output_names).items():
@@ -385,7 +433,7 @@ class FetchSession:
             elif value.hidden:
                 metas.append(meta_of(value, unseen=value.hidden))
         metas = list(absorbing(metas, self._values))
-        self.tensors = metas_of(self._bodies.in_order(metas) if self._bodies is not None else metas)
+        self._tensors = metas_of(self._bodies.in_order(metas) if self._bodies is not None else metas)
         self._notes.append(
             say("fetchable", count=len(shown), all=len(self._values), more=len(unseen), builds=found.builds)
         )
@@ -427,58 +475,3 @@ class FetchSession:
             known.update((naming.fetch_name(name), name) for name in self._values)
         known.update((value.output, name) for name, value in self._values.items() if value.output)
         return {key: known[key] for key in outputs if key in known}
-
-    def _batches(self, names: Sequence[str], feeds: Feeds) -> list[tuple[str, ...]]:
-        """Split so that one predictor holds at most ``limit`` bytes; dynamic dimensions count as the largest of the
-        feeds' first ones.
-        """
-        batch = max((np.shape(value)[0] for value in feeds.values() if np.ndim(value)), default=1)
-        batches: list[list[str]] = [[]]
-        held = 0
-        for name in names:
-            size = 4 * math.prod(dim if isinstance(dim, int) else batch for dim in self._values[name].shape or ())
-            if batches[-1] and held + size > self._limit:
-                batches.append([])
-                held = 0
-            batches[-1].append(name)
-            held += size
-        return [tuple(item) for item in batches]
-
-
-class _Attempts:
-    """Builds of edited programs, each of which is asked whether fetching changes what the mode computes.
-
-    seen, widened: what the hook saw of the last one that changed nothing, and the kernels that gave it FP32 where the
-    mode computes in something narrower. That one's predictor is kept open, to be the session's.
-    """
-
-    def __init__(self, session: FetchSession, plain: Trace, feeds: Feeds) -> None:
-        self._session, self._plain, self._feeds = session, plain, feeds
-        self._kept: tuple[tuple[str, ...], Runner] | None = None
-        self.seen = Witness()
-        self.widened: frozenset[str] = frozenset()
-
-    def changes(self, names: Sequence[str]) -> Counter[str]:
-        """What is otherwise where these are fetched, by kernel; "": how many of them did not come."""
-        runner, witness = self._session.edited(names), Witness()
-        trace = self._session.trace(runner, self._feeds, witness)
-        changed = self._plain.changed(trace)
-        # a pass may put another value in the place of one that is fetched, under that one's name
-        changed[""] += len(set(names) - set(self._session.keys(runner.output_names).values()))
-        changed = +changed
-        if changed:
-            runner.close()
-        else:
-            self.close()
-            self._kept = tuple(names), runner
-            self.seen, self.widened = witness, self._plain.widened(trace)
-        return changed
-
-    def runner_of(self, names: Sequence[str]) -> Runner | None:
-        """The predictor that is open, where it fetches just these."""
-        return self._kept[1] if self._kept is not None and self._kept[0] == tuple(names) else None
-
-    def close(self) -> None:
-        if self._kept is not None:
-            self._kept[1].close()
-        self._kept = None

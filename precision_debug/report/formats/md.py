@@ -131,12 +131,22 @@ def _cell(cell: Cell) -> str:
 
 
 def _sentence(text: Text) -> str:
-    return plain(text.en) if text.en == text.zh else f"{plain(text.en)} {plain(text.zh)}"
+    return _said(text.en) if text.en == text.zh else f"{_said(text.en)} {_said(text.zh)}"
+
+
+def _said(text: str) -> str:
+    """A sentence in which names stand between backticks, as the page shows them."""
+    parts = re.split("`([^`]+)`", " ".join(text.split()))
+    return "".join(code(part) if place % 2 else _escaped(part) for place, part in enumerate(parts))
 
 
 def plain(text: str) -> str:
     """Text that Markdown shows as it is, on one line and inside a table."""
-    return re.sub(r"([\\`*_{}\[\]<>#|~])", r"\\\1", visible(" ".join(text.split())))
+    return _escaped(" ".join(text.split()))
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([\\`*_{}\[\]<>#|~])", r"\\\1", visible(text))
 
 
 def code(text: str) -> str:

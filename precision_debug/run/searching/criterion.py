@@ -119,7 +119,7 @@ class Criterion:
         limit = self.limit(sample)
         if self.metric is not None:
             return self._by_metric(sample, got, limit)
-        worst, passes, text = 0.0, True, ""
+        worst, passes, text, elements = 0.0, True, "", 0
         for name, there in self.pairs.items():
             if there not in got or name not in sample.values:
                 return False, math.inf, f"{name}: the target does not give it"
@@ -127,6 +127,7 @@ class Criterion:
                 as_array(sample.values[name], name=name), as_array(got[there], name=there), self.tolerance
             )
             error = error_of(found)
+            elements += found.base.elements + found.target.elements
             bound = self.bounds.get(name)
             if bound is not None and limit == self.allowed:
                 good = error <= bound
@@ -136,6 +137,8 @@ class Criterion:
                 worst = max(worst, error)
             if not good and passes:
                 passes, text = False, f"{name}: Rel L2 {error:.3g}" if math.isfinite(error) else f"{name}: NaN or Inf"
+        if not elements:  # nothing is off, and nothing is right
+            raise UsageError(say("all_empty"), hint=say("use_not_empty"))
         return passes, worst, text
 
     def _within(self, name: str, found: Comparison) -> bool:

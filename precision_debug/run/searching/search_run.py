@@ -146,8 +146,11 @@ class _Search:
         trials = self._trials(self.target, self.keep)
         low = self._evaluate(trials, (), self.unseen.seen)
         self.was = low.executed
-        self.unseen.seen = [dataclasses.replace(sample, low=_error(error)) for sample, error in
-                            zip(self.unseen.seen, low.errors or [None] * len(low.held), strict=False)]  # fmt: skip
+        seen = self.unseen.seen  # of a run that failed there is no error, and the search goes on with what is kept
+        errors = low.errors if len(low.errors) == len(seen) else [None] * len(seen)
+        self.unseen.seen = [
+            dataclasses.replace(sample, low=_error(error)) for sample, error in zip(seen, errors, strict=True)
+        ]  # fmt: skip
         self.samples = self.unseen.seen
         self.unseen.now = self._with_low(trials, self.unseen.now)
         found, checks = self._found(trials, report)

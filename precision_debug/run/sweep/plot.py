@@ -79,13 +79,14 @@ def _grid(low: int, high: int, first: float, last: float, top: int) -> list[str]
         value = first * (last / first) ** (place / 4)
         at = _LEFT + place / 4 * (right - _LEFT)
         parts.append(f'<line x1="{at:.1f}" y1="{_TOP}" x2="{at:.1f}" y2="{edge}" stroke="#e3e7ee"/>')
-        parts.append(f'<text x="{at:.1f}" y="{edge + 20}" text-anchor="middle" fill="#5b6576">{value:.3g}</text>')
+        said = f"{value:.3g}" if value < 1000 else f"{value:.0f}"  # an exponent has no room at the right edge
+        parts.append(f'<text x="{at:.1f}" y="{edge + 20}" text-anchor="middle" fill="#5b6576">{said}</text>')
     parts.append(f'<line x1="{_LEFT}" y1="{edge}" x2="{right}" y2="{edge}" stroke="#8a93a5"/>')
     parts.append(f'<text x="{_LEFT - 8}" y="{edge + 4}" text-anchor="end" fill="#5b6576">0</text>')
     middle = (_LEFT + right) / 2
     parts.append(
         f'<text x="{middle}" y="{_HEIGHT - 18}" text-anchor="middle" fill="#1c2430">median latency, ms (faster: left)'
-        " · 中位延迟（左侧更快）</text>"
+        " · 中位延迟，ms（左侧更快）</text>"
     )
     parts.append(
         f'<text x="{_LEFT}" y="{_TOP - 16}" fill="#1c2430">relative L2 error of the worst output (lower is better)'

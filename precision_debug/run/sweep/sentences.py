@@ -74,6 +74,12 @@ def _blamed(mode: Mode) -> Text:
 def _choice(sweep: Sweep, held: Sequence[Mode]) -> Text:
     first, base = sweep.first, f"`{sweep.baseline}`"
     timed = sorted((mode.speed.median, mode.name, mode) for mode in held if mode.speed is not None)
+    others = [mode for mode in sweep.modes if mode.verdict != BASELINE]
+    if others and not any(mode.verdict for mode in others):
+        return Text(
+            "No mode ran: the reasons stand below, and nothing is known of any of them.",
+            "没有模式运行成功：原因见下文，对各模式均一无所知。",
+        )
     if not held:
         return Text("No mode passes: use none of them unchanged.", "没有模式成立：都不能直接使用。")
     if not timed or first is None or first.speed is None:

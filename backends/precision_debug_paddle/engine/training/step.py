@@ -17,6 +17,7 @@ from precision_debug.feeds.training_step import (
     StepParts,
     loss_of,
     loss_refused,
+    made_optimiser,
     no_optimiser,
     nothing_learns,
 )
@@ -126,7 +127,7 @@ class Step:
         given = self.parts.optimiser
         if given is None:
             raise no_optimiser(self.path)
-        made = given if hasattr(given, "step") else given(parameters)
+        made = made_optimiser(given, parameters, self.path)
         if not self.master:
             return made
         decorate = paddle_module().amp.decorate

@@ -13,6 +13,7 @@ from precision_debug.feeds.training_step import (
     StepParts,
     loss_of,
     loss_refused,
+    made_optimiser,
     no_optimiser,
     nothing_learns,
 )
@@ -145,7 +146,7 @@ class TrainingStep(nn.Module):
             if self.until == OPTIMISER:
                 raise no_optimiser(self.path)
             return torch.optim.SGD(parameters, lr=0.0)
-        return self.optimiser if isinstance(self.optimiser, torch.optim.Optimizer) else self.optimiser(parameters)
+        return made_optimiser(self.optimiser, parameters, self.path)
 
     def _tell(self, phase: str) -> None:
         if self.on_phase is not None:

@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
 from ....reasons import Text
+from ...blame import FIX, NEXT, PASTE
 from ...figures import percent
 from ...lead import MORE
 from ...model import Report
 from ...section import Cell, Section
 from ...summary import Summary
+from ...tried import tried_sentence
 from .text import both, escaped, said
 
 __all__ = ["ABOVE", "FOUND", "IN_ANSWER", "UNEXPLAINED", "answer", "block", "budget", "folded"]
@@ -50,6 +52,12 @@ def answer(report: Report, content: Summary, places: Places) -> str:
         proof, blamed = f"<p>{said(_begun(blamed[0][-1].text))}</p>", blamed[1:]
     if report.fix is not None and more:  # the sentence that the evidence is of comes before it
         proof, sentences = f"<p>{said(more[0])}</p>{proof}", [*more[1:], *content.details]
+    first_other = next((n for n, line in enumerate(blamed) if line[0].text not in (FIX, NEXT, PASTE)), len(blamed))
+    mended = tried_sentence(report)
+    if mended is not None and mended in sentences:  # what to do stands above what proves it
+        sentences = [text for text in sentences if text != mended]
+        proof = f"<p>{said(mended)}</p>{_lines(blamed[:first_other], places)}{proof}"
+        blamed = blamed[first_other:]
     for text in [text for text in sentences if text.en.endswith(MORE)]:  # stands above those that it is of
         proof, sentences = f"{proof}<p>{said(text)}</p>", [one for one in sentences if one is not text]
     shown = "".join(f"<p>{said(text)}</p>" for text in sentences[:_SHOWN])

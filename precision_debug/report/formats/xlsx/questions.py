@@ -47,12 +47,12 @@ def questions_of(report: Report) -> Iterator[Question]:
             axis=Text("Share of the squared error that it explains alone", "单独可解释的平方误差比例"),
             bars=tuple(shares), percent=True, marked=blamed,
         )  # fmt: skip
-    units = [
-        (row.name, row.introduced.units) for row in report.rows
-        if row.introduced is not None and row.introduced.units and math.isfinite(row.introduced.units)
-    ]  # fmt: skip
+    by_name: dict[str, float] = {}  # a tensor may have a row of its own in the target, of the same name
+    for row in report.rows:
+        if row.introduced is not None and row.introduced.units and math.isfinite(row.introduced.units):
+            by_name[row.name] = max(by_name.get(row.name, 0.0), row.introduced.units)
+    units = sorted(by_name.items(), key=lambda pair: -pair[1])
     if units:
-        units.sort(key=lambda pair: -pair[1])
         yield Question(
             title=Text("Which operators add the most error themselves?", "哪些算子自身引入的误差最大？"),
             axis=Text("Introduced error over the error of rounding once", "引入误差与单次舍入误差之比"),

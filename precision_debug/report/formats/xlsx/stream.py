@@ -24,8 +24,11 @@ _EXACT = 2**53
 """Whole numbers beyond it do not fit a double, which is all that Excel has; they are written as text."""
 
 _WRAPPED = ("name", "reason")
-_LINE, _MOST_LINES = 14, 4
+_LINE, _MOST_LINES = 14, 12
 """Points of a line of text, and how many lines a row has at most."""
+
+_BROKEN = 1.2
+"""How much more room a text takes than its characters do: long names do not fill the lines that they are broken at."""
 
 _KEPT = 500
 """Texts of one column that are kept ready: operator and data types, statuses and reasons come again and again."""
@@ -63,7 +66,8 @@ def _heights(layout: tuple[Column, ...], widths: Sequence[int]) -> Callable[[Row
         for get, room in wrapped:
             text = get(row)
             if text and len(text) * 2 > room:  # Chinese takes two places a character
-                lines = max(lines, -(-text_width(text) // room))
+                wide = text_width(text)
+                lines = max(lines, math.ceil(_BROKEN * wide / room) if wide > room else 1)
         return f' ht="{_LINE * min(lines, _MOST_LINES)}" customHeight="1"' if lines > 1 else ""
 
     return height

@@ -12,7 +12,7 @@ function points() {
 
 function buildPlot() {
   curve.rows = points();
-  if (!curve.rows.length) { byId("plot").replaceChildren(both(["No tensor was compared.", "没有张量被比较。"], "p")); byId("series").hidden = true; return; }
+  if (!curve.rows.length) { byId("plot").replaceChildren(both(["There is no error to draw: no tensor was compared, or all of them are NaN or Inf on both sides.", "没有可画的误差：没有张量被比较，或两侧全为 NaN、Inf。"], "p")); byId("series").hidden = true; return; }
   if (!data.broken.length && !SERIES.some((one) => one.values.some(usable))) {
     byId("plot").replaceChildren(both(["No error anywhere: what was compared is the same bit for bit.", "没有误差：所比较的张量逐位相同。"], "p"));
     byId("series").hidden = true;

@@ -1,0 +1,64 @@
+"""What ONNX Runtime's modes are asked for and cannot do: one line that says what is wrong with what was named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx_models
+import pytest
+
+from precision_debug.cli import main
+
+pytest.importorskip("onnxruntime", reason="needs onnxruntime")
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    onnx.save(onnx_models.mlp(), tmp_path / "m.onnx")
+    return str(tmp_path / "m.onnx")
+
+
+@pytest.mark.parametrize("library", ["nowhere.so", "folder"])
+def test_a_library_that_is_none_is_told_by_the_path_that_was_named(
+    library: str, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    named = ["--option", f"ep_library={library}", "--option", "ep_name=X"]
+    assert main(["--model_file", model, "--run_mode", "ort_ep", *named]) == 2
+    said = capsys.readouterr().err
+    assert f"--option ep_library={library}: there is no such library" in said
+    assert "get_library_path()" in said
+
+
+def test_a_library_is_sought_from_the_current_folder(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """ONNX Runtime seeks a relative path beside its own libraries."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "fake.so").write_text("no library")
+    named = ["--option", "ep_library=fake.so", "--option", "ep_name=X"]
+    assert main(["--model_file", model, "--run_mode", "ort_ep", *named]) == 2
+    assert str(tmp_path / "fake.so") in capsys.readouterr().err
+
+
+def test_calibration_on_nan_names_the_input(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.savez(tmp_path / "x.npz", image=np.full((2, 1, 8, 8), np.nan, np.float32))
+    digits = str(root / "examples/digits/digits.onnx")
+    assert main(["--model_file", digits, "--run_mode", "ort_int8", "--inputs", str(tmp_path / "x.npz")]) == 2
+    assert "hold NaN or Inf: image" in capsys.readouterr().err
+
+
+def test_an_inspector_file_that_names_no_tensor_marks_not_all_of_them(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "engine_info.json"
+    command = ["--model_file", model, "--run_mode", "ort_opt", "--marks_from_inspector", str(file)]
+    for text, said in (("[]", "has no layer"), ('[{"Name": "a", "Outputs": []}]', "no tensor that could be marked")):
+        file.write_text(text)
+        assert main(command) == 2
+        assert said in capsys.readouterr().err
