@@ -15,7 +15,7 @@ from .repeated import repeat_sentences
 from .tried import tried_sentence
 from .words import explained
 
-__all__ = ["MORE", "lead"]
+__all__ = ["LEFT_OVER", "MORE", "lead"]
 
 _WRONG_ON_BOTH_SIDES = frozenset({
     "proven_bias_clipped", "proven_bias_scale", "proven_bias_zero_point", "proven_scale", "proven_weight_clipped",
@@ -25,6 +25,9 @@ _WRONG_ON_BOTH_SIDES = frozenset({
 
 _A_CULPRITS = 0.5
 """Share of the squared error that one among those that were not tried may make, and be a culprit."""
+
+LEFT_OVER = "Of the error that is left"
+"""How the sentence begins that names a culprit where the user's tolerance is met."""
 
 MORE = " more below."
 """How a sentence ends that says how many further culprits there are."""
@@ -96,7 +99,7 @@ def _left_over(culprit: Culprit, who: Text) -> Text:
     """Who makes most of an error that the user accepts."""
     share = percent(culprit.share or 0.0)
     return Text(
-        f"Of the error that is left, one operator makes {share}: {who.en}", f"剩余误差的 {share} 来自一个算子：{who.zh}"
+        f"{LEFT_OVER}, one operator makes {share}: {who.en}", f"剩余误差的 {share} 来自一个算子：{who.zh}"
     )
 
 

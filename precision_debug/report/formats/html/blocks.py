@@ -8,7 +8,7 @@ from urllib.parse import quote
 from ....reasons import Text
 from ...blame import FIX, NEXT, PASTE
 from ...figures import percent
-from ...lead import MORE
+from ...lead import LEFT_OVER, MORE
 from ...model import Report
 from ...section import Cell, Section
 from ...summary import Summary
@@ -50,7 +50,7 @@ def answer(report: Report, content: Summary, places: Places) -> str:
     proof = ""
     if blamed and not blamed[0][0].text.en:
         proof, blamed = f"<p>{said(_begun(blamed[0][-1].text))}</p>", blamed[1:]
-    if report.fix is not None and more:  # the sentence that the evidence is of comes before it
+    if more and (report.fix is not None or more[0].en.startswith(LEFT_OVER)):  # the sentence that the evidence is of comes before it
         proof, sentences = f"<p>{said(more[0])}</p>{proof}", [*more[1:], *content.details]
     first_other = next((n for n, line in enumerate(blamed) if line[0].text not in (FIX, NEXT, PASTE)), len(blamed))
     mended = tried_sentence(report)
