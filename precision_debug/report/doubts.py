@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from ..inspector import ran_instead
 from ..numbers.judge import HIDDEN
 from ..numbers.precisions import QUANTISED, Precision, promised
-from ..reasons import Plain, Text, same
+from ..reasons import Plain, Text, as_reason, same
 from ..records import Doubt, Row, Status
 from .coverage import ENOUGH, coverage
 from .figures import count, figure, percent, sufficient
@@ -93,7 +93,7 @@ def _found(report: Judged) -> Iterator[Doubt]:
 
 def _of_outputs(report: Judged) -> Iterator[Doubt]:
     absent = [row for row in report.outputs if row.comparison is None and row.status is not Status.FAIL]
-    frozen = [row.name for row in absent if row.reason.code == "step_no_gradient"]
+    frozen = [row.name for row in absent if as_reason(row.reason).code == "step_no_gradient"]
     others = [row.name for row in absent if row.reason.code != "step_no_gradient"]
     for code, missing in (("output_no_gradient", frozen), ("output_not_compared", others)):
         if missing:

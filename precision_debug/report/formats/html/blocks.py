@@ -50,7 +50,7 @@ def answer(report: Report, content: Summary, places: Places) -> str:
     proof = ""
     if blamed and not blamed[0][0].text.en:
         proof, blamed = f"<p>{said(_begun(blamed[0][-1].text))}</p>", blamed[1:]
-    if more and (report.fix is not None or more[0].en.startswith(LEFT_OVER)):  # the sentence that the evidence is of comes before it
+    if more and (report.fix is not None or more[0].en.startswith(LEFT_OVER)):  # what the evidence is of comes before it
         proof, sentences = f"<p>{said(more[0])}</p>{proof}", [*more[1:], *content.details]
     first_other = next((n for n, line in enumerate(blamed) if line[0].text not in (FIX, NEXT, PASTE)), len(blamed))
     mended = tried_sentence(report)
