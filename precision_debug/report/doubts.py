@@ -94,7 +94,7 @@ def _found(report: Judged) -> Iterator[Doubt]:
 def _of_outputs(report: Judged) -> Iterator[Doubt]:
     absent = [row for row in report.outputs if row.comparison is None and row.status is not Status.FAIL]
     frozen = [row.name for row in absent if as_reason(row.reason).code == "step_no_gradient"]
-    others = [row.name for row in absent if row.reason.code != "step_no_gradient"]
+    others = [row.name for row in absent if as_reason(row.reason).code != "step_no_gradient"]
     for code, missing in (("output_no_gradient", frozen), ("output_not_compared", others)):
         if missing:
             more = f", … (+{count(len(missing) - _NAMES)})" if len(missing) > _NAMES else ""

@@ -131,7 +131,7 @@ def _calm(report: Report) -> Text:
     worst, beside = _worst(report)
     if report.verdict is Verdict.EXPECTED and report.first_mismatch is not None:
         row = report.first_mismatch
-        counted = row.reason.code.startswith("elements")  # beyond a tolerance that nobody asked for
+        counted = as_reason(row.reason).code.startswith("elements")  # beyond a tolerance that nobody asked for
         reason = explained(row.non_finite or (NOTHING if counted else row.reason))
         why = Text(f" ({reason.en})", f"（{reason.zh}）") if reason.en else same("")
         off = Text(
