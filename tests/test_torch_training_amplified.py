@@ -14,7 +14,7 @@ from planted import training_further, training_third
 
 from precision_debug.report.lead import lead
 
-CASES = {one.name: one for one in training_further.CASES}
+CASES = {one.name: one for one in (*training_further.CASES, *training_third.CASES)}
 
 
 def explained(name: str) -> Any:
@@ -84,6 +84,12 @@ def test_a_gradient_that_the_target_lacks_is_told_first(name: str) -> None:
     assert "gradient/a.weight" in said.zh
     row = next(row for row in report.rows if row.name == "gradient/a.weight")
     assert row.reason.code == "step_no_gradient"
+
+
+def test_what_overflows_before_the_loss_stands_before_a_gradient_that_a_scale_mends() -> None:
+    report = explained("root_mean_square_by_hand")
+    assert (first(report).name, first(report).cause) == ("mul#2", "overflow")
+    assert "gradient_overflow" in {one.cause for one in report.explanation.culprits}
 
 
 @pytest.mark.slow  # the whole batch: minutes

@@ -17,7 +17,7 @@ from typing import Any
 from ..numbers.born import infinite_introduced, is_broken
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Effect, Row
-from ..settings.training_step import OPTIMISER
+from ..settings.training_step import FORWARD, OPTIMISER
 from .bounds import LEAST, LOOK_LEAST, LOOK_TIMES, MOST, TIMES, allowed_error, is_suspicious, worth
 from .causes import cause_of
 from .culprits import ALONE, FAR, HALF, PART, largest_growth
@@ -323,9 +323,9 @@ class _Search:
         return self._subject.order.get(name, 0)
 
     def culprits(self) -> tuple[Culprit, ...]:
-        """One for each operator that explains an output: what makes NaN or Inf of one first, then what spoils one that
-        is, by what others make of it, then what spoils the loss, then the one that explains most outputs, then the one
-        of the worst of them."""
+        """One for each operator that explains an output: what makes NaN or Inf before the loss and spoils it first,
+        because no scale mends that. Then what makes NaN or Inf of an output, what spoils one that is, by what others
+        make of it, what spoils the loss, the one that explains most outputs, and the one of the worst of them."""
         broken = {sink.name for sink in self._looked if sink.non_finite}
         off = {sink.name: sink.rel_l2 for sink in self._looked}
         losses = {sink.name for sink in self._looked if _is_loss(self._subject, sink)}
@@ -334,7 +334,8 @@ class _Search:
         ranked = sorted(
             self._explains,
             key=lambda name: (
-                not poisons[name], broken.isdisjoint(self._explains[name]), losses.isdisjoint(self._explains[name]),
+                losses.isdisjoint(self._explains[name]) or not self._breaks_forward(name), not poisons[name],
+                broken.isdisjoint(self._explains[name]), losses.isdisjoint(self._explains[name]),
                 -len(self._explains[name]), -max(off[at] for at in self._explains[name]), self._place(name),
             ),
         )  # fmt: skip
@@ -347,6 +348,10 @@ class _Search:
             # one switch mends them all, and ranks run the same operators: the first stands for the others
             found.setdefault(key, culprit)
         return tuple(self._with_all(one, spoilt[key]) for key, one in found.items())
+
+    def _breaks_forward(self, name: str) -> bool:
+        own, meta = self._alone.found[name], self._subject.meta_of.get(name)
+        return meta is not None and meta.phase == FORWARD and own.born_nan + own.born_inf > 0
 
     def _with_all(self, culprit: Culprit, spoilt: Collection[str]) -> Culprit:
         """The culprit that stands for all that spoil these outputs."""

@@ -904,8 +904,9 @@ def _pasted(one: Case, report: Any) -> str:
 def _worst(report: Any) -> float:
     from precision_debug.numbers.born import is_broken
 
+    rows = [row for row in report.outputs if row.name not in report.explanation.decided_by_rounding]
     return max((math.inf if row.comparison is None or row.relative_l2 is None or is_broken(row.comparison)
-                else row.relative_l2 for row in report.outputs), default=math.inf)  # fmt: skip
+                else row.relative_l2 for row in rows), default=math.inf)  # fmt: skip
 
 
 def run(cases: list[Case], names: list[str]) -> Iterator[str]:

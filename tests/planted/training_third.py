@@ -1,5 +1,7 @@
 """A third batch of training steps, faulty and healthy, written after the second was mended and before any was run.
 
+Afterwards two were changed: sum_of_squares_in_half did not overflow, and gelu_by_tanh is told of its backward operator.
+
 python -m tests.planted.training_third [CASE …]      see training_further, whose cases these are like
 """
 
@@ -164,7 +166,7 @@ def by_error_function() -> Any:
     return own(F.gelu)
 
 
-@of_these(PLAIN, r"gelu", ("other_arithmetic",), base="by_error_function")
+@of_these(PLAIN, r"(backward/)?gelu", ("other_arithmetic", "files_differ"), base="by_error_function")
 def gelu_by_tanh() -> Any:
     return own(lambda x: F.gelu(x, approximate="tanh"))
 
@@ -180,7 +182,7 @@ def sum_over_batch() -> Any:
 
 @of_these(HALF, r"mse_loss|(backward/)?.*", ("overflow",))
 def sum_of_squares_in_half() -> Any:
-    return loss_own(lambda out: (out * 100).square().sum() / 1000)
+    return loss_own(lambda out: (out * 400).square().sum() / 1000)
 
 
 # healthy
