@@ -16,15 +16,23 @@ torch = pytest.importorskip("torch", reason="needs torch")
 pytest.importorskip("onnxscript", reason="torch's exporter needs onnxscript")
 
 
-@pytest.fixture
-def exported(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.syspath_prepend(str(root / "examples" / "torch_onnx"))
-    import model
+@pytest.fixture(scope="module")
+def deployed(root: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path = tmp_path_factory.mktemp("exported") / "deployed.onnx"
+    with pytest.MonkeyPatch.context() as patched, warnings.catch_warnings():
+        patched.syspath_prepend(str(root / "examples" / "torch_onnx"))
+        import model
 
-    deployed, image = model.build_deployed()
-    with warnings.catch_warnings():
+        module, image = model.build_deployed()
         warnings.simplefilter("ignore")
-        torch.onnx.export(deployed, (image,), dynamo=True, verbose=False).save("deployed.onnx")
+        torch.onnx.export(module, (image,), dynamo=True, verbose=False).save(str(path))
+    return path.read_bytes()
+
+
+@pytest.fixture
+def exported(deployed: bytes, tmp_path: Path) -> Path:
+    """A copy of its own for each test, in the current folder."""
+    (tmp_path / "deployed.onnx").write_bytes(deployed)
     return Path("deployed.onnx")
 
 

@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
+import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
@@ -30,12 +32,20 @@ MODELS = Path(torch_models.__file__)
 
 
 def export(factory: str, path: Path) -> Path:
+    path.write_bytes(_exported(factory))
+    return path
+
+
+@functools.cache
+def _exported(factory: str) -> bytes:
+    """The same each time; made once."""
     module, inputs = getattr(torch_models, factory)()
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
         warnings.simplefilter("ignore")
         args, kwargs = ((), inputs) if isinstance(inputs, dict) else ((inputs,), None)
+        path = Path(folder, "model.onnx")
         torch.onnx.export(module, args, kwargs=kwargs, dynamo=True, verbose=False).save(str(path))
-    return path
+        return path.read_bytes()
 
 
 def seen(backend: Any, mode: str, file: str, feeds: Any, work: Path, **options: Any) -> Any:
