@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import shlex
 import subprocess
 import sys
 from collections import Counter
@@ -15,6 +17,7 @@ import onnx
 import onnx_models
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from planted.onnx_faults import Graph
 
 import precision_debug
 from precision_debug.errors import BackendError, BackendUnavailable, ModelError, PrecisionDebugError, UsageError
@@ -425,6 +428,28 @@ def test_what_can_be_kept_in_which_mode(tmp_path: Path) -> None:
     handed = {one.kind: one for one in keep("ov_fp16").hand_over(["r1"], (), tmp_path)}
     assert handed["model"].maker_options["save_ir"] == handed["model"].path == str(tmp_path / "model.fp16.xml")
     assert "'INFERENCE_PRECISION_HINT': 'f16'" in handed["wrapper"].text
+
+
+@needs("ov_bf16")
+def test_a_type_that_openvino_chose_is_kept_from_operators_as_one_that_was_asked_for(tmp_path: Path) -> None:
+    """ov_opt fails here in BF16: the report offers an option, and that brings what it says."""
+    g = Graph(seed=1)
+    position = g.input("x", np.arange(0, 2000, 7, dtype=np.float32).reshape(1, -1, 1))
+    angle = g.op("Mul", [position, g.weight("freq", 10000.0 ** -(np.arange(16) / 16))], "angle")
+    both = g.op("Concat", [g.op("Sin", [angle], "sin"), g.op("Cos", [angle], "cos")], "both", axis=-1)
+    path = g.save(tmp_path / "m.onnx", [g.dense(both, 32, 8, "y")])
+    report = precision_debug.compare(path, run_mode="ov_opt", inputs=g.feeds)
+    assert report.to_keep is not None
+    words = shlex.split(report.to_keep.option)
+    assert words[0] == "--option"
+    tried = report.to_keep.tried
+    assert tried is not None
+    assert tried.was is not None
+    assert tried.was.precision == "BF16"
+    name, _, value = words[1].partition("=")
+    again = precision_debug.compare(path, run_mode="ov_opt", inputs=g.feeds, **{name: json.loads(value)})
+    assert tried.after == pytest.approx(again.outputs[0].relative_l2, rel=0.05)
+    assert again.outputs[0].status is Status.PASS
 
 
 @needs("ov_bf16")

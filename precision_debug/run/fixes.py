@@ -14,6 +14,7 @@ from ..errors import PrecisionDebugError
 from ..explain import Subject, allowed_by, is_mended
 from ..feeds import FeedSet
 from ..numbers.arrays import as_array
+from ..numbers.precisions import MODEL, is_narrow
 from ..protocols import Feeds
 from ..reasons import say
 from ..records import Culprit, Explanation, RunSpec
@@ -64,17 +65,17 @@ def tried_fix(
     An engine that fails with something kept costs no finished comparison: then nothing is offered.
     """
     feeds = feed_set.for_target().feeds
+    opening = dataclasses.replace(_lowered(target), comparer=None)
     found = keepable(
         target.opening, base.tensors, subject.targets, subject.rows, explanation.culprits, feeds,
-        precision=target.opening.precision or target.session.arithmetic, foreign=foreign,
+        precision=opening.precision or target.session.arithmetic, foreign=foreign,
     )  # fmt: skip
     if found is None or isinstance(found, ToKeep):
         return found
     if drawn := next((one.name for one in explanation.culprits if one.cause == "random"), ""):
         return _untried(found, say("fix_random", name=drawn))
-    opening = dataclasses.replace(target.opening, comparer=None)
     pairs = {row.name: row.target_name or row.name for row in subject.rows if row.is_output and row.comparison}
-    allowed, bounds = allowed_by(explanation, target.opening.precision), {}
+    allowed, bounds = allowed_by(explanation, opening.precision), {}
     if subject.is_step:  # the others have bounds of their own, which they keep
         pairs = {name: pairs[name] for name in wrong_outputs(subject, explanation)}
         bounds = {name: explanation.allowed_at.get(name, allowed) for name in pairs}
@@ -96,7 +97,7 @@ def tried_fix(
     keeps = found
     finder = FixFinder(
         keepable=keeps, trials=trials, samples=samples, before=errors, allowed=allowed, most=most,
-        was=executed_of(target.opening, target.session),
+        was=executed_of(opening, target.session),
         again=None if again is None else lambda keys: again({**keeps.keep.options(keys), **trials.roughly}),
         ranking=lambda: rank_groups(keeps.units, subject.rows, explanation),
         beside=None if _not_timed(target, subject) else target.session,
@@ -107,6 +108,15 @@ def tried_fix(
         return finder.find(named)
     except PrecisionDebugError as error:
         return _untried(found, say("fix_failed", detail=str(error)))
+
+
+def _lowered(target: OpenSide) -> Opening:
+    """How the target was opened; of a mode that leaves the type to its engine, with the one that it chose (OpenVINO's
+    BF16), which can be kept from operators as where it was asked for."""
+    opening, chosen = target.opening, target.session.arithmetic
+    if opening.mode is None or opening.precision != MODEL or not is_narrow(chosen):
+        return opening
+    return dataclasses.replace(opening, mode=dataclasses.replace(opening.mode, precision=chosen))
 
 
 def _not_timed(target: OpenSide, subject: Subject) -> bool:
