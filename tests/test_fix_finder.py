@@ -251,3 +251,20 @@ def test_of_sets_that_do_not_hold_the_best_trade_is_taken() -> None:
     assert min(finder.seen, key=finder._rank) == few
     finder.seen[many] = Evaluation(kept=(), mode="ov_int8", passes=True, error=0.02)
     assert min(finder.seen, key=finder._rank) == many
+
+
+def test_what_does_as_well_and_gives_up_no_more_is_offered_in_place_of_everything() -> None:
+    """As seen of PP-OCRv4's recogniser in ov_bf16, where OpenVINO widens what lies between kept operators: 462 of 463
+    were offered, although 109 of them leave as many layers in BF16, and an error far below what is expected."""
+    criterion = SimpleNamespace(tolerance=SimpleNamespace(given=False))
+    finder = FixFinder(
+        keepable=SimpleNamespace(units=_Units()), trials=SimpleNamespace(criterion=criterion, mode="ov_bf16"),
+        samples=(), before=(0.0254,), was=Executed(low=71, of=74, precision="BF16"), allowed=0.0117, most=12,
+    )  # fmt: skip
+    sets = {count: tuple((f"n{number}",) for number in range(count)) for count in (8, 20, 40, 95)}
+    for count, error, low in ((8, 0.0005, 3), (20, 0.00063, 4), (40, 0.00046, 4), (95, 0.00046, 4)):
+        ran, kept = Executed(low=low, of=79, precision="BF16"), tuple(key for group in sets[count] for key in group)
+        finder.seen[sets[count]] = Evaluation(kept=kept, mode="ov_bf16", passes=True, error=error, executed=ran)
+    assert finder._helps(sets[95])
+    assert not finder._helps(sets[20])
+    assert finder._cheaper(sets[95]) == sets[20]

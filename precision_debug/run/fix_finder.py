@@ -86,6 +86,7 @@ class FixFinder:
     beside: Session | None = None
     seen: dict[Groups, Evaluation] = field(default_factory=dict)
     confirmed: dict[Groups, Evaluation | None] = field(default_factory=dict)
+    no_less: dict[Groups, int] = field(default_factory=dict)
     spent: int = 0
     ran: int = 0
     each: bool = False
@@ -240,6 +241,7 @@ class FixFinder:
         """In place of a set that gives up most of the low precision, the smallest that does not, and comes near it."""
         if not self._gives_up(found) or self.trials.criterion.tolerance.given:
             return found
+        found = self._for_no_more(found)
         near = _NEARLY * max(self.allowed, self._error(found))
         smaller = [
             groups for groups in self.seen
@@ -247,6 +249,21 @@ class FixFinder:
             and self._error(groups) <= near
         ]  # fmt: skip
         return min(smaller, key=lambda groups: (len(groups), self._error(groups)), default=found)
+
+    def _for_no_more(self, found: Groups) -> Groups:
+        """The smallest set that does as well and leaves as much in the low precision: an engine that widens what lies
+        between kept operators too gives that up for a part of them already."""
+        ran = self.seen[found].executed
+        error = max(_MARGIN * self.allowed, self._error(found))
+        smaller = [
+            groups for groups, one in self.seen.items()
+            if len(groups) < len(found) and one.passes == self.seen[found].passes and self._error(groups) <= error
+            and ran is not None and one.executed is not None and one.executed.low >= ran.low
+        ]  # fmt: skip
+        least = min(smaller, key=lambda groups: (len(groups), self._error(groups)), default=found)
+        if least != found and ran is not None:
+            self.no_less[least] = ran.low
+        return least
 
     def _in_vain(self, groups: Groups) -> bool:
         """Whether a set that holds all of these did nothing: fewer will do no more."""
@@ -355,7 +372,9 @@ class FixFinder:
                 for error, before in zip(errors[1:], self.before[1:], strict=False)
             )  # fmt: skip
             lessens = bool(errors) and math.isfinite(errors[0]) and errors[0] <= _HALF * self.before[0]
-            low = stays_low(self.keepable.units, again.kept, self.was, again.executed)
+            low = stays_low(self.keepable.units, again.kept, self.was, again.executed) or (
+                groups in self.no_less and again.executed is not None and again.executed.low >= self.no_less[groups]
+            )
             found = again if _near(first, again) and helped and lessens and low else None
         self.confirmed[groups] = found
         return found
