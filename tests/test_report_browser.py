@@ -16,7 +16,7 @@ from precision_debug.records import Culprit, Explanation, Status
 from precision_debug.report import Report
 from precision_debug.report.layout import columns
 from precision_debug.report.values import newly_broken
-from precision_debug.search import ToKeep
+from precision_debug.search import ToKeep, Tried
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed, so no page can be opened")
 CHROMIUM = shutil.which("chromium")
@@ -41,7 +41,8 @@ def explained(rows: int = 300) -> Report:
         state="culprits", method="isolated", culprits=(culprit,), at="logits", budget={row.name: 0.9, "logits": 0.05},
         unit=2.0**-8,
     )  # fmt: skip
-    kept = ToKeep(option=OPTION, keys=("a", "b c"), of=9)
+    tried = Tried(state="mended", before=0.5, after=1e-3, allowed=1e-2)
+    kept = ToKeep(option=OPTION, keys=("a", "b c"), of=9, tried=tried)
     return dataclasses.replace(report, explanation=made, to_keep=kept)
 
 
@@ -279,7 +280,7 @@ def test_columns_are_picked(open_page: Open, report: Report) -> None:
     named = page.locator(".tabulator-col", has_text="Cosine Distance").locator("input")
     assert named.get_attribute("aria-label") == "filter: Cosine Distance"
     before = found.shown()
-    named.press_sequentially(">1e30")
+    named.press_sequentially("1e30..2e30")  # NaN and Inf on one side alone are above every number
     page.locator(".tabulator-row").first.wait_for(state="detached")
     assert found.shown() == 0
     page.locator("#reset").click()
@@ -344,3 +345,4 @@ def test_what_says_how_many_culprits_follow_stands_above_them(open_page: Open) -
     told = dataclasses.replace(report, explanation=dataclasses.replace(made, culprits=several))
     said = open_page(told).page.locator("#culprits").inner_text()
     assert said.index("2 more below.") < said.index("2. ")
+    assert said.index("Tried: ") < said.index(OPTION) < said.index("lone it explains") < said.index("2 more below.")
