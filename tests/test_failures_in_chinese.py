@@ -75,7 +75,7 @@ MISTAKES = [
     ([*ORT, "--params_file", "gone.bin"], "gone.bin：没有这个文件。建议：请检查 --params_file"),
     (["--model_file", "m.engine", "--run_mode", "trt_engine"], "的默认基线 ort_fp32 不能读取此文件"),
     ([*ORT, "--baseline", "none"], "没有可对比的一侧。建议：请加上 --validate"),
-    ([*ORT, "--baseline", "folder"], "不是录制：其中没有 manifest.json"),
+    ([*ORT, "--baseline", "folder"], "folder：其中没有张量"),
     ([*ORT, "--load_outputs", "gone.json"], "没有这个文件或文件夹"),
     ([*ORT, "--load_outputs", "bad.json", "--baseline", "ort_fp32"], "--load_outputs 与 --baseline 不能同时使用"),
     ([*ORT, "--inputs", "bad.npz"], "含有 Python 对象，不予读取。建议：请用 numpy.savez"),

@@ -347,7 +347,7 @@ def test_more_rows_than_a_sheet_holds(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_chart_of_many_rows_is_thinned_and_says_so(tmp_path: Path) -> None:
-    report = make_report(6000)  # over 5000 of them are compared, see ``curve``
+    report = make_report(12000)  # over 5000 of them are compared, see ``curve``
     book = book_of(report, tmp_path)
     assert 1000 < book["ChartData"].max_row <= 5001
     assert any("Thinned" in text for text in texts(book["Chart"]))

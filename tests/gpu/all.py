@@ -5,8 +5,9 @@
 What a check needs and this environment lacks (TensorRT, torch with CUDA, ONNX Runtime's CUDA provider, Paddle with
 TensorRT) is said in its line: the environments exclude each other, so a card sees this script once in each. A check
 is green where its status is 0 and no line of it begins with FAIL. $OUT/all.json has the table, $OUT/NAME/log.txt what
-each printed. Beside each other (--at_once) seconds are upper bounds, and one that needs much of the card's memory waits
-until there is room for it. The exit status is 1 where one that ran is not green.
+each printed. Beside each other (--at_once) seconds are upper bounds: builds time kernels, so the card is what they wait
+for (six at once keep it at 98 %). One that needs much of its memory waits until there is room. The exit status is 1
+where one that ran is not green.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ CHECKS = {
     "paddle_export_tensorrt": Check(words=("paddle_export_tensorrt.py",), needs="tensorrt", seconds=400),
     "explain_tensorrt": Check(words=("explain_tensorrt.py",), needs="tensorrt", seconds=400),
     **{
-        f"tensorrt_issue_{part}": Check(words=("tensorrt_issue.py", "--part", part), needs="tensorrt", seconds=500)
+        f"tensorrt_issue_{part}": Check(words=("tensorrt_issue.py", "--part", part), needs="tensorrt", seconds=640)
         for part in (
             "models",
             "constraints",
