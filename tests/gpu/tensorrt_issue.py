@@ -76,6 +76,7 @@ def compared(
 ) -> dict[str, Any]:
     """One comparison through the whole pipeline, and what a reader would want to know of it."""
     import onnx
+    from precision_debug_tensorrt.make import Maker
 
     from precision_debug import registry
     from precision_debug.api import compare
@@ -91,11 +92,26 @@ def compared(
             options[key] = str(OUT / options[key])
     engine = {"tactic_sources": SOURCES, "save_inspector": str(OUT / f"{label}_engine.json")}
     options = {**(engine if mode.startswith("trt") else {}), **own, **options}
-    report = compare(
-        model_file, run_mode=mode, baseline=baseline, inputs=feeds,
-        output=[OUT / f"{label}.xlsx", OUT / f"{label}.json"],
-        atol=1e-3, rtol=1e-3, **options,
-    )  # fmt: skip
+    builds: list[str] = []
+    plain = Maker._build
+
+    def counted(self: Any, marks: Any, *rest: Any) -> Any:
+        begun = time.monotonic()
+        try:
+            return plain(self, marks, *rest)
+        finally:  # printed at once too, so that a case that is cut off tells where its seconds went
+            builds.append(f"{len(marks)} marks {time.monotonic() - begun:.1f} s")
+            print(f"   {label}: {builds[-1]}", flush=True)
+
+    Maker._build = counted  # type: ignore[method-assign]
+    try:
+        report = compare(
+            model_file, run_mode=mode, baseline=baseline, inputs=feeds,
+            output=[OUT / f"{label}.xlsx", OUT / f"{label}.json"],
+            atol=1e-3, rtol=1e-3, **options,
+        )  # fmt: skip
+    finally:
+        Maker._build = plain  # type: ignore[method-assign]
     Path(path).unlink(missing_ok=True)
     assert any(row.comparison is not None for row in report.outputs), f"no output was compared: {report.verdict}"
     rows = {}
@@ -115,7 +131,7 @@ def compared(
     outputs = [row.name for row in report.outputs]
     return {
         "verdict": str(report.verdict), "first_mismatch": first.name if first else "", "outputs": outputs,
-        "seconds_all": round(report.seconds, 1), "notes": [*report.notes, *report.target.notes],
+        "seconds_all": round(report.seconds, 1), "builds": builds, "notes": [*report.notes, *report.target.notes],
         "versions": dict(report.target.versions), "rows": rows, "counts": {str(k): v for k, v in report.counts.items()},
     }  # fmt: skip
 
@@ -284,7 +300,7 @@ def main() -> int:
             try:
                 done = subprocess.run(
                     [sys.executable, __file__, "--part", args.part, "--cases", *waiting], timeout=left, check=False,
-                    capture_output=True, text=True, env={**os.environ, "OUT": str(OUT)},
+                    stderr=subprocess.PIPE, text=True, env={**os.environ, "OUT": str(OUT)},
                 )  # fmt: skip
                 why, stderr = f"the process died with status {done.returncode}", done.stderr[-1500:]
             except subprocess.TimeoutExpired as error:
