@@ -124,7 +124,7 @@ def test_a_sweep_that_is_comparing_leaves_the_other_modes_out(place: Path) -> No
 )  # fmt: skip
 def test_a_verb_that_opens_a_model_ends(place: Path, words: list[str], number: signal.Signals) -> None:
     process = begin(*words)
-    wait_for(lambda: opened(), process)
+    wait_for(opened, process)
     ended(process, number)
     assert os.listdir(place) == []
     assert opened() == []
@@ -143,7 +143,7 @@ def test_a_verb_that_opens_a_model_ends(place: Path, words: list[str], number: s
 )  # fmt: skip
 def test_the_next_command_clears_what_a_killed_one_left(place: Path, words: list[str], both: bool) -> None:
     process = begin(*words)
-    wait_for(lambda: opened(), process)
+    wait_for(opened, process)
     children = children_of(process) if both else []
     for child in children:
         os.kill(child, signal.SIGSTOP)
