@@ -84,7 +84,7 @@ def test_what_becomes_0_is_an_underflow(mode: str, kind: str, times: float, shar
     assert "变为 0" in said[0].zh
     tried = report.to_keep.tried
     assert tried.after < tried.before / 2  # the scale that the sentence asks for was run
-    assert f"loss scale of {first.evidence['scale']} reduces" in said[-1].en
+    assert any(f"loss scale of {first.evidence['scale']} reduces" in one.en for one in said)
 
 
 @pytest.mark.parametrize(

@@ -138,6 +138,13 @@ class FetchSession:
     def plan(self, feeds: Feeds) -> None:
         """Find out which values can be fetched; ``tensors`` lists them from then on."""
         self._planned = True
+        try:
+            self._plan(feeds)
+        except BaseException:  # feeds that do not fit, say: the next run begins anew
+            self._planned = False
+            raise
+
+    def _plan(self, feeds: Feeds) -> None:
         if self._unfused:
             self._plan_unfused(feeds)
             return
@@ -236,6 +243,7 @@ class FetchSession:
             raise BackendError("the session is closed", where=self._model.path, hint="open it again")
         if hook is None and not self._planned and not self._unfused:
             return self._outputs(feeds)
+        self._plan_awaited()
         if not self._planned:
             self.plan(feeds)
         types = {meta.name: meta.op_type for meta in self.tensors}
