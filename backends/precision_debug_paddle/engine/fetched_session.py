@@ -7,6 +7,7 @@ that is the same in every run. That is what PIR programs need in every mode, and
 from __future__ import annotations
 
 import dataclasses
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -48,6 +49,9 @@ must not depend on how busy the machine is."""
 
 _CAP = 1800.0
 """Seconds after which no further build is tried; what was not tried says so in its row."""
+
+_PLANNING = threading.Lock()
+"""Held while predictors are made one after the other: two sessions may be asked for the first time in two threads."""
 
 _SILENT = frozenset({"split", "unbind", "split_with_num"})  # Paddle's hook passes over them
 
@@ -119,7 +123,9 @@ class FetchSession:
         """As ``plan``, when somebody wants to know what can be shown: that takes many predictors, and a session that
         only gives outputs (of a set that is tried) needs two."""
         self._awaited = feeds
-        if not self._unfused:
+        if self._unfused:  # one predictor a batch, and its runs may be in two threads, where none should be made
+            self.plan(feeds)
+        else:
             self._look(feeds)
 
     def _look(self, feeds: Feeds) -> tuple[Trace, Witness]:
@@ -139,7 +145,8 @@ class FetchSession:
         """Find out which values can be fetched; ``tensors`` lists them from then on."""
         self._planned = True
         try:
-            self._plan(feeds)
+            with _PLANNING:
+                self._plan(feeds)
         except BaseException:  # feeds that do not fit, say: the next run begins anew
             self._planned = False
             raise
