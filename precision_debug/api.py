@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from .errors import InputError, PrecisionDebugError, UsageError
+from .reasons import say
 from .records import ModelFiles, RunSpec, Tolerance
 from .report.formats import refuse_unknown
 from .report.model import Report
@@ -20,7 +21,7 @@ from .run.journal import Journal
 from .run.locked_folder import run_folder, scratch
 from .run.overwriting import refuse_overwriting
 from .run.plan import make_plan
-from .settings.options import options_of, spec_of
+from .settings.options import checked_tolerance, options_of, spec_of
 
 __all__ = ["compare"]
 
@@ -47,10 +48,15 @@ def compare(
     every side that reads them; ``**{"baseline.KEY": value}`` is for one side.
     Raises PrecisionDebugError; an out-of-tolerance result is not an error.
     """
-    arrays = () if isinstance(inputs, (str, Path)) else _samples(inputs)
+    arrays = () if isinstance(inputs, (str, os.PathLike)) else _samples(inputs)
     chosen = {"run_mode": run_mode, "inputs": "" if arrays else inputs, **options}
-    spec = _spec_of(_files(model), None if baseline_model is None else _files(baseline_model), chosen, tolerance)
-    outputs = [Path(output)] if isinstance(output, (str, Path)) else [Path(path) for path in output]
+    spec = _spec_of(
+        _files(model, "model"), None if baseline_model is None else _files(baseline_model, "baseline_model"), chosen,
+        tolerance,
+    )  # fmt: skip
+    several = isinstance(output, Iterable) and not isinstance(output, (str, os.PathLike))
+    named: Iterable[Any] = output if several else (output,)  # type: ignore[assignment]
+    outputs = [Path(_path(one, "output")) for one in named]
     for path in outputs:  # what is wrong with the call itself is said before anything is written
         refuse_unknown(path)
     make_plan(spec, check_machine=False)
@@ -71,6 +77,8 @@ def _spec_of(
     """The options of the command line go by their names; whatever else was given is a backend's setting."""
     ours = {one.name: one for one in options_of(RunSpec) if one.field.count(".") == 0 or one.field.startswith("tol")}
     values = {name: ours[name].read(one, name) for name, one in chosen.items() if name in ours and one is not None}
+    if not values.get("run_mode"):
+        raise UsageError(say("no_run_mode"), hint=say("name_the_target"))
     if values.get("record"):
         raise UsageError("compare() does not record runs", where="record", hint="use the command line's --record")
     return spec_of(
@@ -79,7 +87,7 @@ def _spec_of(
         baseline_model=baseline_model,
         options={name: _plain(one) for name, one in chosen.items() if name not in ours},
         command="precision_debug.compare",
-        **({} if tolerance is None else {"tolerance": tolerance}),
+        **({} if tolerance is None else {"tolerance": checked_tolerance(tolerance)}),
     )
 
 
@@ -108,6 +116,8 @@ def _compared_here(spec: RunSpec, outputs: Sequence[Path], arrays: Sequence[Mapp
 
 
 def _samples(inputs: Any) -> tuple[Mapping[str, Any], ...]:
+    if not isinstance(inputs, Iterable):
+        raise InputError(say("no_arrays", kind=type(inputs).__name__), where="inputs")
     samples = (inputs,) if isinstance(inputs, Mapping) else tuple(inputs)
     if not samples:
         raise InputError("contains no samples", where="inputs", hint="give arrays by input name")
@@ -127,7 +137,16 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, (list, tuple, set, frozenset)) else value
 
 
-def _files(model: str | Path | ModelFiles) -> ModelFiles:
+def _files(model: str | Path | ModelFiles, where: str) -> ModelFiles:
     if isinstance(model, ModelFiles):
         return model
-    return ModelFiles(model_dir=str(model)) if Path(model).is_dir() else ModelFiles(model_file=str(model))
+    path = _path(model, where)
+    return ModelFiles(model_dir=path) if os.path.isdir(path) else ModelFiles(model_file=path)
+
+
+def _path(given: Any, where: str) -> str:
+    """A path as text. Raises UsageError for what is none."""
+    path = os.fspath(given) if isinstance(given, os.PathLike) else given
+    if not isinstance(path, str):
+        raise UsageError(say("no_path", kind=type(given).__name__), where=where, hint=say("name_a_file"))
+    return path

@@ -14,8 +14,8 @@ from .settings.options import ModelFiles, Number, RunSpec, Shape, Tolerance
 
 __all__ = [
     "Availability", "Comparison", "Culprit", "Doubt", "Effect", "Explanation", "InputInfo", "InputMeta", "Introduced",
-    "ModelFiles", "Number", "Operator", "Repeated", "Row", "RunMode", "RunSpec", "SessionSpec", "Shape", "Side",
-    "Status", "Stored", "TensorMeta", "TensorStats", "Tolerance",
+    "ModelFiles", "Number", "Operator", "Overlap", "Repeated", "Row", "RunMode", "RunSpec", "SessionSpec", "Shape",
+    "Side", "Status", "Stored", "TensorMeta", "TensorStats", "Tolerance",
 ]  # fmt: skip
 
 
@@ -27,7 +27,7 @@ class RunMode:
     precision: what it promises to compute in, a word of ``numbers.precisions``. tried: "ENGINE OLDEST to NEWEST".
     baseline: the backend's mode that it is compared with where the user names none. simulation: it imitates arithmetic.
     concurrent: its sessions may run in a thread beside another session of this process, and a hook may block them.
-    accumulates: the type in which sums inside one operator (a mean, a norm) are known to be done; "": not known.
+    accumulates: the type in which sums inside one operator (a mean, a norm) are done; "": not known.
     builds: opening it builds an engine, which takes far longer than running it: unasked that is done once or twice.
     calibrates: opening it runs the model, unless that is quantised already, to see the range of each tensor.
     wide_parameters: the backend's mode of the same precision in which parameters stay in float32; "": none.
@@ -85,6 +85,7 @@ class TensorMeta:
     origin: the tensor of the *source model* that this one holds; "" means that its own name says it.
     view: how the hook's value was taken from the engine's: "" as it is, "dequantised", "unblocked", "cast", ...
     unseen: why the hook will not be called for it; "" where it will. absorbs: what its operator computes inside.
+    rounds: of what it absorbs, or reads, the source model's tensors that are rounded to integers there, unlisted.
     extra: further columns of the report (fused layer, real precision, tactic), name to text.
     call: where in the model's own program it was made, where the session knows.
     own: the engine made it inside an operator of the source model, which has no such tensor.
@@ -104,6 +105,7 @@ class TensorMeta:
     is_output: bool = False
     extra: Mapping[str, str] = field(default_factory=dict)
     absorbs: tuple[str, ...] = ()
+    rounds: tuple[str, ...] = ()
     call: CallSite | None = None
     own: bool = False
     phase: str = ""
@@ -234,9 +236,8 @@ class Introduced:
 @dataclass(frozen=True, kw_only=True)
 class Repeated:
     """One tensor (name: the baseline's) of several builds of the target. rel_l2, max_abs: the largest distance of a
-    build from the first one; inf where NaN, Inf or the shape differ.
-    times: how many of the further builds differ. first: nothing that it was made of differs: it begins here.
-    """
+    build from the first one; inf where NaN, Inf or the shape differ. times: how many of the further builds differ.
+    first: nothing that it was made of differs: it begins here."""
 
     name: str
     rel_l2: Number = 0.0
@@ -258,21 +259,22 @@ class Stored:
 class Operator:
     """What one operator is, as its graph has it: attributes as plain values, and the constants that it reads, by name,
     in the order of its inputs, as numpy arrays. stored: those of them that the file holds as integers. reads: the
-    tensors that it reads besides, where a file says so."""
+    tensors that it reads besides, where a file says so. inside: the first tensor of who has it in a body, or ""."""
 
     op_type: str
     attributes: Mapping[str, Any] = field(default_factory=dict)
     parameters: Mapping[str, Any] = field(default_factory=dict)
     stored: Mapping[str, Stored] = field(default_factory=dict)
     reads: tuple[str, ...] = ()
+    inside: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Effect:
     """One operator's introduced error alone, carried through the baseline.
 
-    share: of the squared error that it explains at ``at``; the shares of all operators are an error budget.
-    rel_l2: of that tensor against the baseline's, None where it is not finite. non_finite: NaN and Inf there.
+    share: of the squared error that it explains at ``at``, or of the NaN and Inf that it makes there. All of them are
+    an error budget. rel_l2: of that tensor against the baseline's, None where it is not finite. non_finite: there.
     """
 
     at: str
@@ -289,12 +291,15 @@ class Culprit:
     (see explain.causes); evidence: its numbers and names, plain values, by argument name. confidence: "isolated",
     "replayed", "simulated", "substituted" (see explain.broken_outputs) or "ranked": how its error was measured. share:
     of the squared error at ``at`` that its own error explains; of all that are lost to one outlier channel, where the
-    evidence has "too". without: relative L2 that is left there where all errors but those of the tensors ``left_out``
-    are put into the baseline's run; None: not measured. amplifier: the tensor whose operator made ordinary rounding
-    large, "" where the introduced error is large by itself. fails_first: the first tensor out of
-    bounds because of it. keep: the tensors whose operators to keep in higher precision, this one among them.
-    ranks: of a step of several ranks, those whose gradients it spoils; errors: relative L2 of the output at ``at`` on
-    each rank, by its number, inf where it is NaN or Inf. Both empty where there is one.
+    evidence has "too"; of the NaN and Inf there, where its error alone makes ``non_finite`` of them. without: relative
+    L2 that is left there where all errors but those of the tensors ``left_out`` are put into the baseline's run, and
+    with_all with those too; None: not measured. amplifier: the tensor whose operator made ordinary rounding large, ""
+    where the introduced error is large by itself. fails_first: the first tensor out of bounds because of it. keep: what
+    to keep in higher precision, this one among them. inside: of a stretch between tensors that both sides show, what
+    its operators make, this one last; inner: the one whose rounding to the target's type makes most of the stretch's
+    error in the baseline's run, inner_part that error over the stretch's; "" and None: none makes half, or not
+    measured. ranks: of a step of several ranks, those whose gradients it spoils; errors: relative L2 of the output at
+    ``at`` on each rank, by its number, inf where it is NaN or Inf. Both empty where there is one.
     """
 
     name: str
@@ -306,30 +311,52 @@ class Culprit:
     introduced: Number | None = None
     units: Number | None = None
     share: Number | None = None
+    non_finite: int = 0
     without: Number | None = None
+    with_all: Number | None = None
     left_out: tuple[str, ...] = ()
     at: str = ""
     amplifier: str = ""
     fails_first: str = ""
     keep: tuple[str, ...] = ()
+    inside: tuple[str, ...] = ()
+    inner: str = ""
+    inner_part: Number | None = None
     ranks: tuple[int, ...] = ()
     errors: Mapping[str, Number] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Explanation:
-    """Who did it. state: "culprits", "diffuse" (errors beyond bounds, and no single operator explains them), "healthy"
-    (nothing beyond what the arithmetic must lose) or "unknown" (could not be measured; ``reason`` says why).
+class Overlap:
+    """Errors that do not add up: an operator's alone does what all do together, and without it the others do too.
 
+    name: of its tensor. alone, without: relative L2 that its error makes, and that is left without it. fewest: how many
+    operators, those that make most first, are left out for half of the error, of ``tried``; None: that takes all. kept:
+    operators kept on the engine, all suspects among them, where ``without`` was measured so, and ``alone`` is None."""
+
+    name: str
+    alone: Number | None
+    without: Number
+    fewest: int | None = None
+    tried: int = 0
+    kept: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """Who did it. state: "culprits", "diffuse" (errors beyond bounds that no operator alone explains), "healthy" (none
+    beyond what the arithmetic must lose) or "unknown" (could not be measured; ``reason`` says why).
     budget: tensor to the share of the squared error that its operator explains at ``at``, for those that were tried.
     expected, actual: relative L2 at ``at`` that rounding everywhere predicts, and that was measured. unit: the model's
     typical relative error of rounding once. allowed: relative L2 up to which a tensor's error is as expected;
-    allowed_at: of outputs that have a bound of their own, as a training step's gradients.
-    candidates: operators whose error could be carried to the outputs; tried: those of which it was, alone. rest: the
-    share of the squared error that all the others make together; None where there is none, or that was not measured.
-    passes: what the culprits make is worth no failed run. unfelt: the first tensor beyond bounds where no output is.
-    decided_by_rounding: outputs of a training step whose error says nothing, since their exact value is 0, or the sign
-    of such a one.
+    allowed_at: of outputs that have a bound of their own, as a training step's gradients. candidates: operators whose
+    error could be carried to the outputs; tried: those of which it was, alone. rest: the share of the squared error
+    that all the others make together; None where there is none, or that was not measured. part: the most that one of
+    the parts makes into which the others were halved; None where they were not. overlap: of a diffuse error, why no
+    operator is named although one of them alone makes as much. passes: what the culprits make is worth no failed run.
+    unfelt: the first tensor beyond bounds where no output is. decided_by_rounding: outputs of a step whose error says
+    nothing, since their exact value is 0, or the sign of such a one. rounded: tensors of whole numbers that are floats,
+    rounded, and are judged as these.
     """
 
     state: str
@@ -347,9 +374,12 @@ class Explanation:
     candidates: int = 0
     tried: int = 0
     rest: Number | None = None
+    part: Number | None = None
+    overlap: Overlap | None = None
     passes: bool = False
     unfelt: str = ""
     decided_by_rounding: tuple[str, ...] = ()
+    rounded: tuple[str, ...] = ()
     seconds: Number = 0.0
 
 

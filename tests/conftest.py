@@ -39,6 +39,7 @@ def _no_leaks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     paths = [str(ROOT), str(ROOT / "backends"), os.environ.get("PYTHONPATH", "")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(p for p in paths if p))
+    monkeypatch.setenv("PRECISION_DEBUG_PROGRESS", "off")  # on a busy machine a short run is a long one
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -6,17 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 pytest.importorskip("onnx", reason="the models are ONNX's")
 pytest.importorskip("onnxruntime", reason="they run in ONNX Runtime")
 
-from planted import fourth_onnx
+from planted import eighth_onnx, fourth_onnx
 from planted.onnx_faults import Array, Graph, image, tokens
 from planted.onnx_further import k
 
 import precision_debug
-from precision_debug.records import Culprit
+from precision_debug.explain.files import _difference
+from precision_debug.records import Culprit, Operator
 from precision_debug.report.blame import blame
 from precision_debug.report.lead import lead
 
@@ -28,12 +30,14 @@ def weights_of(g: Graph, name: str, value: Array, *, clip: float = 1.0, off: int
     return g.op("DequantizeLinear", [f"{name}.q", k(g, f"{name}.s", scale), g.weight(f"{name}.z", np.int8(off))], name)
 
 
-def held(g: Graph, x: str, out: str, *, scale: float = 10 / 127, zero: int = 128, read: int | None = None) -> str:
-    """A tensor in uint8. read: the zero point with which it is read, where that is another one."""
+def held(g: Graph, x: str, out: str, *, scale: float = 10 / 127, zero: int = 128, read: int | None = None,
+         read_scale: float | None = None) -> str:  # fmt: skip
+    """A tensor in uint8. read, read_scale: a zero point and a scale with which it is read, and not written."""
     s, z = k(g, f"{out}.s", scale), g.weight(f"{out}.z", np.uint8(zero))
     other = z if read is None else g.weight(f"{out}.z2", np.uint8(read))
     g.op("QuantizeLinear", [x, s, z], f"{out}_q")
-    return g.op("DequantizeLinear", [f"{out}_q", s, other], out)
+    step = s if read_scale is None else k(g, f"{out}.s2", read_scale)
+    return g.op("DequantizeLinear", [f"{out}_q", step, other], out)
 
 
 def net(
@@ -87,6 +91,9 @@ def first_of(model: Path, base: Path, mode: str, feeds: Any) -> tuple[Culprit, s
         ({"bias": 1e12}, {"c2", "r2"}, "bias_clipped", "int32 bias c2.b stands at the type's maximum"),
         ({"bias": 6}, {"c2", "r2"}, "files_differ", "constant c2.b is -0.1885 in the baseline's and -1.131"),
         ({"tensor": {"read": 148}}, {"d2"}, "zero_point", "all its results are off by the same -1.575, -20 steps"),
+        ({"tensor": {"read": 118}}, {"d2"}, "zero_point", "all its results are off by the same 0.7874, 10 steps"),
+        ({"tensor": {"read_scale": 12.5 / 127}}, {"d2"}, "scale", "all its results are 1.25 x what they should be"),
+        ({"tensor": {"read_scale": 7 / 127}}, {"d2"}, "scale", "all its results are 0.6998 x what they should be"),
         ({"tensor": {"zero": 255}}, {"d2"}, "saturation", "of its results are clipped at 0, though they reach"),
         ({"tensor": {"scale": 200 / 127}}, {"d2"}, "coarse", "its values span 4 steps of 1.575 each"),
     ],
@@ -149,6 +156,90 @@ def test_what_one_file_alone_puts_before_an_operator_is_told(tmp_path: Path) -> 
     assert "Cast small (int32)" in sentence
 
 
+@pytest.mark.parametrize("stated", ["target", "baseline"])
+def test_a_default_that_one_file_states_is_no_difference(stated: str, tmp_path: Path) -> None:
+    """Exporters write what ONNX takes anyway; the weight is what differs."""
+    graphs = Graph(seed=2), Graph(seed=2)
+    for n, g in enumerate(graphs):
+        said = {"strides": [1, 1], "dilations": [1, 1], "group": 1, "auto_pad": "NOTSET", "kernel_shape": [3, 3]}
+        x = g.op("Conv", [image(g), g.weight("c.w", g.random.normal(size=(4, 3, 3, 3)))], "c",
+                 **(said if n == (stated == "target") else {}))  # fmt: skip
+        pool = {"pads": [0, 0, 0, 0], "ceil_mode": 0} if n == (stated == "target") else {}
+        g.op("MaxPool", [g.op("Elu", [x], "e", **({"alpha": 1.0} if pool else {}))], "y", kernel_shape=[2, 2], **pool)
+    graphs[1].weights["c.w"][1, 1, 1, 1] += 1
+    base, model = (g.save(tmp_path / f"{n}.onnx", ["y"]) for n, g in enumerate(graphs))
+    culprit, sentence = first_of(model, base, "ort_fp32", graphs[0].feeds)
+    assert (culprit.name, culprit.evidence["name"]) == ("c", "c.w"), sentence
+
+
+@pytest.mark.parametrize(
+    ("op_type", "ways"), [("LogSoftmax", (2, -1)), ("Softmax", (-1, 2)), ("LpNormalization", (1, -2))]
+)
+def test_an_axis_counted_from_the_other_end_is_no_difference(op_type: str, ways: tuple[int, int]) -> None:
+    mine, theirs = (Operator(op_type=op_type, attributes={"axis": axis}) for axis in ways)
+    assert _difference(mine, theirs, "y", (3, 3)) == {}
+    assert _difference(mine, theirs, "y", (4, 4))["name"] == "axis"
+    assert _difference(mine, theirs, "y")["name"] == "axis"  # of which it is not known how many there are
+
+
+def test_an_axis_that_had_others_behind_it_before_opset_13_is_told(tmp_path: Path) -> None:
+    """One attribute, two meanings: exporters that change the opset alone make another model."""
+    for shares, apart in (("Softmax", True), ("LogSoftmax", True), ("Softmax", False)):
+        graphs = Graph(seed=2, opset=17), Graph(seed=2, opset=11)
+        for n, g in enumerate(graphs):
+            p = g.op(shares, [g.dense(tokens(g), 32, 16, "a")], "p", axis=1 if apart else 2)
+            g.op("Mul", [p, k(g, "f", 2.0 if apart or not n else 2.5)], "y")
+        base, model = (g.save(tmp_path / f"{n}.onnx", ["y"]) for n, g in enumerate(graphs))
+        culprit, sentence = first_of(model, base, "ort_fp32", graphs[0].feeds)
+        assert (culprit.name, culprit.cause) == ("p" if apart else "y", "files_differ"), sentence
+        assert ("axis is 1 in the baseline's and 1 with all axes behind it in the target's" in sentence) == apart
+
+
+def test_a_scan_s_direction_is_told_of_what_its_body_makes(tmp_path: Path) -> None:
+    """The body is the same, and so are its operators: their iterations read other rows."""
+    graphs = Graph(seed=2), Graph(seed=2)
+    for n, g in enumerate(graphs):
+        steps = g.op("Transpose", [tokens(g, 16)], "steps", perm=[1, 0, 2])
+        ends = [[onnx.helper.make_tensor_value_info(one, 1, [2, 16]) for one in names]
+                for names in (("s", "b"), ("s_out", "seen"))]  # fmt: skip
+        body = onnx.helper.make_graph(
+            [onnx.helper.make_node("Mul", ["s", "half"], ["kept"], name="m"),
+             onnx.helper.make_node("Add", ["kept", "b"], ["s_out"], name="a"),
+             onnx.helper.make_node("Identity", ["s_out"], ["seen"], name="i")], "body", *ends,
+        )  # fmt: skip
+        k(g, "half", 0.7)
+        way = {"scan_input_directions": [1]} if n else {}
+        g.nodes.append(onnx.helper.make_node("Scan", [k(g, "s0", np.zeros((2, 16))), steps], ["last", "all"],
+                                             name="scan", body=body, num_scan_inputs=1, **way))  # fmt: skip
+        g.dense("last", 16, 4, "y")
+    base, model = (g.save(tmp_path / f"{n}.onnx", ["y"]) for n, g in enumerate(graphs))
+    culprit, sentence = first_of(model, base, "ort_fp32", graphs[0].feeds)
+    assert culprit.cause == "files_differ", sentence
+    said = "attribute scan_input_directions (Scan last) is missing in the baseline's and [1] in the target's"
+    assert said in sentence
+
+
+def test_an_attribute_that_one_file_leaves_out_is_told_by_its_default(tmp_path: Path) -> None:
+    graphs = Graph(seed=2), Graph(seed=2)
+    for n, g in enumerate(graphs):
+        more = {"dilations": [2, 2]} if n else {}
+        g.op("Conv", [image(g), g.weight("c.w", g.random.normal(size=(4, 3, 3, 3)))], "y", pads=[1 + n] * 4, **more)
+    base, model = (g.save(tmp_path / f"{n}.onnx", ["y"]) for n, g in enumerate(graphs))
+    _, sentence = first_of(model, base, "ort_fp32", graphs[0].feeds)
+    assert "attribute dilations is [1, 1] in the baseline's and [2, 2] in the target's" in sentence
+
+
+def test_what_an_engine_puts_before_a_fused_product_is_not_told_of_its_file(tmp_path: Path) -> None:
+    """ONNX Runtime makes a Gemm of a product and its bias, and reshapes before it; the weight is what differs."""
+    graphs = Graph(seed=1), Graph(seed=1)
+    for g in graphs:
+        g.dense(g.op("Gelu", [g.dense(tokens(g), 32, 32, "up")], "act", domain="com.microsoft"), 32, 8, "y")
+    graphs[1].weights["up.w"][3, 5] += 0.1
+    base, model = (g.save(tmp_path / f"{n}.onnx", ["y"]) for n, g in enumerate(graphs))
+    culprit, sentence = first_of(model, base, "ort_opt", graphs[0].feeds)
+    assert culprit.evidence["name"].startswith("up.w"), sentence
+
+
 def test_a_channel_that_takes_the_range_of_several_tensors_is_named_once(tmp_path: Path) -> None:
     """Neither of the two makes half of the error by itself; it is one channel, and so one culprit."""
     g = Graph(seed=4)
@@ -162,6 +253,16 @@ def test_a_channel_that_takes_the_range_of_several_tensors_is_named_once(tmp_pat
     assert {"x", "m"} <= {*only.keep}
     assert only.share is not None
     assert only.share > report.explanation.budget["x"]
+
+
+def test_a_channel_is_told_of_the_tensors_that_have_it(tmp_path: Path) -> None:
+    """`even` reads what has the outlier and makes all channels alike: "the same one does so in `even`" was not true."""
+    case = next(one for one in eighth_onnx.CASES if one.name == "rows_of_their_own_behind_a_slope")
+    model, _, feeds = case.make(tmp_path)
+    report = precision_debug.compare(model, run_mode="ort_int8", inputs=feeds)
+    assert report.explanation is not None
+    first = report.explanation.culprits[0]
+    assert (first.name, first.cause, first.evidence["too"]) == ("c2", "outlier_channel", "`slope`")
 
 
 def test_a_cast_that_wraps_around_is_blamed_and_not_what_reads_it(tmp_path: Path) -> None:
@@ -246,6 +347,28 @@ def moving():
 def square():
     torch.manual_seed(0)
     return Norm(), (2 * torch.randn(8, 32),)
+
+
+class Heads(nn.Module):
+    def __init__(self, tiled):
+        super().__init__()
+        self.q, self.kv, self.out, self.tiled = nn.Linear(32, 32), nn.Linear(32, 16), nn.Linear(32, 8), tiled
+
+    def forward(self, x):
+        q, k = (part(x).reshape(2, 6, -1, 8).transpose(1, 2) for part in (self.q, self.kv))
+        k = k.repeat(1, 2, 1, 1) if self.tiled else k.repeat_interleave(2, 1)
+        score = (q @ k.transpose(-1, -2) * 0.4).softmax(-1)
+        return self.out((score @ k).transpose(1, 2).reshape(2, 6, 32))
+
+
+def tiled():
+    torch.manual_seed(0)
+    return Heads(True), (torch.randn(2, 6, 32),)
+
+
+def repeated():
+    torch.manual_seed(0)
+    return Heads(False), (torch.randn(2, 6, 32),)
 """
 
 
@@ -261,6 +384,14 @@ def test_a_sum_in_a_loop_of_python_that_stands_still_is_a_drift(tmp_path: Path) 
     culprit = in_torch(tmp_path, "still", "torch_bf16").explanation.culprits[0]
     assert (culprit.cause, culprit.name.partition("#")[0], culprit.evidence["depth"]) == ("drift", "add", 120)
     assert in_torch(tmp_path, "moving", "torch_bf16").explanation.culprits == ()
+
+
+def test_views_of_one_name_in_two_programs_are_not_held_against_each_other(tmp_path: Path) -> None:
+    """What one program alone does moves the numbers of all that comes after it: its fifth view is another one."""
+    base = f"{tmp_path}/m.py:repeated"
+    report = in_torch(tmp_path, "tiled", "torch_fp32", baseline="torch_fp32", baseline_model=base)
+    assert report.explanation.culprits
+    assert "attribute size" not in lead(report)[0].en
 
 
 def test_squares_inside_a_module_that_pass_the_type_are_named(tmp_path: Path) -> None:

@@ -45,9 +45,15 @@ def compare(root: Path, exported: Path, *more: str) -> subprocess.CompletedProce
     )  # fmt: skip
 
 
+def assert_within_tolerance(done: subprocess.CompletedProcess[str]) -> None:
+    """Nothing is out of it; a processor without float16 kernels computed in float32, which proves nothing."""
+    assert done.returncode in (0, 1), done.stderr
+    assert (done.returncode == 1) is ("Nothing ran in FP16" in done.stdout), done.stdout
+
+
 def test_values_pair_the_tensors_and_the_report_says_how_sure_it_is(root: Path, exported: Path) -> None:
     done = compare(root, exported, "--run_mode", "ort_fp16")
-    assert done.returncode == 0, done.stderr
+    assert_within_tolerance(done)
     report = Report.load("o.json")
     assert report.inputs_source == "the model's own example inputs"
     pairs = {row.name: row for row in report.compared}
@@ -95,7 +101,7 @@ def test_a_recorded_module_is_paired_by_its_recorded_values(root: Path, exported
         capture_output=True, text=True, check=False, timeout=300,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(["hidden", os.environ["PYTHONPATH"]])},
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    assert_within_tolerance(done)
     report = Report.load("o.json")
     assert {"blocks.0/relu", "blocks.1/relu", "blocks.2/relu"} <= {row.name for row in report.compared}
     assert all(row.paired_by.startswith("fingerprint") for row in report.compared)

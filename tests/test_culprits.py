@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from report_factory import make_row
 
 from precision_debug.explain import culprits
 from precision_debug.explain.bounds import BEYOND, LEAST, MOST, is_suspicious, worth
@@ -134,6 +135,16 @@ def test_how_far_an_output_must_be_off(out: float, share: float, named: bool) ->
     assert bool(accused({"a": share}, {"a": 100.0}, out=out)) is named
 
 
+def test_an_operator_that_makes_all_of_a_healthy_output_is_accused_of_another() -> None:
+    """y is off by much, and z by a rounding, all of which is the same operator's: it was looked at z, and let go."""
+    graph = {"a": (), "y": ("a",), "z": ("a",)}
+    errors = {"a": 1e-4, "y": 0.09, "z": row("z", 1e-4, is_output=True)}
+    shares = {"a": [Effect(at="z", share=1.0), Effect(at="y", share=0.85)]}
+    found = accused(shares, {"a": 100.0}, errors, graph=graph, sinks=(sink(1e-4, "z"), sink(0.09)))
+    assert found["a"].at == "y"
+    assert found["a"].share == 0.85
+
+
 def test_an_error_of_no_account_is_not_far_however_many_roundings_it_is() -> None:
     """LEAST: float32 sums in another order differ by so much."""
     own = Introduced(name="a", method="isolated", elements=4, rel_l2=LEAST * 0.9, unit=2.0**-24, units=1e3)
@@ -226,6 +237,17 @@ def test_what_poisons_comes_first_then_the_largest_share_then_execution_order() 
     )  # fmt: skip
     assert list(found) == ["c", "b", "a"]
     assert list(accused({"b": 0.62, "a": 0.58}, {"a": 9.0, "b": 9.0})) == ["a", "b"]  # about as much
+
+
+@pytest.mark.parametrize(
+    ("shares", "named"),
+    [((0.72, 0.74, 0.81), "abc"), ((0.42, 1.0, 0.5), "bca"), ((0.1, 0.3, 0.9), "cba"), ((0.74, 0.76, 0.4), "abc")],
+)
+def test_of_overflows_in_a_row_the_first_is_named_first(shares: tuple[float, ...], named: str) -> None:
+    """Each breaks elements of its own; whoever breaks half as many as any is mended first where it runs first."""
+    own = {name: Introduced(name=name, method="isolated", elements=4, born_inf=1) for name in "abc"}
+    effects = {name: [Effect(at="y", share=share, non_finite=1)] for name, share in zip("abc", shares, strict=True)}
+    assert "".join(accused(effects, own, sinks=(sink(0.09, non_finite=4),))) == named
 
 
 def test_an_error_that_the_outputs_absorb_is_nobodys() -> None:
@@ -429,5 +451,55 @@ def test_a_culprit_says_how_it_was_measured_and_where_it_shows() -> None:
     assert (found.confidence, found.node, found.op_types, found.at) == ("isolated", "a", ("Add",), "y")
     assert (found.units, found.share, found.fails_first, found.amplifier) == (100.0, 0.9, "y", "")
     assert accused({"a": 0.9}, {"a": 100.0}, simulation=True)["a"].confidence == "simulated"
+    assert found.non_finite == 0
+    inf = Introduced(name="a", method="isolated", elements=4, born_inf=1)
+    broken = [Effect(at="y", share=0.75, non_finite=3)]
+    assert accused({"a": broken}, {"a": inf}, sinks=(sink(0.09, non_finite=4),))["a"].non_finite == 3
     ordinary = accused({"a": 0.9}, {"a": 1.0}, {"a": 0.03, "b": 0.03, "c": 0.03, "y": 0.05}, out=0.05)["a"]
     assert ordinary.fails_first == "a"
+
+
+@pytest.mark.parametrize(
+    ("seen", "out", "units", "named"),
+    [
+        ({"y": 2.5}, 2.5, 2.5, set()),  # four operators, of which the last alone is seen
+        ({"y": 3.5}, 3.5, 3.5, {"y"}),  # more than anybody may make: the stretch is where to look
+        ({"y": 2.5}, 2.5, 9.0, {"y"}),  # and so it is of what no rounding of its own makes
+        ({"b": 0.5, "y": 2.5}, 2.5, 2.5, {"y"}),  # two of four operators, and 98 % of the error
+    ],
+)
+def test_a_stretch_of_the_whole_model_is_nobody(seen: Any, out: float, units: float, named: set[str]) -> None:
+    found = subject_of({name: one * UNIT for name, one in seen.items()})
+    effects = {name: [Effect(at="y", share=0.98 if name == "y" else 0.02)] for name in seen}
+    own = alone_of({name: units if name == "y" else 0.5 for name in seen})
+    assert {one.name for one in rank(found, own, effects, (sink(out * UNIT),), "", {"y"})} == named
+
+
+class _Moved:
+    """A product, what a Transpose shows of it with a larger error, and what is computed of that."""
+
+    def __init__(self) -> None:
+        errors = {"product": 0.01, "moved": 0.5, "bent": 0.5}
+        self.order = {name: number for number, name in enumerate(errors)}
+        self.row_of = {name: make_row(self.order[name], error, name=name) for name, error in errors.items()}
+
+    def sources(self, name: str) -> tuple[str, ...]:
+        return {"product": (), "moved": ("product",), "bent": ("moved",)}[name]
+
+    def descendants(self, name: str) -> set[str]:
+        return {"product": {"moved", "bent"}, "moved": {"bent"}, "bent": set()}[name]
+
+    def moves_on(self, name: str) -> bool:
+        return name == "moved"
+
+
+def test_what_only_moves_numbers_amplifies_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As seen: "ordinary rounding, amplified 4.9 x by Transpose"."""
+    subject: Any = _Moved()
+    alone: Any = SimpleNamespace(found={})
+    assert culprits.largest_growth(subject, alone, {"moved", "bent"}) == ""
+    effect: Any = SimpleNamespace(at="bent")
+    monkeypatch.setattr(culprits, "_fails_first", lambda *_: "moved")
+    assert culprits._where_it_shows(subject, "product", effect) == ""
+    monkeypatch.setattr(culprits, "_fails_first", lambda *_: "bent")
+    assert culprits._where_it_shows(subject, "product", effect) == "bent"

@@ -146,6 +146,23 @@ def test_a_replayed_target_has_an_inherited_error_too(tmp_path: Path) -> None:
     assert handed.inherited > 10 * own.rel_l2
 
 
+def test_a_factor_behind_a_subtraction_is_not_what_amplifies(tmp_path: Path) -> None:
+    """oneDNN fuses both into one; before: "ordinary rounding, amplified 78.72 x by scale", which no factor does."""
+    pytest.importorskip("paddle", reason="paddle is not installed")
+    from planted import eighth_paddle
+    from planted.unseen import runs_here
+
+    if not runs_here("onednn_bf16"):
+        pytest.skip("this CPU has no bfloat16 that oneDNN takes")
+    case = next(one for one in eighth_paddle.CASES if one.name == "turn_between_two_vectors")
+    model, _, feeds = case.make(tmp_path)
+    report = precision_debug.compare(model, run_mode="onednn_bf16", inputs=feeds)
+    assert report.explanation is not None
+    first = report.explanation.culprits[0]
+    assert (first.cause, first.evidence["amplifier"]) == ("cancellation", "subtract_0")
+    assert first.evidence["factor"] > 60
+
+
 def test_explaining_changes_no_row(tmp_path: Path) -> None:
     one = next(case for case in CASES if case.name == "shift_and_back")
     model, _, feeds = one.make(tmp_path)

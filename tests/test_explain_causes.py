@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from planted.onnx_faults import Graph
 
+import precision_debug
 from precision_debug import numbers, registry
 from precision_debug.explain import Subject, explain
 from precision_debug.explain.causes import _vanished, cause_of
-from precision_debug.explain.grid import outlier_of
+from precision_debug.explain.grid import _saturated, outlier_of
 from precision_debug.explain.inputs import inputs_differ
 from precision_debug.explain.introduced import Alone, measure
 from precision_debug.observe.store import Store
@@ -259,3 +260,41 @@ def test_what_an_outlier_channel_is_larger_than_is_true_of_them(others: str) -> 
         assert evidence["ratio"] == pytest.approx(ranges[-1] / np.quantile(ranges, 0.25))
         assert "x larger than a quarter of the channels and" in words.en
         assert "比四分之一的通道大" in words.zh
+
+
+def test_what_rounds_to_the_lowest_step_is_not_cut_off_there() -> None:
+    """A coarse grid's lowest number may be 0 only because all else is too small for a step: values below it are
+    rounded, and the range reaches them."""
+    exact = np.array([-5.8, -0.2, 0.1, 0.4, 1.3, 755.0] * 20)
+    assert _saturated(exact, np.where(exact > 100, 740.0, 0.0)) == {}
+    step = 3.0
+    assert _saturated(exact, np.rint(exact / step) * step) == {}
+    cut = _saturated(exact, np.clip(np.rint(exact / 0.05), 0, 255) * 0.05)
+    assert (cut["limit"], cut["largest"]) == (pytest.approx(12.75), 755.0)
+
+
+def test_rounding_of_which_a_later_operator_makes_infinity_is_told_as_that(tmp_path: Path) -> None:
+    """-log(-log p) of a p of 0.9999, which is 1 in float16: nothing is amplified 5 times, it is infinite."""
+    g = Graph(seed=3)
+    x = g.random.normal(size=(2, 4, 16))
+    x[1, 2, 3] = 9.4
+    p = g.op("Sigmoid", [g.input("x", x.astype(np.float32))], "p")
+    z = g.op("Log", [g.op("Neg", [g.op("Log", [p], "first")], "n")], "z")
+    path = g.save(tmp_path / "m.onnx", [g.dense(g.op("Sigmoid", [z], "gate"), 16, 4, "y", 3.0), z])
+    report = precision_debug.compare(path, run_mode="ort_fp16_sim", inputs=g.feeds)
+    assert report.explanation is not None
+    culprit = report.explanation.culprits[0]
+    assert (culprit.name, culprit.cause, culprit.amplifier, culprit.evidence["broken"]) == ("p", "amplified", "z", 1)
+    assert "ordinary rounding, of which Log `z` makes NaN or Inf" in sentence_of(culprit, "float16").en
+
+
+def test_channels_that_were_pruned_are_nobody_s_measure() -> None:
+    """As seen on a real detector: "7.219e+08 x larger than a quarter of the channels"."""
+    weights = np.random.default_rng(0).uniform(0.5, 1, (32, 4, 3, 3)).astype(np.float32)
+    weights[:10] *= 1e-9
+    assert outlier_of(weights) is None
+    weights[20] *= 40
+    found = outlier_of(weights)
+    assert found is not None
+    assert found["channel"] == 20
+    assert 20 < found["ratio"] < 100

@@ -16,12 +16,19 @@ pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 from planted.onnx_faults import Graph
 
 import precision_debug
+from precision_debug.events import Stage
 from precision_debug.protocols import Executed
 from precision_debug.records import ModelFiles, RunSpec, TensorMeta
+from precision_debug.report.blame import blame
 from precision_debug.report.fix import fix_sentences
+from precision_debug.report.lead import lead
 from precision_debug.report.model import Report
+from precision_debug.report.next_step import NEXT, PASTE
+from precision_debug.report.search_command import search_command
 from precision_debug.report.tried import tried_sentence
+from precision_debug.run import fixes
 from precision_debug.run.fix_finder import FixFinder
+from precision_debug.run.journal import Journal
 from precision_debug.run.plan import make_plan
 from precision_debug.run.searching import trials
 from precision_debug.run.searching.criterion import Sample
@@ -86,7 +93,7 @@ def test_the_comparisons_own_calibration_serves_the_sets_that_are_tried(
     monkeypatch.setattr(nncf, "quantize", lambda *given, **named: calls.append(0) or quantize(*given, **named))
     _, tried, _, _ = kept_in_int8(tmp_path, 2, brought_back=False)
     assert tried.runs > 1
-    assert len(calls) == 2
+    assert len(calls) in {2, 3}  # one that comes to something else where it is calibrated anew is run once more
 
 
 def test_what_ends_in_an_exact_operator_is_not_blamed_on_that(tmp_path: Path) -> None:
@@ -106,6 +113,33 @@ def test_nobody_is_blamed_for_what_every_layer_adds(tmp_path: Path) -> None:
     explanation = in_int8(tmp_path, 8, brought_back=True).explanation
     assert (explanation.state, explanation.culprits) == ("diffuse", ())
     assert max(explanation.budget, key=lambda name: explanation.budget[name]) == "scaled"
+
+
+def test_an_error_of_many_operators_is_offered_what_helped_too(tmp_path: Path) -> None:
+    """Nobody is named, and so, before, nothing was tried and nothing stood there to type."""
+    report = in_int8(tmp_path, 8, brought_back=True)
+    kept = report.to_keep
+    assert kept is not None
+    assert kept.tried is not None
+    assert kept.tried.state in {"mended", "lessened"}
+    assert kept.tried.after is not None
+    assert kept.tried.before is not None
+    assert kept.tried.after <= kept.tried.before / 2
+    assert kept.option.startswith("--option 'nodes_to_exclude=")
+    said = lead(report)
+    assert said[0].en.startswith("Diffuse: no single culprit.")
+    assert said[1].en.startswith("Tried: keeping ")
+    labels = [line[0].text for line in blame(report).lines]
+    assert labels[-2:] == [PASTE, NEXT]
+
+
+def test_the_next_command_is_the_comparisons_own(tmp_path: Path) -> None:
+    typed = "python -m precision_debug --model_file 'a b.onnx' --run_mode ov_int8 --output r.xlsx --lang=zh --seed 3"
+    assert search_command(typed) == (
+        "`python -m precision_debug search --model_file 'a b.onnx' --run_mode ov_int8 --seed 3`"
+    )
+    for other in ("", "precision_debug.compare", "precision_debug search --model_file m", "precision_debug '"):
+        assert search_command(other) == ""
 
 
 def test_a_run_that_ends_while_fixes_are_tried_offers_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,8 +177,12 @@ def test_a_fix_that_gives_up_most_of_int8_begins_with_that(tmp_path: Path) -> No
     said = tried_sentence(dataclasses.replace(report, to_keep=given_up))
     assert said is not None
     assert said.en.startswith("Tried: only by giving up most of INT8: keeping 7 of 8 operators")
-    assert "smaller sets leave 0.0481 with 2 kept, 0.0108 with 4 kept" in said.en
+    assert "of smaller sets of operators, 2 leave 0.0481, 4 leave 0.0108" in said.en
     assert "须放弃大部分 INT8" in said.zh
+    of_types = tried_sentence(dataclasses.replace(report, to_keep=dataclasses.replace(given_up, unit="operator type")))
+    assert of_types is not None  # beside it stand operators that still run low: types are no number of these
+    assert "of smaller sets of operator types, 2 leave 0.0481, 4 leave 0.0108" in of_types.en
+    assert "只保留 2 种算子类型时误差为 0.0481，4 种算子类型时误差为 0.0108" in of_types.zh
     half = dataclasses.replace(tried, still=Executed(low=5, of=16, precision="INT8"))
     said = tried_sentence(dataclasses.replace(report, to_keep=dataclasses.replace(given_up, tried=half)))
     assert said is not None
@@ -268,3 +306,75 @@ def test_what_does_as_well_and_gives_up_no_more_is_offered_in_place_of_everythin
     assert finder._helps(sets[95])
     assert not finder._helps(sets[20])
     assert finder._cheaper(sets[95]) == sets[20]
+
+
+def test_fixes_say_how_far_they_are_and_end_in_their_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On an engine that takes long to open, sets were tried for minutes behind "trying fixes on the engine"."""
+    model, feeds = a_wide_channel(tmp_path, 2, brought_back=False)
+    stages: list[str] = []
+    written = Journal.write
+
+    def heard(journal: Journal, event: Any) -> None:
+        if isinstance(event, Stage) and event.text.code == "stage_trying_set":
+            stages.append(str(event.text))
+        written(journal, event)
+
+    monkeypatch.setattr(Journal, "write", heard)
+    whole = precision_debug.compare(model, run_mode="ort_int8", inputs=feeds)
+    assert len(stages) == whole.to_keep.tried.runs > 2
+    assert "set 1 of at most 12, 0 of at most 300 s" in stages[0]
+    assert whole.to_keep.tried.stopped is None
+    stages.clear()
+    monkeypatch.setattr(fixes, "PATIENCE", 0.0)
+    ended = precision_debug.compare(model, run_mode="ort_int8", inputs=feeds)
+    assert len(stages) == ended.to_keep.tried.runs == 1
+    assert ended.to_keep.tried.stopped == 0.0
+    said = tried_sentence(ended)
+    assert said is not None
+    assert "after 0 s" in said.en
+    assert "0 秒后" in said.zh
+
+
+class Wide(FixFinder):
+    """Larger and larger sets, from the second of which on each helps, and none holds."""
+
+    helps = True
+
+    def _names(self, culprits: Any) -> tuple[str, ...]:
+        return tuple(culprits)
+
+    def _wider(self, _names: Any) -> Any:
+        return (tuple((f"{unit}",) for unit in range(size)) for size in range(1, 30))
+
+    def _run(self, groups: Any, *, rough: bool = True) -> None:
+        if self.spent < self.most:
+            self.spent += 1
+            self.seen[groups] = Evaluation(kept=(), mode="", passes=not rough)
+
+    def _helps(self, groups: Any) -> bool:
+        return self.helps and groups in self.seen and len(groups) > 1
+
+    def _leave_low(self) -> None:
+        return
+
+    def _best(self, _culprits: Any) -> None:
+        return
+
+    def _nothing(self) -> ToKeep:
+        return ToKeep()
+
+
+def test_runs_are_left_to_make_a_set_that_helps_smaller() -> None:
+    """A captcha in INT8: the first of twelve sets all but did it, eleven larger ones did no more, and six operators
+    were offered where two of them do the same (0.02096 and 0.02109)."""
+
+    def spent(most: int, *, helps: bool = True) -> int:
+        nothing: Any = SimpleNamespace(calibrates=False)
+        finder = Wide(keepable=nothing, trials=nothing, samples=(), before=[1.0], was=None, allowed=0.1, most=most)
+        finder.helps = helps
+        finder.find(())
+        return finder.spent
+
+    assert 5 < spent(12) < 10
+    assert spent(12, helps=False) == 12
+    assert spent(3) == 3

@@ -43,7 +43,8 @@ def test_a_check_whose_environment_is_missing_is_told_and_not_run(root: Path, tm
     assert late["result"] == "over its limit"
 
 
-def test_each_step_of_paddle_with_tensorrt_is_a_check(root: Path) -> None:
+def test_each_step_of_paddle_with_tensorrt_is_a_check(root: Path, monkeypatch: Any) -> None:
+    monkeypatch.syspath_prepend(root / "tests" / "gpu")
     spec = importlib.util.spec_from_file_location("paddle_trt", root / "tests" / "gpu" / "paddle_trt.py")
     assert spec is not None
     assert spec.loader is not None

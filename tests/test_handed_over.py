@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from planted.onnx_faults import CASES
 from planted.onnx_further import CASES as FURTHER
+from planted.unseen import runs_here
 
 from precision_debug import Report
 from precision_debug.cli import main
@@ -114,6 +115,8 @@ def test_nncf(tmp_path: Path) -> None:
 
 def test_openvinos_api(tmp_path: Path) -> None:
     needs("openvino")
+    if not runs_here("ov_bf16"):
+        pytest.skip("a CPU with bfloat16")
     model, feeds = planted(tmp_path, "positions_in_bf16_ort_bf16_sim")
     np.savez(tmp_path / "exact.npz", y=by_onnxruntime(Path(model[1]), feeds)[0])
     fix = searched(tmp_path, model, "ov_bf16")

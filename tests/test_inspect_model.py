@@ -70,3 +70,26 @@ def test_data_is_told_as_it_would_be_read(capsys: pytest.CaptureFixture[str]) ->
     assert "runner, iteration 0:\n  y  int64 [4]  0 to 3, mean 1.5\n" in printed
     assert "(only input)  float32 [3]" in printed
     assert main(["inspect", "data", "nowhere.npz"]) == 2
+
+
+@pytest.mark.parametrize("way", ["short", "negative", "huge", "unknown type", "external"])
+def test_a_weight_that_cannot_be_read_is_the_files_fault(
+    way: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of an external one the file need not say the length: its shape does."""
+    weight = onnx.TensorProto(name="w", data_type=99 if way == "unknown type" else 1)
+    weight.dims.extend({"negative": [-2, 3], "huge": [2**40, 3]}.get(way, [2, 3]))
+    if way == "external":
+        (tmp_path / "w.bin").write_bytes(bytes(10))
+        weight.data_location = onnx.TensorProto.EXTERNAL
+        weight.external_data.add(key="location", value="w.bin")
+    else:
+        weight.raw_data = bytes(10)
+    node = onnx.helper.make_node("Add", ["x", "w"], ["y"])
+    made = [onnx.helper.make_tensor_value_info(name, 1, [2, 3]) for name in "xy"]
+    graph = onnx.helper.make_graph([node], "g", made[:1], made[1:], [weight])
+    (tmp_path / "m.onnx").write_bytes(onnx.helper.make_model(graph).SerializeToString())
+    assert main(["inspect", "model", "m.onnx", "--show", "weights"]) == 2
+    said = capsys.readouterr().err
+    assert len(said.splitlines()) == 1
+    assert "m.onnx: its weight 'w' " in said or "external weights w.bin are cut off; copy" in said

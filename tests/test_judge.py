@@ -78,7 +78,7 @@ def test_elements(base: Any, target: Any, tolerance: dict[str, Any], expected: t
         ([1.0, 1.0, 1.0], [1.0, 1.0, INF], {"check_error_stat": "median"}, (Status.FAIL, "inf in the target")),
         ([NAN, 1.0], [NAN, 1.0], {"check_error_stat": "max", "equal_nan": True}, (Status.PASS, "")),
         ([INF], [INF], {"check_error_stat": "mean"}, (Status.PASS, "")),
-        ([NAN], [NAN], {"check_error_stat": "mean"}, (Status.FAIL, "1 of 1 elements, NaN on both sides")),
+        ([NAN], [NAN], {"check_error_stat": "mean"}, (Status.FAIL, "1 of 1 element, NaN on both sides")),
     ],
 )
 def test_statistics(base: Any, target: Any, tolerance: dict[str, Any], expected: tuple[Status, str]) -> None:

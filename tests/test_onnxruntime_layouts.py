@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -325,3 +326,16 @@ def test_a_layout_goes_through_what_drops_and_inserts_axes(length: int, dtype: t
         row = rows.get(f"InsertedPrecisionFreeCast_{name}") or rows[name]
         assert row.status is Status.PASS, (name, row.reason)
     assert not [name for name, row in rows.items() if row.status is Status.FAIL or "layout" in (row.reason or "")]
+
+
+def test_a_layout_of_other_axes_than_a_value_has_ends_no_run() -> None:
+    """As seen of a YOLO of open shapes in ort_int8: the run ended with "axes don't match array"."""
+    from precision_debug_onnxruntime.engine.model_layout import _fits, _transpose
+
+    turn = _transpose((0, 2, 3, 1))
+    assert turn is not None
+    assert turn(np.zeros((1, 4, 5, 3))).shape == (1, 3, 4, 5)
+    assert turn(np.zeros((1, 3))).shape == (1, 3)
+    unknown: Any = SimpleNamespace(shape=None)
+    assert _fits(unknown, (0, 2, 3, 1), None)
+    assert not _fits(unknown, (0, 2, 3, 1), ("n", 8400))

@@ -140,7 +140,7 @@ def test_notes_count_the_nodes_without_a_second_opinion(tmp_path: Path) -> None:
         SessionSpec(model=ModelFiles(model_file=str(tmp_path / "m.onnx")), mode="onnx_ref"), [feeds]
     )
     session.run(feeds, Recorder())
-    assert "no second opinion on 1 nodes" in session.notes[1]
+    assert "no second opinion on 1 node," in session.notes[1]
     assert "it (QuickGelu)" in session.notes[1]
 
 

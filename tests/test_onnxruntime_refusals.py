@@ -9,7 +9,9 @@ import onnx
 import onnx_models
 import pytest
 
+from precision_debug import compare
 from precision_debug.cli import main
+from precision_debug.errors import ModelError
 
 pytest.importorskip("onnxruntime", reason="needs onnxruntime")
 
@@ -62,3 +64,11 @@ def test_an_inspector_file_that_names_no_tensor_marks_not_all_of_them(
         file.write_text(text)
         assert main(command) == 2
         assert said in capsys.readouterr().err
+
+
+def test_a_file_that_makes_no_sense_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    a, b = (onnx.helper.make_node("Relu", [read], [made]) for read, made in (("b", "a"), ("a", "b")))
+    x, y = (onnx.helper.make_tensor_value_info(name, 1, [2]) for name in ("x", "b"))
+    onnx.save(onnx.helper.make_model(onnx.helper.make_graph([a, b], "g", [x], [y])), tmp_path / "circle.onnx")
+    with pytest.raises(ModelError, match=r"circle\.onnx: ONNX Runtime refuses the model: .*; correct its export"):
+        compare(tmp_path / "circle.onnx", run_mode="ort_opt")

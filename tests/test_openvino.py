@@ -17,10 +17,11 @@ import onnx
 import onnx_models
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from planted.onnx_faults import Graph
+from planted.onnx_faults import Graph, tokens
 
 import precision_debug
 from precision_debug.errors import BackendError, BackendUnavailable, ModelError, PrecisionDebugError, UsageError
+from precision_debug.inspector import real_precision
 from precision_debug.records import ModelFiles, SessionSpec, Status
 from precision_debug.testing.backend_contract import Recorder, same_bits
 
@@ -730,3 +731,183 @@ def test_layers_that_a_pass_made_are_called_the_same_in_every_session(tmp_path: 
         session.close()
     assert first == second
     assert "Multiply#1" in first
+
+
+@pytest.mark.parametrize("named", ["x.tflite", "x.onnx", "x.xml"])
+def test_a_folder_with_the_ending_of_a_model_is_told_to_be_one(named: str, tmp_path: Path) -> None:
+    folder = tmp_path / named
+    folder.mkdir()
+    with pytest.raises(ModelError, match=r"is a folder.*; give a file that OpenVINO reads"):
+        opened(str(folder), "ov_opt", {})
+    (folder / "inner.tflite").write_bytes(b"")
+    with pytest.raises(ModelError, match=r"is a folder.*; name the file inside it: inner\.tflite"):
+        opened(str(folder), "ov_opt", {})
+
+
+def a_branch_of_products(folder: Path) -> str:
+    """An If with a product in either branch, and what nobody reads beside each, as exporters leave it."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    random = np.random.default_rng(0)
+
+    def body(name: str) -> Any:
+        weight = numpy_helper.from_array(random.normal(size=(8, 8)).astype(np.float32), "w")
+        nodes = [
+            helper.make_node("MatMul", ["x", "w"], ["made"], name="product"),
+            helper.make_node("Shape", ["made"], ["shape"], name="shape"),
+            helper.make_node("Gather", ["shape", "zero"], ["nobody"], name="dead"),
+            helper.make_node("Relu", ["made"], [f"{name}_out"], name="relu"),
+        ]  # fmt: skip
+        zero = numpy_helper.from_array(np.int64(0), "zero")
+        out = helper.make_tensor_value_info(f"{name}_out", TensorProto.FLOAT, [4, 8])
+        return helper.make_graph(nodes, name, [], [out], [weight, zero])
+
+    fork = helper.make_node("If", ["c"], ["y"], name="fork", then_branch=body("a"), else_branch=body("b"))
+    inputs = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 8]),
+        helper.make_tensor_value_info("c", TensorProto.BOOL, []),
+    ]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4, 8])]
+    model = helper.make_model(
+        helper.make_graph([fork], "fork", inputs, outputs), opset_imports=[helper.make_opsetid("", 17)], ir_version=8
+    )
+    return saved(model, folder)
+
+
+@pytest.mark.parametrize(("taken", "idle"), [(True, "else"), (False, "then")])
+def test_a_branch_that_no_input_enters_is_left_as_it_is(taken: bool, idle: str, tmp_path: Path) -> None:
+    """NNCF gives up on the whole model for one branch that it has nothing to calibrate with."""
+    pytest.importorskip("nncf", reason="nncf is not installed")
+    x = np.random.default_rng(1).normal(size=(4, 8)).astype(np.float32)
+    session = opened(a_branch_of_products(tmp_path), "ov_int8", {"x": x, "c": np.array(taken)})
+    assert any(f"the {idle} branch of y" in str(note) for note in session.notes)
+    model = session._maker.model
+    fork = next(op for op in model.get_ops() if op.get_type_name() == "If")
+    counts = [sum(op.get_type_name() == "FakeQuantize" for op in fork.get_function(n).get_ops()) for n in (0, 1)]
+    assert counts[1 if taken else 0] == 0
+    assert counts[0 if taken else 1] > 0
+
+
+def test_what_runs_inside_a_branch_is_not_counted_by_its_condition(tmp_path: Path) -> None:
+    """OpenVINO lists an If with the type of its condition, eight bits, and says nothing of the layers inside: seen as
+    "1 of 1 operators still run in INT8" of silero-vad, whose products are all in a branch."""
+    pytest.importorskip("nncf", reason="nncf is not installed")
+    x = np.random.default_rng(1).normal(size=(4, 8)).astype(np.float32)
+    feeds = {"x": x, "c": np.array(True)}
+    report = precision_debug.compare(a_branch_of_products(tmp_path), run_mode="ov_int8", inputs=feeds)
+    assert [real_precision(layer)[0] for layer in report.layers if layer.layer_type == "If"] == [""]
+    assert {row.name: row.extra.get("Real Precision", "") for row in report.rows}["y"] == ""
+    assert not any(doubt.code == "precision_not_run" for doubt in report.target.doubts)
+
+
+def test_what_nncf_cannot_quantise_is_one_line_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nncf = pytest.importorskip("nncf", reason="nncf is not installed")
+    path = saved(onnx_models.convnet(), tmp_path)
+
+    def quantize(*_: Any, **__: Any) -> Any:
+        raise nncf.InternalError("Could not find a node\nx in NNCFGraph!")
+
+    monkeypatch.setattr(nncf, "quantize", quantize)
+    with pytest.raises(BackendError, match="could not quantise it") as caught:
+        opened(path, "ov_int8", IMAGE)
+    text = str(caught.value)
+    assert "\n" not in text
+    assert path in text
+    assert "; give a file that is quantised already" in text
+
+
+def masked_attention(folder: Path) -> tuple[str, dict[str, Any]]:
+    """Scores, a mask of float32's lowest number, as exporters write it, and a softmax; a product before and behind."""
+    graph = Graph(seed=4)
+    x = graph.input("x", graph.random.normal(size=(2, 9, 32)).astype(np.float32))
+    mask = graph.input("keep", np.array([[[1.0] * 9], [[1.0] * 7 + [0.0] * 2]], np.float32))
+    q, k, v = (
+        graph.op("MatMul", [x, graph.weight(f"w_{n}", 0.3 * graph.random.normal(size=(32, 32)))], n) for n in "qkv"
+    )  # fmt: skip
+    turned = graph.op("Transpose", [k], "k_turned", perm=[0, 2, 1])
+    scores = graph.op("MatMul", [q, turned], "scores")
+    absent = graph.op("Sub", [graph.weight("one", np.float32(1)), mask], "absent")
+    low = graph.op("Mul", [absent, graph.weight("lowest", np.finfo(np.float32).min)], "mask")
+    chosen = graph.op("Softmax", [graph.op("Add", [scores, low], "masked")], "chosen", axis=-1)
+    mixed = graph.op("MatMul", [chosen, v], "mixed")
+    out = graph.op("MatMul", [mixed, graph.weight("w_o", 0.3 * graph.random.normal(size=(32, 32)))], "out")
+    return str(graph.save(folder / "masked.onnx", [out])), graph.feeds
+
+
+def test_a_mask_that_is_quantised_inside_a_region_is_told(tmp_path: Path) -> None:
+    """Neither the mask nor the sum is seen in INT8; nothing computes "something else" there."""
+    pytest.importorskip("nncf", reason="nncf is not installed")
+    path, feeds = masked_attention(tmp_path)
+    report = precision_debug.compare(path, run_mode="ov_int8", inputs=feeds)
+    assert report.explanation is not None
+    first = report.explanation.culprits[0]
+    assert first.cause == "mask_range", first
+    assert first.evidence["mask"] == "mask"
+    assert "masked" in first.keep
+
+
+def a_wide_channel_before_a_norm(folder: Path) -> tuple[str, dict[str, Any]]:
+    """A product whose weight has a wide input channel, as a decoy; a residual sum with a wide channel; a norm."""
+    graph = Graph(seed=5)
+    random = graph.random
+    x = graph.input("x", random.normal(size=(2, 9, 32)).astype(np.float32))
+    weight = 0.2 * random.normal(size=(32, 32))
+    weight[3] *= 40
+    weight[:, 3] *= 40
+    inner = graph.op("MatMul", [x, graph.weight("w_1", weight)], "product")
+    summed = graph.op("Add", [inner, x], "summed")
+    scale, bias = graph.weight("scale", np.ones(32)), graph.weight("bias", np.zeros(32))
+    normed = graph.op("LayerNormalization", [summed, scale, bias], "normed", axis=-1)
+    small = graph.weight("apart", np.where(np.arange(32) == 3, 0.01, 1.0))
+    evened = graph.op("Mul", [normed, small], "evened")
+    out = graph.op("MatMul", [evened, graph.weight("w_2", 0.2 * random.normal(size=(32, 32)))], "out")
+    return str(graph.save(folder / "norm.onnx", [out])), graph.feeds
+
+
+def test_what_is_rounded_inside_a_region_is_told_before_a_weight_that_looks_as_bad(tmp_path: Path) -> None:
+    """The sum is not seen in INT8; rounding it in the baseline gives that error, rounding the weight does not."""
+    pytest.importorskip("nncf", reason="nncf is not installed")
+    path, feeds = a_wide_channel_before_a_norm(tmp_path)
+    report = precision_debug.compare(path, run_mode="ov_int8", inputs=feeds)
+    assert report.explanation is not None
+    first = report.explanation.culprits[0]
+    assert (first.cause, first.evidence["from"]) == ("outlier_channel", "summed"), first
+    assert "summed" in first.keep
+    assert first.inner in {"", "summed"}  # not what the engine does not round
+
+
+@needs("ov_bf16")
+@pytest.mark.parametrize("behind", [("Relu",), ("Tanh",), ("Mul",), ("Add", "Mul"), ("Add", "Div", "Relu")])
+def test_a_kept_product_stays_whole_where_what_reads_it_is_moved(behind: tuple[str, ...], tmp_path: Path) -> None:
+    """OpenVINO moved a scale or an activation before the Transpose of a kept product, and made that anew in BF16: a
+    rounding was left of what was said to be float32 throughout (0.0013 in place of 1e-7)."""
+    graph = Graph(seed=1)
+    value = graph.op("MatMul", [tokens(graph), graph.weight("w", graph.random.normal(size=(32, 32)))], "product")
+    for number, kind in enumerate(behind):
+        other = {"Add": graph.random.normal(size=32), "Mul": np.float32(0.3), "Div": np.float32(3)}.get(kind)
+        beside = [] if other is None else [graph.weight(f"c{number}", other)]
+        value = graph.op(kind, [value, *beside], f"t{number}")
+    path = str(graph.save(tmp_path / "m.onnx", [graph.dense(value, 32, 8, "y")]))
+    names = ["product", *(f"t{number}" for number in range(len(behind))), "y_mm", "y"]
+    errors = [
+        next(row.relative_l2 or 0.0 for row in report.rows if row.is_output)
+        for kept in ({}, {"keep_fp32": names})
+        for report in [precision_debug.compare(path, run_mode="ov_bf16", inputs=graph.feeds, explain="off", **kept)]
+    ]
+    assert errors[0] > 1e-3
+    assert errors[1] < 1e-6
+
+
+@needs("ov_int8")
+def test_a_model_whose_biases_nncf_cannot_correct_is_quantised_all_the_same(tmp_path: Path) -> None:
+    """One number that is added to all channels of a convolution ended NNCF: "cannot reshape array of size 12"."""
+    pytest.importorskip("nncf", reason="nncf is not installed")
+    graph = Graph(seed=2)
+    x = graph.input("x", graph.random.normal(size=(1, 3, 16, 16)).astype(np.float32))
+    raised = graph.op("Add", [graph.conv(x, 3, 12, "c"), graph.weight("one", np.float32(0.5))], "raised")
+    out = graph.conv(graph.op("Relu", [raised], "r"), 12, 4, "y")
+    path = str(graph.save(tmp_path / "m.onnx", [out]))
+    report = precision_debug.compare(path, run_mode="ov_int8", inputs=graph.feeds)
+    assert any("could not correct the biases" in str(note) for note in report.target.notes)
+    error = next(row.relative_l2 for row in report.rows if row.is_output)
+    assert 1e-4 < error < 0.1

@@ -40,7 +40,7 @@ def words_of(one: Setting) -> tuple[list[str], Any]:
     if one.choices:
         choice = next(word for word in one.choices if word != one.default)
         return [choice], choice
-    return WORDS[one.kind]
+    return (["a b.json"], "a b.json") if one.name in ("save_inputs", "save_outputs") else WORDS[one.kind]
 
 
 def value_in(spec: RunSpec, one: Setting) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,7 @@ import pytest
 pytest.importorskip("paddle", reason="paddlepaddle is not installed")
 
 from precision_debug_paddle import PaddleBackend, modes
-from precision_debug_paddle.engine import capability
+from precision_debug_paddle.engine import bfloat16_offer, capability
 from precision_debug_paddle.engine.framework import inference_module
 
 from precision_debug.errors import BackendError, BackendUnavailable, ModelError, PrecisionDebugError, UsageError
@@ -293,11 +294,22 @@ def test_a_planted_fault_is_the_first_mismatch(tmp_path: Path) -> None:
 def test_paddles_own_bfloat16_failure_is_one_line_with_a_way_on(tmp_path: Path) -> None:
     with pytest.raises(BackendUnavailable) as caught:
         open_in(model_of("legacy", "cnn"), "onednn_bf16", tmp_path)
-    assert "elementwise_add" in str(caught.value)
-    assert "bfloat16_ops" in str(caught.value)
-    assert "\n" not in str(caught.value)
-    rows, _ = compare(model_of("legacy", "cnn"), "onednn_bf16", tmp_path, bfloat16_ops=["conv2d", "fc"])
-    assert max(errors_of(rows)) < 0.05
+    said = str(caught.value)
+    assert "elementwise_add" in said
+    assert "\n" not in said
+    offered = re.search(r"--option 'bfloat16_ops=(\[.*?\])', which was run here: (\d+) of (\d+) kernels", said)
+    assert offered is not None, said
+    assert 0 < int(offered[2]) < int(offered[3])
+    assert re.search(r"it opens in \d+ s at most, with up to \d+ predictors", said)
+    rows, _ = compare(model_of("legacy", "cnn"), "onednn_bf16", tmp_path, bfloat16_ops=json.loads(offered[1]))
+    assert 1e-6 < max(errors_of(rows)) < 0.05
+
+
+@BF16
+def test_a_list_that_does_not_run_is_not_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bfloat16_offer, "_lists", lambda _kinds, _failing: iter([("elementwise_add",)]))
+    with pytest.raises(BackendUnavailable, match="lists for --option bfloat16_ops were tried, and none runs here"):
+        open_in(model_of("legacy", "cnn"), "onednn_bf16", tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["legacy", "pir"])

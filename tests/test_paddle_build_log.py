@@ -138,6 +138,7 @@ def test_a_new_step_is_told_at_once_where_there_is_no_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress, "NEWS", 0.0)
+    monkeypatch.delenv(progress.VARIABLE)
     with progress.bar(language="en") as on_event:
         on_event(written(Stage(text=say("building_unmarked", build=1, count=182))))
     assert "building engine 1" in capsys.readouterr().err

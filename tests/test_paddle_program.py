@@ -184,6 +184,11 @@ def test_of_equal_values_the_one_of_the_same_operator_is_likeliest() -> None:
             "(InvalidArgument) Cannot get pool2d_0.tmp_0 min/max/opt shape (at /paddle/op_converter.h:322)\n",
             "trt_fp16", BackendError, ["of pool2d_0.tmp_0 between them", "collect_shape_range=True"],
         ),
+        (
+            "(Unimplemented) ConvertPirAttribute2RuntimeAttribute not support "
+            "[pir::ArrayAttribute<pir::DoubleAttribute>]  (at /paddle/onednn_instruction.cc:116)",
+            "onednn_fp32", BackendUnavailable, ["resizes (bilinear_interp, nearest_interp)", "cpu_opt"],
+        ),
         ("ResourceExhaustedError: Out of memory error on GPU 0.", "gpu_fp32", BackendError, ["smaller batch"]),
         (
             "\n\n----\nC++ Traceback\n----\nError Message Summary:\n----\nInvalidArgumentError: (InvalidArgument) The "

@@ -166,6 +166,25 @@ def test_nobody_is_blamed_in_a_healthy_step(name: str) -> None:
     assert [row.name for row in report.rows if row.comparison is None] == []
 
 
+def test_a_tensor_in_the_place_of_one_that_is_gone_has_no_reader_yet() -> None:
+    """As seen on a busy machine: a row "backward/8/linear" that the other run did not have, as of two readers."""
+    from precision_debug_paddle.engine.training.backward import Backward
+
+    leaf = paddle.ones([2])
+    leaf.stop_gradient = False
+    backward = Backward(None, ())  # type: ignore[arg-type]
+
+    def read() -> int:
+        gone = leaf * 2
+        backward.called([("row", leaf * 3)], ((gone,), {}))
+        return id(gone)
+
+    place = read()
+    fresh = [leaf * 4 for _ in range(100)]
+    assert backward._reads[place] == 1
+    assert place not in {id(one) for one in fresh}
+
+
 def test_the_example_is_named_with_the_scale_that_mends_it(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -157,7 +157,7 @@ def test_an_attribute_or_a_constant_of_two_files(tmp_path: Path, capsys: pytest.
     assert main(["check", first, gemm("second", 1.0)]) == 1
     assert "Gemm `y` has beta 0.5 in the first and 1.0 in the second" in capsys.readouterr().out
     assert main(["check", first, gemm("third", 2.0, beta=0.5), "--lang", "zh"]) == 1
-    assert "读取不同的常量（`w`，相差 1）" in capsys.readouterr().out
+    assert "读取不同的常量（`w`，相对 L2 误差 1）" in capsys.readouterr().out
 
 
 def test_a_report_begins_with_what_the_file_proves(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from precision_debug import AssertClose, SaveBaseline, registry
 from precision_debug.codec import decode, encode
-from precision_debug.reasons import CORE, Catalogue, Reason, Wording, arguments_of, say
+from precision_debug.reasons import CORE, Catalogue, Reason, Wording, arguments_of, filled, say
 from precision_debug.reasons.causes import CAUSES, WORDINGS
 from precision_debug.reasons.doubts import DOUBTS
 from precision_debug.reasons.rows import ROWS
@@ -245,3 +245,34 @@ def test_what_to_do_is_said_in_chinese_too() -> None:
     said = {wording.do for catalogue in CATALOGUES.values() for wording in catalogue.values() if wording.do}
     assert len(said - set(WHAT_TO_DO)) <= len(said) / 20, sorted(said - set(WHAT_TO_DO))
     assert all(re.search("[\u4e00-\u9fff]", text) for text in WHAT_TO_DO.values())
+
+
+_PLURALS = (
+    "operators|tensors|nodes|weights|layers|samples|inputs|outputs|elements|modules|casts|marks|kernels|builds|steps"
+    "|iterations|types|engines|regions|parameters|bytes|places|rankings|artefacts"
+)
+_OF_ONE = re.compile(rf"\b1 (?:(?!of |in |with |between |became |the )[a-z-]+ ){{0,2}}(?:{_PLURALS})\b")
+
+
+@pytest.mark.parametrize("owner", ["", *(backend.name for backend in registry.backends())])
+def test_one_of_anything_is_not_many(owner: str) -> None:
+    """As seen: "1 tensors are not in the table", "1 of 1 operators still run"."""
+    catalogue = CORE if not owner else next(one for one in registry.backends() if one.name == owner).reasons
+    wrong = {}
+    for code, wording in catalogue.items():
+        args = {name: _Once(1) for name in arguments_of(wording.en)}
+        said = filled(wording.en, args, ", ", str)  # type: ignore[arg-type]
+        if found := _OF_ONE.search(said):
+            wrong[code] = found[0]
+    assert {code: text for code, text in wrong.items() if code.rpartition(".")[2] not in _NEVER_ONE} == {}
+
+
+class _Once(int):
+    """1 in every format that a template asks for."""
+
+    def __format__(self, spec: str) -> str:
+        return "1"
+
+
+_NEVER_ONE = {"polygraphy_outputs", "polygraphy_others", "why_born", "casts_kept", "many_ways"}
+"""What is said of several alone, or where the number is a name or a size."""

@@ -238,3 +238,10 @@ def test_markdown_shows_names_as_code_and_nothing_else_of_a_sentence(tmp_path: P
     first = next(line for line in page.splitlines() if line.startswith("**"))
     assert "`a_b*c\\|d`" in first
     assert "\\`" not in first
+
+
+def test_nothing_to_click_is_printed() -> None:
+    """Links to rows and buttons that copy stood on paper."""
+    sheet = files("precision_debug.report.formats.html").joinpath("page.css").read_text(encoding="utf-8")
+    hidden = sheet.partition("@media print {")[2].partition("display: none")[0]
+    assert {".copy", ".verdict .button", "nav"} <= {one.strip() for one in hidden.replace("{", ",").split(",")}

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from report_factory import make_comparison, make_report, make_row, make_stats
 
+from precision_debug.protocols import Executed
 from precision_debug.reasons import say
-from precision_debug.records import Culprit, Doubt, Explanation, Introduced, Row, Status, Tolerance
+from precision_debug.records import Culprit, Doubt, Explanation, Introduced, Overlap, Row, Status, Tolerance
 from precision_debug.report.blame import blame, expectation
 from precision_debug.report.lead import lead
 from precision_debug.report.model import Report, Verdict
@@ -45,9 +46,12 @@ def report(rows: Any, explanation: Explanation | None, **more: Any) -> Report:
     return dataclasses.replace(plain, spec=spec, rows=rows, explanation=explanation, scores={}, scored=0, **more)
 
 
-def doubted(found: Report) -> Report:
-    """The same where nothing ran in the requested precision."""
-    doubt = Doubt(code="precision_not_run", values={"precision": "BF16", "detail": "FP32 (3)"})
+NOT_RUN = Doubt(code="precision_not_run", values={"precision": "BF16", "detail": "FP32 (3)"})
+OVERFLOWS = Doubt(code="sum_overflows", values={"op": "Mean", "name": "m", "terms": 4096, "total": 2e5})
+
+
+def doubted(found: Report, doubt: Doubt = OVERFLOWS) -> Report:
+    """The same where one thing is in doubt."""
     return dataclasses.replace(found, target=dataclasses.replace(found.target, doubts=(doubt,)))
 
 
@@ -72,6 +76,7 @@ BORN = (make_row(0, 1e-4), dataclasses.replace(
     comparison=make_comparison(0.5, target=dataclasses.replace(make_stats(), nan=3)),
 ))  # fmt: skip
 TRIED = {"candidates": 40, "tried": 40, "budget": {"inside": 0.2}}
+OVERLAP = Overlap(name="inside", alone=0.131, without=0.1457, fewest=18, tried=83)
 REPORTS = {
     "… lost the precision: …": report(WRONG, explained("culprits", culprits=(culprit(),))),
     "… differs between the two models: …": report(WRONG, explained("culprits", culprits=(
@@ -87,14 +92,18 @@ REPORTS = {
         report(FINE, explained("culprits", culprits=(culprit(),), passes=True))
     ),
     "Nothing to do: …": report(FINE, explained("healthy", actual=1e-4)),
-    "The outputs are not affected: …": report(INSIDE, explained("healthy", actual=1e-4, unfelt="inside")),
+    "The outputs are as expected: …": report(INSIDE, explained("healthy", actual=1e-4, unfelt="inside")),
     "All … compared tensors agree.": report(FINE[:1], explained("healthy", actual=0.0)),
     "All … compared tensors agree, and …": report(MORE, explained("unknown", reason=say("not_alone"))),
     "The file proves it: …": report(
         FINE, explained("healthy"), notes=(say("proven_bias_clipped", op="Conv", name="c", bias="b", count=3),)
     ),
     "Input … itself holds NaN or Inf …": report(FED, explained("healthy", actual=0.0)),
-    "No culprit was found. …": report(WRONG, explained("diffuse", **TRIED)),
+    "Diffuse: no single culprit. …": report(WRONG, explained("diffuse", **TRIED)),
+    "Diffuse: no single culprit, because …": report(
+        WRONG, explained("diffuse", actual=0.13, at="logits", overlap=OVERLAP, **TRIED)
+    ),
+    "No culprit was found. …": report(WRONG, explained("unknown", reason=say("not_alone"))),
     "No culprit was looked for…": report(WRONG, None),
     "The run ended early: …": report(WRONG, None, failure="the engine crashed"),
     "… rejects the outputs …": report(
@@ -102,7 +111,6 @@ REPORTS = {
     ),
 }  # fmt: skip
 SECOND = {
-    "Diffuse: no single culprit. …": report(WRONG, explained("diffuse", **TRIED)),
     "Nobody is accused: …": report(WRONG, explained("healthy", **{**TRIED, "budget": {"inside": 0.6}})),
     "No single operator causes the error: …": report(WRONG, explained("healthy", **TRIED)),
     "At the outputs the error is within what rounding to the target's type costs…": report(WRONG, explained("healthy")),
@@ -152,12 +160,19 @@ def test_the_documentation_has_no_other_sentence(root: Path) -> None:
     assert sorted(table(root, "docs/verdict.md")) == sorted([*REPORTS, *SECOND, *EVIDENCE])
 
 
+def test_what_a_file_proves_comes_after_the_verdict_of_a_run_that_passes() -> None:
+    """An epsilon that float16 cannot hold, in a model whose outputs are as expected: the first sentence is of these."""
+    note = say("proven_underflow", name="eps", by="Max floor", value=1e-10, to="float16", least=6e-8)
+    found = lead(dataclasses.replace(REPORTS["The outputs are as expected: …"], notes=(note,)))
+    assert [text.en.partition(":")[0] for text in found[:2]] == ["The outputs are as expected", "The file proves it"]
+
+
 def test_nothing_that_accuses_stands_beside_as_expected() -> None:
     """AS EXPECTED is never on one screen with "is the first of 62 out of tolerance", nor with a culprit."""
     from precision_debug.cli.summary import lines
     from precision_debug.report.summary import summary
 
-    found = dataclasses.replace(REPORTS["The outputs are not affected: …"])
+    found = dataclasses.replace(REPORTS["The outputs are as expected: …"])
     page = summary(found)
     texts = [line.text.en for line in lines(found)] + [text.en for text in (*page.lead, *page.details)]
     texts += [cell.text.en for section in page.sections for line in section.lines for cell in line]
@@ -281,4 +296,68 @@ def test_what_is_inconclusive_is_not_called_as_expected() -> None:
     assert open_.verdict is Verdict.INCONCLUSIVE
     assert lead(open_)[0].en.startswith("One operator makes 95% of the error: ")
     assert lead(open_)[0].zh.startswith("误差的 95% 来自一个算子：")
+    not_run = lead(doubted(found, NOT_RUN))  # whoever makes it, this is not the run that was asked for
+    assert [one.en[:21] for one in not_run[:2]] == ["Nothing ran in BF16: ", "One operator makes 95"]
     assert lead(found)[0].en.startswith("As expected; one operator makes 95%")
+
+
+def test_what_makes_most_of_an_error_that_passes_is_named_and_not_accused() -> None:
+    """Neither in the first sentence nor in its section: it lost nothing that anybody has to keep."""
+    found = report(FINE, explained("culprits", culprits=(culprit("coarse", units=2.6),), passes=True))
+    first, section = lead(found)[0], blame(found)
+    name = culprit().name
+    assert first.en.endswith(f"of the error: Mul `{name}` (its own rounding to this type).")
+    assert first.zh.endswith(f"`{name}`（其自身舍入到该类型）。")
+    assert section.title.en == "What makes most of the error, which passes"
+    for text in (first.en, *(cell.text.en for line in section.lines for cell in line)):
+        assert "lost the precision" not in text
+        assert "too coarse" not in text
+    worse = report(WRONG, explained("culprits", culprits=(culprit("coarse", units=2.6),)))
+    assert "lost the precision: this type is too coarse" in lead(worse)[0].en
+    assert blame(worse).title.en == "Culprits and causes"
+
+
+def test_a_ratio_to_next_to_nothing_is_not_told() -> None:
+    """A saturated softmax is off by 1e-9 and predicted to be off by less: 44 times that says nothing."""
+    tiny = report(FINE, explained("healthy", actual=1.9e-9, expected=4.4e-11, allowed=0.1, at=FINE[-1].name))
+    said = expectation(tiny)[0]
+    assert "x the error predicted" not in said.en
+    assert "of no account in any type" in said.en
+    assert "可忽略" in said.zh
+    seen = report(FINE, explained("healthy", actual=1.9e-3, expected=1e-3, allowed=0.1, at=FINE[-1].name))
+    assert "1.9 x the error predicted" in expectation(seen)[0].en
+
+
+def test_a_prediction_for_rounding_everywhere_is_not_told_where_most_was_not_seen() -> None:
+    """As seen of silero-vad in ov_int8, whose products are all in a branch: "1.13e+06 x the error predicted"."""
+    whole = report(WRONG, ONE)
+    assert "x the error predicted" in expectation(whole)[0].en
+    hidden = tuple(
+        make_row(100 + number, None, status=Status.NOT_COMPARED, reason="nobody shows it")
+        for number in range(2 * len(whole.rows))
+    )
+    assert "predicted" not in expectation(dataclasses.replace(whole, rows=(*whole.rows, *hidden)))[0].en
+
+
+def test_the_only_one_is_not_told_as_many() -> None:
+    """As seen: "with all 1 operators kept", "1 of 1 operators still run in INT8"."""
+    ran = Executed(low=1, of=1, precision="INT8")
+    none = Tried(state="none", before=0.4, after=0.4, runs=1, was=ran, whole=0.2, whole_still=ran, whole_ran=True)
+    only = dataclasses.replace(report(WRONG, ONE), to_keep=ToKeep(of=1, tried=none))
+    said = tried_sentence(only)
+    assert said is not None
+    assert "1 set was kept" in said.en
+    assert "with the only operator kept it is 0.2, although 1 of 1 operator still runs in INT8" in said.en
+    assert "唯一的一个算子保留时" in said.zh
+    half = Tried(state="mended", before=0.4, after=0.01, allowed=0.1, was=ran, still=ran)
+    kept = tried_sentence(dataclasses.replace(only, to_keep=ToKeep(option="-", keys=("a",), of=1, tried=half)))
+    assert kept is not None
+    assert "keeping 1 of 1 operator (`a`)" in kept.en
+
+
+def test_an_identity_is_not_named_with_what_lost_the_precision() -> None:
+    """As seen of PP-OCRv5, whose constants pass through one each: "Identity+Conv+Add `Add.103` lost the precision"."""
+    first = dataclasses.replace(ONE.culprits[0], op_types=("Identity", "Conv", "Add"))
+    said = lead(report(WRONG, dataclasses.replace(ONE, culprits=(first,))))[0]
+    assert "Conv+Add" in said.en
+    assert "Identity" not in said.en + said.zh

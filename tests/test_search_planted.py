@@ -92,23 +92,24 @@ def test_fresh_ones_over_four_engines(case: kept_fresh.Planted, tmp_path: Path) 
     assert fix.evaluations <= case.least + 5
 
 
-def in_int8(name: str, mode: str, folder: Path) -> tuple[Fix, list[Tried]]:
-    """One search for half of the error, and the sets that were run for it."""
+def in_int8(name: str, mode: str, folder: Path, limit: str = "50%") -> tuple[Fix, list[Tried]]:
+    """One search for half of the error, or so, and the sets that were run for it."""
     model, _, feeds = next(case for case in onnx_faults.CASES if case.name == name).make(folder)
-    case = kept_fresh.Planted(name=name, mode=mode, least=0, make=lambda _folder: (str(model), feeds), limit="50%")
+    case = kept_fresh.Planted(name=name, mode=mode, least=0, make=lambda _folder: (str(model), feeds), limit=limit)
     fix, _ = kept_fresh.searched(case, folder)
     return fix, [event for event in read_events(folder / "journal.jsonl", Tried) if isinstance(event, Tried)]
 
 
-@pytest.mark.parametrize(("name", "mode", "least"), [
-    pytest.param("mask_in_int8", "ov_int8", 1, marks=pytest.mark.slow), ("outlier_activation", "ov_int8", 1),
-    ("outlier_activation", "ort_int8", 2),
+@pytest.mark.parametrize(("name", "mode", "least", "limit"), [
+    pytest.param("mask_in_int8", "ov_int8", 1, "50%", marks=pytest.mark.slow),
+    ("outlier_activation", "ov_int8", 1, "50%"),
+    ("outlier_activation", "ort_int8", 1, "60%"),  # for half of the error both products would have to leave INT8
 ])  # fmt: skip
 def test_int8_sets_are_chosen_among_by_one_calibration_and_the_answer_is_calibrated_anew(
-    name: str, mode: str, least: int, tmp_path: Path
+    name: str, mode: str, least: int, limit: str, tmp_path: Path
 ) -> None:
     pytest.importorskip("nncf" if mode == "ov_int8" else "onnxruntime", reason="it quantises")
-    fix, told = in_int8(name, mode, tmp_path)
+    fix, told = in_int8(name, mode, tmp_path, limit)
     assert (fix.state, len(fix.kept), fix.minimal) == ("found", least, True)
     assert all(item.verified is not False for item in fix.artefacts)
     chosen_among = {(event.kept, event.evaluation.error) for event in told if is_rough(event.what)}

@@ -8,8 +8,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,6 +28,22 @@ def place(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TMPDIR", str(place))
     save(pause=0)
     return place
+
+
+OPENING = {
+    "marks": ["marks", "m.fake", "--run_mode", "fake_hang_open"],
+    "capability": ["inspect", "capability", "m.fake", "--run_mode", "fake_hang_open"],
+    "ladder": ["ladder", "--model_file", "m.fake", "--run_mode", "fake_hang_open", "--output", "out/l.json"],
+    "jobs": ["--model_file", "m.fake", "--run_mode", "fake_hang_open", "--jobs", "2", "--output", "out/r.json"],
+}
+
+
+def paired(ways: Sequence[Any]) -> list[Any]:
+    """Every verb of OPENING with every way; but for one way each, taken in turn, they are slow."""
+    return [
+        pytest.param(verb, way, id=f"{verb}-{way}", marks=() if turn % len(ways) == at else pytest.mark.slow)
+        for turn, verb in enumerate(OPENING) for at, way in enumerate(ways)
+    ]  # fmt: skip
 
 
 def save(**more: float) -> None:
@@ -77,7 +94,7 @@ def runs(pid: int) -> bool:
         return False
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("number", [SIGNALS[0], *(pytest.param(one, marks=pytest.mark.slow) for one in SIGNALS[1:])])
 def test_a_sweep_that_is_timing_reports_what_it_has(place: Path, number: signal.Signals) -> None:
     save(pause=0.01)
     words = ["sweep", "--model_file", "m.fake", "--run_modes", "fake_fp32,fake_off", "--explain", "off"]
@@ -98,9 +115,10 @@ def test_a_sweep_that_is_comparing_leaves_the_other_modes_out(place: Path) -> No
 
     def at_layer_5() -> bool:
         journals = list(Path("out").glob("s.modes/.precision_debug-*/journal.jsonl"))
-        return any('"fake_hang"' in path.read_text(encoding="utf-8") for path in journals) and Path(
-            "out/s.modes/fake_off.json"
-        ).exists()
+        return (
+            any('"fake_hang"' in path.read_text(encoding="utf-8") for path in journals)
+            and Path("out/s.modes/fake_off.json").exists()
+        )
 
     wait_for(at_layer_5, process)
     ended(process, signal.SIGTERM)
@@ -111,38 +129,18 @@ def test_a_sweep_that_is_comparing_leaves_the_other_modes_out(place: Path) -> No
     assert os.listdir(place) == []
 
 
-@pytest.mark.parametrize("number", SIGNALS)
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["marks", "m.fake", "--run_mode", "fake_hang_open"],
-        ["inspect", "capability", "m.fake", "--run_mode", "fake_hang_open"],
-        ["ladder", "--model_file", "m.fake", "--run_mode", "fake_hang_open", "--output", "out/l.json"],
-        ["--model_file", "m.fake", "--run_mode", "fake_hang_open", "--jobs", "2", "--output", "out/r.json"],
-    ],
-    ids=["marks", "capability", "ladder", "jobs"],
-)  # fmt: skip
-def test_a_verb_that_opens_a_model_ends(place: Path, words: list[str], number: signal.Signals) -> None:
-    process = begin(*words)
+@pytest.mark.parametrize(("verb", "number"), paired(SIGNALS))
+def test_a_verb_that_opens_a_model_ends(place: Path, verb: str, number: signal.Signals) -> None:
+    process = begin(*OPENING[verb])
     wait_for(opened, process)
     ended(process, number)
     assert os.listdir(place) == []
     assert opened() == []
 
 
-@pytest.mark.parametrize("both", [False, True], ids=["the command", "and its child"])
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["marks", "m.fake", "--run_mode", "fake_hang_open"],
-        ["inspect", "capability", "m.fake", "--run_mode", "fake_hang_open"],
-        ["ladder", "--model_file", "m.fake", "--run_mode", "fake_hang_open"],
-        ["--model_file", "m.fake", "--run_mode", "fake_hang_open", "--jobs", "2", "--output", "out/r.json"],
-    ],
-    ids=["marks", "capability", "ladder", "jobs"],
-)  # fmt: skip
-def test_the_next_command_clears_what_a_killed_one_left(place: Path, words: list[str], both: bool) -> None:
-    process = begin(*words)
+@pytest.mark.parametrize(("verb", "who"), paired(["the command", "and its child"]))
+def test_the_next_command_clears_what_a_killed_one_left(place: Path, verb: str, who: str) -> None:
+    process, both = begin(*OPENING[verb]), who == "and its child"
     wait_for(opened, process)
     children = children_of(process) if both else []
     for child in children:
@@ -156,7 +154,7 @@ def test_the_next_command_clears_what_a_killed_one_left(place: Path, words: list
     else:  # the child clears its own folder
         wait_for(lambda: not opened())
     again = ["marks", "m.fake", "--run_mode", "fake_fp32"]
-    if "--jobs" in words:
+    if verb == "jobs":
         again = ["--model_file", "m.fake", "--run_mode", "fake_fp32", "--output", "out/r.json"]
     assert begin(*again).communicate(timeout=100)[1] == ""
     wait_for(lambda: not opened())

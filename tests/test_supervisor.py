@@ -142,8 +142,10 @@ def found(pattern: str) -> list[Path]:
     return list(Path("out").glob(pattern)) if Path("out").exists() else []
 
 
-def start_hanging(*outputs: str) -> subprocess.Popen[str]:
-    process = start("fake_hang", *(word for name in outputs or ("out/r.json",) for word in ("--output", name)))
+def start_hanging(*outputs: str, record: str = "") -> subprocess.Popen[str]:
+    recorded = ("--record", record, "--baseline", "fake_fp32") if record else ()
+    written = [word for name in outputs or ("out/r.json",) for word in ("--output", name)]
+    process = start("fake_hang", *recorded, *written)
 
     def at_layer_5() -> bool:
         journals = found(".precision_debug-*/journal.jsonl")
@@ -493,7 +495,7 @@ def test_workers_leave_nothing_in_tmpdir(model: Path, tmpdir_of_its_own: Path) -
     assert not leftovers()
 
 
-@pytest.mark.parametrize("deaths", [1, 2, 3])
+@pytest.mark.parametrize("deaths", [*(pytest.param(few, marks=pytest.mark.slow) for few in (1, 2)), 3])
 def test_a_worker_that_is_killed_while_it_opens_has_three_tries(
     model: Path, tmpdir_of_its_own: Path, deaths: int
 ) -> None:
@@ -531,3 +533,18 @@ def test_that_the_report_is_written_is_told_last(model: Path, mode: str) -> None
     assert Path("out/r.json").exists()
     assert stages[0].startswith("opening the ")
     assert [stage for stage in stages if "writing" in stage] == stages[-1:] == ["writing the report"]
+
+
+def test_two_runs_that_record_into_one_folder_do_not_mix(model: Path) -> None:
+    """Under another name of the same folder, too; and the folder is free again afterwards."""
+    process = start_hanging(record="kept")
+    Path("link").symlink_to("kept")
+    for name in ("kept", "link", "./kept/"):
+        done = command("--model_file", "m.fake", "--run_mode", "fake_fp32", "--record", name)
+        assert done.returncode == 2, done.stdout + done.stderr
+        assert "another run is recording into this folder" in done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=55)
+    done = command("--model_file", "m.fake", "--run_mode", "fake_fp32", "--record", "kept")
+    assert done.returncode == 0, done.stderr

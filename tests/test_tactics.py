@@ -26,7 +26,7 @@ def test_only_what_bad_builds_alone_took_is_suspect(tmp_path: Path, capsys: pyte
     good, bad = str(tmp_path / "good*.json"), str(tmp_path / "bad*.json")
     assert main(["inspect", "tactics", good, "--diff", bad]) == 1
     said = capsys.readouterr().out
-    assert "2 good and 2 bad builds: 1 layers took a tactic in bad ones alone" in said
+    assert "2 good and 2 bad builds: 1 layer took a tactic in bad ones alone" in said
     assert "only bad: implementation 2, tactic 3" in said
     assert "fc" not in said
     assert main(["inspect", "tactics", good, "--diff", good]) == 0

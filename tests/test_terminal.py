@@ -135,7 +135,10 @@ def test_a_stage_without_rows_does_not_stand_at_all_of_the_tensors(stage: str) -
     assert run.left is None
 
 
-def test_a_line_now_and_then_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_line_now_and_then_where_there_is_no_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(progress.VARIABLE)
     said: Any = ""
     with progress.bar(language="en", every=0.05) as on_event:
         on_event(written(Stage(text=say("stage_opening", side=say("baseline"), mode="ort_fp32"))))
@@ -149,6 +152,12 @@ def test_a_line_now_and_then_where_there_is_no_terminal(capsys: pytest.CaptureFi
     with progress.bar(language="en") as on_event:
         on_event({"event": "row"})
     assert capsys.readouterr().err == "", "a short run says nothing"
+    monkeypatch.setenv(progress.VARIABLE, "off")
+    monkeypatch.setattr(progress, "NEWS", 0.0)
+    with progress.bar(language="en", every=0.05) as on_event:
+        on_event(written(Stage(text=say("stage_opening", side=say("baseline"), mode="ort_fp32"))))
+        time.sleep(0.2)
+    assert capsys.readouterr().err == "", "it was switched off"
 
 
 def test_lines_end_at_spaces_and_between_chinese_characters() -> None:

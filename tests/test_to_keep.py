@@ -23,9 +23,10 @@ import precision_debug
 from precision_debug.cli import main
 from precision_debug.recording import open_recording
 from precision_debug.records import ModelFiles
-from precision_debug.report.blame import NEXT, blame
+from precision_debug.report.blame import blame
 from precision_debug.report.lead import lead
 from precision_debug.report.model import Report
+from precision_debug.report.next_step import NEXT
 from precision_debug.run.fix_finder import FixFinder
 from precision_debug.search import ToKeep
 from precision_debug.settings import Setting
@@ -286,7 +287,11 @@ def test_a_mode_without_such_a_setting_says_what_to_do(tmp_path: Path) -> None:
         following = next(line[-1].text for line in said if line[0].text == NEXT)
         return [following.en, following.zh]
 
-    assert told(None)[0].startswith("precision_debug search, with the same options")
+    typed, _, meaning = told(None)[0].partition(" finds the smallest set to keep")
+    assert meaning
+    assert typed.startswith("`")
+    assert " search --model_file " in typed
+    assert "--output" not in typed
     english, chinese = told(ToKeep())
     assert english.startswith("ort_fp16_sim has no setting that keeps single operators: leave them out where")
     assert chinese.startswith("ort_fp16_sim 没有可保留单个算子的设置")

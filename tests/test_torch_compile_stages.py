@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from precision_debug import compare
@@ -84,3 +85,37 @@ def test_an_option_of_inductor_reaches_it(module: str, monkeypatch: pytest.Monke
 def test_an_option_that_torch_does_not_have_is_one_line(module: str) -> None:
     with pytest.raises(UsageError, match=r"--option inductor: torch\.compile refuses it"):
         compare(module, run_mode="torch_compile", inductor={"no_such_part": "1"})
+
+
+@torch._dynamo.config.patch(recompile_limit=2)  # monkeypatch would leave the process without that setting
+def test_every_session_with_other_options_is_compiled(module: str) -> None:
+    """Beyond recompile_limit ways to compile one forward torch ran it uncompiled, and every option "mended" it."""
+    torch.compiler.reset()
+    backend, found = TorchBackend(), []
+    spec = SessionSpec(model=ModelFiles(model_file=module), mode="torch_fp32")
+    kept = backend.open(spec, ())  # the model stays loaded
+    for size in (1, 2, 3):
+        spec = SessionSpec(
+            model=ModelFiles(model_file=module), mode="torch_compile",
+            options={"device": "cpu", "inductor": {"max_fusion_size": str(size)}},
+        )  # fmt: skip
+        session = backend.open(spec, ())
+        session.run({"x": np.ones((8, 33), np.float32)})
+        found.append(len(session.layers))
+        session.close()
+    kept.close()
+    assert all(found), f"kernels of each session: {found}"
+
+
+def test_where_an_operator_was_called_is_in_the_model(tmp_path: Path) -> None:
+    """Of torch's own modules in a row the nearest frame outside of torch was this tool's, and stood as the source."""
+    (tmp_path / "row.py").write_text(
+        "from torch import nn, ones\ndef make(): return nn.Sequential(nn.Linear(4, 4), nn.Tanh()), ones(2, 4)\n"
+    )
+    spec = SessionSpec(
+        model=ModelFiles(model_file=f"{tmp_path}/row.py:make"), mode="torch_compile",
+        options={"device": "cpu", "compile_backend": "eager"},
+    )  # fmt: skip
+    session = TorchBackend().open(spec, [{"input": np.ones((2, 4), np.float32)}])
+    assert {meta.extra.get("Source", "") for meta in session.tensors} == {""}
+    session.close()

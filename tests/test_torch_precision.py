@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("torch", reason="torch is not installed")
 
 from precision_debug import Report, compare
+from precision_debug.errors import BackendError
 from precision_debug.report.model import Verdict
 
 SOURCE = """
@@ -28,6 +29,16 @@ def plain():
 def linear():
     torch.manual_seed(0)
     return torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 4))
+
+
+class Masked(torch.nn.Module):
+    def forward(self, x):
+        score = (x @ x.transpose(0, 1)).masked_fill(torch.eye(x.shape[0]).bool(), -1e9)
+        return score.softmax(-1) @ x
+
+
+def masked():
+    return Masked(), torch.randn(4, 8)
 
 
 class Half(torch.nn.Module):
@@ -70,3 +81,10 @@ def test_an_fp32_baseline_of_a_half_precision_module_says_so(tmp_path: Path) -> 
     report = run(tmp_path, "half", "torch_fp16")
     assert [doubt.code for doubt in report.doubts] == ["not_fp32"]
     assert "torch_fp32" in report.doubts[0].values["mode"]
+
+
+def test_a_number_that_the_type_cannot_take_is_told_with_what_to_write(tmp_path: Path) -> None:
+    """masked_fill(-1e9) of a half tensor: PyTorch refuses it, and so it does where the model is deployed."""
+    (tmp_path / "scaled.py").write_text(SOURCE)
+    with pytest.raises(BackendError, match=r"a number in forward is beyond .*torch\.finfo\(x\.dtype\)\.min"):
+        compare(f"{tmp_path}/scaled.py:masked", run_mode="torch_fp16")

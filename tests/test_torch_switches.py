@@ -96,3 +96,24 @@ def test_runs_that_share_a_variable_of_the_process_are_told() -> None:
 def test_others_go_side_by_side() -> None:
     report = compare_module(nn.Linear(3, 3), torch.randn(3, 3), run_mode="torch_bf16", device="cpu")
     assert report.notes == ()
+
+
+def test_a_dropout_that_is_left_on_is_said(tmp_path: Path) -> None:
+    """Both runs draw the same numbers, so that the comparison finds nothing: before, nobody said it."""
+    file = tmp_path / "model.py"
+    file.write_text(
+        "import torch\nfrom torch.nn import functional as F\n\n\n"
+        "class Net(torch.nn.Module):\n"
+        "    def __init__(self, on):\n        super().__init__()\n"
+        "        self.on, self.a = on, torch.nn.Linear(8, 8)\n\n"
+        "    def forward(self, x):\n        return F.dropout(self.a(x), 0.2, training=self.on or self.training)\n\n\n"
+        "def left_on():\n    return Net(True), torch.randn(4, 8)\n\n\n"
+        "def off():\n    return Net(False), torch.randn(4, 8)\n"
+    )
+    said = precision_debug.compare(f"{file}:left_on", run_mode="torch_bf16").target.notes
+    assert any("drops values at random although the module is in evaluation mode" in str(note) for note in said)
+    quiet = [
+        *precision_debug.compare(f"{file}:off", run_mode="torch_bf16").target.notes,
+        *precision_debug.compare(f"{file}:left_on", run_mode="torch_bf16", training=True).target.notes,
+    ]
+    assert not any("drops values at random" in str(note) for note in quiet)

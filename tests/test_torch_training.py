@@ -173,6 +173,25 @@ def test_parameters_are_as_before_after_a_step() -> None:
     assert all(first[name].tobytes() == again[name].tobytes() for name in first)
 
 
+def test_an_optimiser_s_own_state_is_as_before_after_a_step() -> None:
+    """Somebody's optimiser in the middle of its training: each run does the same next step, and it does none."""
+    model = model_of()
+    optimiser = adamw(model.module.parameters())
+    loss_of(model.module(IDS)).backward()
+    optimiser.step()
+    held = [{key: value.clone() for key, value in one.items()} for one in optimiser.state.values()]
+    model = dataclasses.replace(model, optimiser=optimiser)
+    session = opened(model, "torch_fp32", "optimiser")
+    try:
+        runs = [session.run(example_feeds(model)) for _ in range(2)]
+        first, again = ({name: np.array(run[name]) for name in run} for run in runs)
+    finally:
+        session.close()
+    assert all(first[name].tobytes() == again[name].tobytes() for name in first)
+    now = [{**one} for one in optimiser.state.values()]
+    assert all(torch.equal(one[key], was[key]) for one, was in zip(now, held, strict=True) for key in was)
+
+
 def compared(mode: str, model: Model | None = None, **settings: Any) -> Any:
     model = model or model_of(adamw)
     given = {name: value for name, value in settings.items() if name != "explain"}

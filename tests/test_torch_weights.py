@@ -21,6 +21,7 @@ from precision_debug_torch.modes import availability
 import precision_debug
 from precision_debug.errors import BackendUnavailable, ModelError
 from precision_debug.records import Status
+from precision_debug.report.precision import precision
 
 MODELS = Path(torch_models.__file__)
 WIDE = """
@@ -90,6 +91,16 @@ def test_what_follows_a_quantised_layer_is_paired(mode: str, wide: str) -> None:
     assert compared >= {"first/view#2", "view", "transpose", "mul", "transpose#2", "second/view#2", "output"}, compared
     alone = [row.name for row in report.rows if row.comparison is None]
     assert all(name.startswith(("first/", "second/")) for name in alone), alone
+
+
+def test_a_quantised_layer_is_int8_and_its_own_steps_are_no_rows(wide: str) -> None:
+    """Of a BERT 546 of 659 rows were the steps of torchao, as unmatched; and nothing was said to have run in INT8."""
+    pytest.importorskip("torchao", reason="torchao is not installed")
+    report = precision_debug.compare(f"{wide}:make", run_mode="torch_int8", device="cpu", explain="off")
+    assert not [row.name for row in report.rows if row.status is Status.UNMATCHED]
+    assert any("inside operators of the model" in str(note) for note in report.notes)
+    lines = [[cell.text.en for cell in line] for line in precision(report).lines]
+    assert [line[1] for line in lines if line[0] == "INT8"] == ["2"]
 
 
 def test_int4_needs_whole_groups(wide: str) -> None:

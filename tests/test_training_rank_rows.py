@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -105,10 +106,75 @@ def test_the_ways_to_name_a_step_of_ranks(runs: Path, tmp_path: Path) -> None:
 
 
 def test_what_several_ranks_cannot_do_is_said(runs: Path) -> None:
-    with pytest.raises(UsageError, match="mean of the ranks' gradients"):
-        compared("healthy_bf16", runs / "healthy_bf16", step="optimiser")
+    with pytest.raises(UsageError, match=r"parameters differ \(a.weight\)"):
+        compared("healthy_weights", runs / "healthy_weights", step="optimiser")
     with pytest.raises(UsageError, match="run up to their gradients"):
         compared("healthy_bf16", runs / "healthy_bf16", step="forward")
+
+
+def some(quick: str, others: str) -> list[Any]:
+    return [*quick.split(), *(pytest.param(name, marks=pytest.mark.slow) for name in others.split())]
+
+
+@pytest.mark.parametrize("name", some("healthy_fsdp", "healthy_bf16 healthy_fp16 healthy_unequal dropped"))
+def test_the_optimiser_steps_once_for_all_ranks_as_their_own_run_did(runs: Path, name: str) -> None:
+    from precision_debug_torch import TorchBackend
+
+    from precision_debug.records import ModelFiles, SessionSpec
+
+    options = {"step": "optimiser", "device": "cpu", "from_step": str(runs / name), "loss_scale": 1}
+    mode, backend = CASES[name].mode, TorchBackend()
+    spec = SessionSpec(model=ModelFiles(model_file=f"{FILE}:make_{name}"), mode=mode, options=options)
+    feeds = backend.examples(spec)
+    opened = backend.open(spec, [feeds])
+    try:
+        found = opened.run(feeds)
+        assert {f"rank{rank}/loss" for rank in (0, 1)} < found.keys()
+        again = opened.run(feeds)
+    finally:
+        opened.close()
+    began = torch.load(runs / name / "step_000001_rank0.pt", weights_only=True)["model"]
+    ended = torch.load(runs / name / "after_rank0.pt", weights_only=True)
+    for parameter in ("a.weight", "a.bias", "b.weight", "b.bias"):
+        update = torch.from_numpy(found[f"update/{parameter}"])
+        assert torch.equal(update, ended[parameter] - began[parameter]), parameter
+        assert again[f"update/{parameter}"].tobytes() == found[f"update/{parameter}"].tobytes()
+        halves = [found[f"rank{rank}/gradient/{parameter}"] / 2 for rank in (0, 1)]
+        assert (halves[0] + halves[1]).tobytes() == found[f"gradient/{parameter}"].tobytes()
+
+
+def test_each_run_of_a_recorded_step_is_the_same(runs: Path) -> None:
+    """The optimiser's recorded state is not what the last run made of it."""
+    from precision_debug_torch import TorchBackend
+
+    from precision_debug.records import ModelFiles, SessionSpec
+
+    kept = runs / "healthy_bf16" / "step_000001_rank1.pt"
+    options = {"step": "optimiser", "device": "cpu", "from_step": str(kept)}
+    backend = TorchBackend()
+    spec = SessionSpec(model=ModelFiles(model_file=f"{FILE}:make_healthy_bf16"), mode="torch_fp32", options=options)
+    feeds = backend.examples(spec)
+    opened = backend.open(spec, [feeds])
+    try:
+        runs_of_it = [{name: np.array(value) for name, value in opened.run(feeds).items()} for _ in range(3)]
+    finally:
+        opened.close()
+    first, *others = runs_of_it
+    assert any(name.startswith("state/") for name in first)
+    for again in others:
+        assert [name for name in first if first[name].tobytes() != again[name].tobytes()] == []
+
+
+@pytest.mark.parametrize("name", some("rounding", "rounding_everywhere overflow_batch dropped underflow"))
+def test_a_rank_spoils_the_step_of_all(runs: Path, name: str) -> None:
+    fits, said = rank_faults.outcome(CASES[name], runs / name, step="optimiser")
+    assert fits, said
+
+
+@pytest.mark.parametrize("name", some("healthy_norm", "healthy_bf16 healthy_fp16 healthy_fsdp"))
+def test_a_healthy_step_of_ranks_blames_nobody(runs: Path, name: str) -> None:
+    fits, said = rank_faults.outcome(CASES[name], runs / name, step="optimiser")
+    assert fits, said
 
 
 def test_a_step_that_begins_with_nan_is_refused(runs: Path, tmp_path: Path) -> None:

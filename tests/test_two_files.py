@@ -110,6 +110,21 @@ def two_convolutions(pads: list[int], *, bias: bool = True) -> onnx.ModelProto:
     return onnx_models.model(nodes, [onnx_models.value("x", [1, 3, 8, 8])], [onnx_models.value("y")], weights)
 
 
+def test_another_operator_in_a_tensors_place_is_told_whoever_runs_it(tmp_path: Path) -> None:
+    """A softplus that an exporter made a relu of: OpenVINO has no word of ONNX's for either."""
+    pytest.importorskip("openvino")
+    from planted.onnx_faults import Graph, tokens
+
+    graphs = Graph(seed=1), Graph(seed=1)
+    for g, op in zip(graphs, ("Softplus", "Relu"), strict=True):
+        g.dense(g.op(op, [g.dense(tokens(g, 16), 16, 16, "a")], "step"), 16, 4, "y")
+    first, second = (g.save(tmp_path / f"{n}.onnx", ["y"]) for n, g in enumerate(graphs))
+    report = precision_debug.compare(
+        second, baseline_model=first, run_mode="ov_fp32", baseline="ort_fp32", inputs=graphs[0].feeds
+    )
+    assert "operator step is Softplus in the baseline's and Relu in the target's" in lead(report)[0].en
+
+
 @pytest.mark.parametrize("mode", ["ort_opt", "ort_fp32"])
 @pytest.mark.parametrize("fault", ["pads", "bias"])
 def test_which_operator_of_a_fused_region_differs_is_said(fault: str, mode: str, tmp_path: Path) -> None:

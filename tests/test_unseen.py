@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 
 import numpy as np
 import pytest
-from planted.unseen import Unseen, cases, judge
+from planted.unseen import Unseen, cases, judge, runs_here
 
 from precision_debug.pairing.isomorphic import isomorphic
 from precision_debug.records import TensorMeta
 
-_NEEDS = {
-    "ort": "onnxruntime", "torch": "torch", "ov": "openvino", "onednn": "paddle", "cpu": "paddle", "dygraph": "paddle",
-}  # fmt: skip
 
-
-def _missing(case: Unseen) -> str:
-    needs = _NEEDS[case.mode.partition("_")[0]]
-    return "" if importlib.util.find_spec(needs) is not None else f"needs {needs}"
+@functools.cache
+def _missing(mode: str) -> str:
+    """Why a mode cannot run here: its engine, a package of it, or a processor that computes in its type."""
+    if mode == "ov_int8" and importlib.util.find_spec("nncf") is None:
+        return "needs nncf"
+    return "" if runs_here(mode) else f"{mode} cannot run here: precision_debug doctor says why"
 
 
 def _all() -> list[object]:
@@ -30,9 +30,10 @@ def _all() -> list[object]:
     for case in cases("all"):
         kind = case.kind, case.mode.partition("_")[0]
         marks = [pytest.mark.slow] if kind in seen else []
-        if why := _missing(case):
+        if why := _missing(case.mode):
             marks.append(pytest.mark.skip(reason=why))
-        seen.add(kind)
+        else:
+            seen.add(kind)
         found.append(pytest.param(case, id=f"{case.name}_{case.mode}", marks=marks))
     return found
 

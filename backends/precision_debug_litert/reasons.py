@@ -20,11 +20,11 @@ REASONS = Catalogue("litert", {
     ),
     # notes of a run
     "delegated": Wording(
-        "XNNPACK took {taken} of {all} operators; LiteRT's own kernels run the rest ({rest}).",
+        "XNNPACK took {taken} of {all} {all:operator|operators}; LiteRT's own kernels run the rest ({rest}).",
         "XNNPACK 接管了 {all} 个算子中的 {taken} 个；其余由 LiteRT 自身的内核运行（{rest}）。", _HOME,
     ),
     "delegated_all": Wording(
-        "XNNPACK took all {all} operators.", "XNNPACK 接管了全部 {all} 个算子。", _HOME,
+        "XNNPACK took all {all} {all:operator|operators}.", "XNNPACK 接管了全部 {all} 个算子。", _HOME,
     ),
     "other_bits": Wording(
         "The run that showed tensors gave slightly different outputs {names}: its tensors are close to those of the"
@@ -33,16 +33,18 @@ REASONS = Catalogue("litert", {
         _ROUND,
     ),
     "widened": Wording(
-        "The file is quantised; here {count} operators compute in float32, with dequantised weights.",
+        "The file is quantised; here {count} {count:operator computes|operators compute} in float32, with"
+        " dequantised weights.",
         "文件是量化的；此处 {count} 个算子以 float32 计算，权重取反量化后的值。", _HOME,
     ),
     "stays": Wording(
-        "{count} operators stay in the file's own types, which cannot be widened: {some}.",
+        "{count} {count:operator stays|operators stay} in the file's own types, which cannot be widened: {some}.",
         "{count} 个算子保持文件自身的类型，无法改为 float32：{some}。",
         "Compare with the float model that the file was converted from: --baseline_model.",
     ),
     "kept": Wording(
-        "keep_fp32: {count} operators compute in float32, between a DEQUANTIZE and a QUANTIZE.",
+        "keep_fp32: {count} {count:operator computes|operators compute} in float32, between a DEQUANTIZE and a"
+        " QUANTIZE.",
         "keep_fp32：{count} 个算子以 float32 计算，位于 DEQUANTIZE 与 QUANTIZE 之间。", _HOME,
     ),
     "fed_real": Wording(

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from precision_debug.protocols import Capabilities, demand
-from precision_debug.reasons import Catalogue
+from precision_debug.reasons import Catalogue, Reason, as_reason
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
 from precision_debug.settings import Setting
 
@@ -47,8 +47,16 @@ class OnnxRuntimeBackend:
     def capabilities(self) -> Capabilities:
         return Capabilities(
             operator_runner=self, keeper=self, ladder=self, describer=self, alone_scripter=self, on_device=self,
-            on_device_alone=self, bare_runner=self,
+            on_device_alone=self, bare_runner=self, precision_reader=self,
         )  # fmt: skip
+
+    def executed(self, session: Session) -> tuple[int, int] | None:
+        """See ``protocols.PrecisionReader``: of float16 on the CPU, which computes most nodes in float32."""
+        for note in session.notes:
+            nodes = as_reason(note).args.get("nodes") if as_reason(note).code == f"{self.name}.float16_on_cpu" else None
+            if isinstance(nodes, Reason):
+                return int(str(nodes.args["half"])), int(str(nodes.args["all"]))
+        return None
 
     def describe(self, path: str) -> Description:
         """See ``protocols.Describer``."""

@@ -45,7 +45,8 @@ REASONS = Catalogue("onnxruntime", {
         "该提供程序要求固定形状：已将输入的形状写入模型（{names}）。",
     ),
     "marked_beside": Wording(
-        "{count} intermediate tensors come from a second session that has them all as outputs; its final outputs"
+        "{count} intermediate {count:tensor comes|tensors come} from a second session that has them all as"
+        " outputs; its final outputs"
         " differ from those of the unmarked session by at most {gap:.3g}.",
         "{count} 个中间张量来自把它们全部标记为输出的第二个会话；其最终输出与未标记会话最多相差 {gap:.3g}。",
     ),
@@ -113,15 +114,16 @@ REASONS = Catalogue("onnxruntime", {
     # of a run
     "by_reference": Wording("computed by onnx.reference in float64", "由 onnx.reference 以 float64 计算"),
     "by_reference_but": Wording(
-        "computed by onnx.reference in float64, except for {count} nodes that only take float32: {nodes}",
+        "computed by onnx.reference in float64, except for {count} {count:node|nodes} that only take float32: {nodes}",
         "由 onnx.reference 以 float64 计算，仅接受 float32 的 {count} 个节点除外：{nodes}",
     ),
     "without_opinion": Wording(
-        "no second opinion on {count} nodes, which ONNX Runtime computed from their inputs: {nodes}",
+        "no second opinion on {count} {count:node|nodes}, which ONNX Runtime computed from their inputs: {nodes}",
         "{count} 个节点没有第二意见，由 ONNX Runtime 根据其输入计算：{nodes}", _REFERENCE,
     ),
     "nodes_in_float16": Wording(
-        "{half} of {all} floating-point nodes compute in float16 and {single} in float32 ({casts} Casts)",
+        "{half} of {all} floating-point {all:node|nodes} {half:computes|compute} in float16 and {single} in"
+        " float32 ({casts} {casts:Cast|Casts})",
         "{all} 个浮点节点中有 {half} 个以 float16 计算，{single} 个以 float32 计算（{casts} 个 Cast）",
     ),
     "float16_on_cpu": Wording(
@@ -141,7 +143,8 @@ REASONS = Catalogue("onnxruntime", {
         "可转为 float16 的部分全部保留为 float32：模型未变", "Keep fewer nodes.",
     ),
     "round_trips_cut": Wording(
-        "{count} values between nodes kept in float32 stay float32 too: the stock converter's node_block_list would"
+        "{count} {count:value|values} between nodes kept in float32 {count:stays|stay} float32 too: the stock"
+        " converter's node_block_list would"
         " cast them to float16 and back (--save_model keeps the model that was compared)",
         "保留为 float32 的节点之间的 {count} 个值也是 float32：标准转换器自身的 node_block_list 会将其转为 float16 再"
         "转回（--save_model 可保存参与对比的模型）", "Deploy the model that --save_model writes.",
@@ -234,7 +237,8 @@ REASONS = Catalogue("onnxruntime", {
     ),
     "shares": Wording("{parts:;}", "{parts:;}"),
     "took": Wording(
-        "{provider} took {count} of {all} nodes ({share:.2f} %)", "{provider} 接管了 {all} 个节点中的 {count} 个"
+        "{provider} took {count} of {all} {all:node|nodes} ({share:.2f} %)",
+        "{provider} 接管了 {all} 个节点中的 {count} 个"
         "（{share:.2f} %）"
     ),
     "took_too": Wording("{provider} {count} ({kinds})", "{provider} {count} 个（{kinds}）"),

@@ -26,7 +26,7 @@ from precision_debug.records import SessionSpec, TensorMeta
 from .engine.graph import Graph, Key, read_graph
 from .engine.layers import Layer
 from .engine.marks import surviving
-from .engine.quantise import is_quantised
+from .engine.quantise import is_quantised, rows_of_constants
 from .failures import reading
 from .model import read_model
 from .modes import Recipe
@@ -41,7 +41,7 @@ ATTRIBUTES: Sequence[Mapping[str, str]] = (
 )
 """As they stand in an IR; a reader passes over the one that it does not know."""
 
-_TURNED = "/turned"
+_TURNED, _BACK = "/turned", "/turned/back"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +90,9 @@ class OpenVinoKeep:
                     text=_QUANTISES.format(
                         model=str(Path(self.spec.model.model_file).absolute()), made=str(path),
                         preset=str(setting(self.spec.options, "preset")).upper(),
-                        names=excluded(self._model[0], names),
+                        names=list(
+                            dict.fromkeys([*excluded(self._model[0], names), *rows_of_constants(read_model(self.spec))])
+                        ),
                     ),
                 )
             ]  # fmt: skip
@@ -218,7 +220,7 @@ def marked_model(core: Any, model: Any, ops: frozenset[str], folder: str) -> Any
     _turn_products(clone, ops)
     before = {str(op.get_friendly_name()) for op in clone.get_ops()}
     apply_moc_transformations(clone, cf=True)
-    marked = {*ops, *(f"{name}{_TURNED}" for name in ops)}
+    marked = {*ops, *(f"{name}{part}" for name in ops for part in (_TURNED, _BACK))}
     for op in reversed(clone.get_ordered_ops()):  # what a pass made is kept with what reads it
         readers = {
             target.get_node().get_friendly_name() for port in op.outputs() for target in port.get_target_inputs()
@@ -255,10 +257,37 @@ def _turn_products(model: Any, ops: frozenset[str]) -> None:
             name=f"{name}{_TURNED}",
         )  # fmt: skip
         order = [*range(rank.get_length() - 2), rank.get_length() - 1, rank.get_length() - 2]
-        back = opset13.transpose(product, opset13.constant(np.array(order, np.int64)), name=name)
+        back = opset13.transpose(product, opset13.constant(np.array(order, np.int64)), name=f"{name}{_BACK}")
+        last = op.output(0).get_partial_shape()[rank.get_length() - 1]
+        if last.is_static and _moved_before(op, ops):
+            # a scale or a Relu that is kept, too, would be moved before the Transpose, and the one that is made anew
+            # has no mark; nothing is moved before what has a number for each channel, and a slope of 1 changes none
+            slopes = np.ones([1] * (rank.get_length() - 1) + [last.get_length()], np.float32)
+            back = opset13.prelu(back, opset13.constant(slopes, op.output(0).get_element_type()), name=name)
+        else:
+            back.set_friendly_name(name)
         back.output(0).set_names(op.output(0).get_names())
         for reader in list(op.output(0).get_target_inputs()):
             reader.replace_source_output(back.output(0))
+
+
+def _moved_before(op: Any, ops: frozenset[str]) -> bool:
+    """Whether OpenVINO would move what reads a product, one number or none beside it, before a Transpose of it; behind
+    a bias, too. Only of what is kept itself: what is not rounds the product anyway."""
+    import numpy as np
+
+    while True:
+        readers = [target.get_node() for target in op.output(0).get_target_inputs()]
+        if len(readers) != 1 or readers[0].get_friendly_name() not in ops:
+            return False
+        beside = [port for port in readers[0].input_values() if port.get_node().get_type_name() == "Constant"]
+        if readers[0].get_input_size() != 1 + len(beside):
+            return False
+        if all(np.prod(port.get_shape(), dtype=int) == 1 for port in beside):
+            return True
+        if readers[0].get_type_name() not in {"Add", "Subtract", "Multiply", "Divide"}:
+            return False
+        op = readers[0]
 
 
 def _is_weight(port: Any) -> bool:

@@ -10,10 +10,13 @@ from typing import Any
 
 from precision_debug.errors import ModelError, PrecisionDebugError
 from precision_debug.onnx.real_numbers import RealNumbers
+from precision_debug.reasons import say as general
 from precision_debug.records import InputMeta, SessionSpec
 
 from .failures import reading
+from .modes import SUFFIXES
 from .naming import dtype_of, port_name, shape_of
+from .reasons import say
 
 __all__ = ["read_inputs", "read_model", "real_numbers", "with_uses"]
 
@@ -23,9 +26,12 @@ def read_model(spec: SessionSpec) -> Any:
     import openvino
 
     path = spec.model.model_file
+    if os.path.isdir(path):
+        inside = sorted(name for name in os.listdir(path) if name.lower().endswith(SUFFIXES))
+        hint = say("file_inside", names=", ".join(inside[:3])) if inside else say("give_a_file")
+        raise ModelError(say("a_folder"), where=path, hint=hint)
     if not os.path.isfile(path):
-        hint = "give a file that OpenVINO reads: .onnx .xml .pdmodel .pb .tflite"
-        raise ModelError("no such file", where=spec.model.path or "model", hint=hint)
+        raise ModelError(general("no_such_file"), where=spec.model.path or "model", hint=say("give_a_file"))
     if path.lower().endswith(".onnx"):
         from precision_debug.onnx.model import refuse_strays
 

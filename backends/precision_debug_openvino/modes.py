@@ -13,9 +13,9 @@ from precision_debug.records import Availability, RunMode
 from .reasons import say
 from .tried import TRIED
 
-__all__ = ["RUN_MODES", "Recipe", "availability", "lacks", "recipe"]
+__all__ = ["RUN_MODES", "SUFFIXES", "Recipe", "availability", "lacks", "recipe"]
 
-_SUFFIXES = (".onnx", ".xml", ".pdmodel", ".pb", ".tflite")
+SUFFIXES = (".onnx", ".xml", ".pdmodel", ".pb", ".tflite")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class Recipe:
 
 def _mode(name: str, precision: str, summary: str, zh: str) -> RunMode:
     return RunMode(
-        name=name, summary=summary, zh=zh, suffixes=_SUFFIXES, baseline="ov_fp32", precision=precision, concurrent=True,
+        name=name, summary=summary, zh=zh, suffixes=SUFFIXES, baseline="ov_fp32", precision=precision, concurrent=True,
         calibrates=name == "ov_int8",
     )
 

@@ -73,8 +73,8 @@ def _opened(
         fed = [engine_arrays(one, inputs, where=spec.model.path) for one in feeds]
         ignored = excluded(read_graph(model), setting(spec.options, "nodes_to_exclude"))
         leave = Path(spec.work_dir, CALIBRATED) if side == "target" and spec.work_dir else None
-        model, note = quantised(model, fed, spec.options, ignored, spec.model.path, leave)
-        notes.append(note)
+        model, said = quantised(model, fed, spec.options, ignored, spec.model.path, leave)
+        notes += said
     graph = read_graph(model)
 
     def maker(model: Any) -> Maker:

@@ -12,6 +12,12 @@ _ROUND = "See the tensors around it."
 REASONS = Catalogue("openvino", {
     # a model or a device that is not there
     "cannot_read": Wording("OpenVINO cannot read it ({error})", "OpenVINO 无法读取它（{error}）"),
+    "a_folder": Wording("is a folder, not a model file", "是文件夹，而不是模型文件"),
+    "give_a_file": Wording(
+        "give a file that OpenVINO reads: .onnx .xml .pdmodel .pb .tflite",
+        "请给出 OpenVINO 可读取的文件：.onnx .xml .pdmodel .pb .tflite",
+    ),
+    "file_inside": Wording("name the file inside it: {names}", "请指定其中的文件：{names}"),
     "reads_these": Wording(
         "OpenVINO reads .onnx, .xml, .pdmodel, .pb and .tflite; another engine's mode may read this one",
         "OpenVINO 可读取 .onnx、.xml、.pdmodel、.pb 与 .tflite；其他引擎的模式或许能读取此文件",
@@ -59,7 +65,8 @@ REASONS = Catalogue("openvino", {
         "keep_fp32：含有这些算子的 {all} 个层以 float32 运行。", _HOME,
     ),
     "kept_not": Wording(
-        "keep_fp32: {wide} of the {all} layers that hold these operators run in float32, but {left} do not.",
+        "keep_fp32: {wide} of the {all} {all:layer|layers} that hold these operators run in float32, but {left}"
+        " do not.",
         "keep_fp32：含有这些算子的 {all} 个层中有 {wide} 个以 float32 运行，{left} 没有。",
         "Also name the operators that read them: a layer writes the type that its readers compute in.",
     ),
@@ -73,12 +80,34 @@ REASONS = Catalogue("openvino", {
         "Fix the shapes in deployment too: model.reshape, or ovc --input.",
     ),
     "own_quantisation": Wording("Quantised as specified by the model itself.", "按模型自身的量化运行。", _HOME),
+    "no_bias_correction": Wording(
+        "NNCF could not correct the biases ({error}), so that they were left as they are",
+        "NNCF 无法校正偏置（{error}），因此偏置保持不变",
+    ),
     "by_nncf": Wording(
         "Quantised by NNCF {version}, calibrated on {count} of the inputs.",
         "由 NNCF {version} 量化，用 {count} 份输入校准。", "Provide more inputs to calibrate on.",
     ),
+    "idle_branch": Wording(
+        "No input enters the {branch} branch of {name}: NNCF had nothing to calibrate it with, and it stays in"
+        " float32.",
+        "没有输入进入 {name} 的 {branch} 分支：NNCF 无从校准，该分支保留为 float32。",
+        "Add an input that enters it.",
+    ),
+    "rows_of_constants": Wording(
+        "NNCF {version} fails on lookups of constants by constants; these were left out: {nodes}",
+        "NNCF {version} 无法处理以常量索引常量表的算子；已排除：{nodes}",
+    ),
+    "not_by_nncf": Wording("NNCF {version} could not quantise it ({error})", "NNCF {version} 无法量化它（{error}）"),
+    "quantise_it_yourself": Wording(
+        "give a file that is quantised already (QDQ, FakeQuantize), or use another engine's INT8 mode, which"
+        " `precision_debug doctor` lists; ov_opt and ov_opt_fp32 compare the model as it is",
+        "请给出已量化的文件（QDQ、FakeQuantize），或改用其他引擎的 INT8 模式（见 `precision_debug doctor`）；ov_opt 与"
+        " ov_opt_fp32 可对比未量化的模型",
+    ),
     "alone": Wording(
-        "When run alone, {count} operators are in different layers from those in the engine itself ({some}): their"
+        "When run alone, {count} {count:operator is|operators are} in different layers from those in the engine"
+        " itself ({some}): their"
         " introduced errors may differ.",
         "单独运行时有 {count} 个算子所在的层与引擎本身不同（{some}）：它们自身引入的误差可能有出入。", _ROUND,
     ),
@@ -100,7 +129,7 @@ REASONS = Catalogue("openvino", {
         _ROUND,
     ),
     "other_layers": Wording(
-        "Showing tensors changes the layers of {count} operators, for example {some}.",
+        "Showing tensors changes the layers of {count} {count:operator|operators}, for example {some}.",
         "显示张量会改变 {count} 个算子所在的层，其中有 {some}。", _ROUND,
     ),
     # what a search gives away

@@ -19,7 +19,7 @@ from precision_debug.records import Doubt, InputMeta, Operator, TensorMeta
 
 from . import isolate
 from .engine.graph import Graph, Key
-from .engine.layers import engine_layers, precision_counts, precision_name
+from .engine.layers import BODIES, engine_layers, precision_counts, precision_name
 from .engine.marks import Marked, disturbed, surviving, undisturbed
 from .engine.seen_tensors import Shown
 from .engine.tensor_list import Entry, list_tensors
@@ -131,7 +131,8 @@ class OpenVinoSession:
             more = say("kept_not", wide=len(wide), all=len(layers), left=left)
             self._note(more if left else say("kept", all=len(layers)))
         wanted = precision_name(self._maker.precision or "f32")
-        if wanted not in {"FP32", ""} and counts and not counts[wanted]:
+        hidden = any(layer.kind in BODIES for layer in self._layers)
+        if wanted not in {"FP32", ""} and counts and not counts[wanted] and not hidden:
             self.doubts = (Doubt(code="precision_not_run", values={"precision": wanted, "detail": found}),)
 
     def _open_unfused(self) -> None:

@@ -20,6 +20,7 @@ from .engine.custom_operators import custom_operators
 __all__ = ["our_errors"]
 
 _OPERATOR = re.compile(r"\[operator < (\S+) > error\]")
+_ATTRIBUTE = re.compile(r"ConvertPirAttribute2RuntimeAttribute not support \[([^]]+)\]")
 _NO_RANGE = re.compile(r"Cannot get (?:the )?(\S+)(?:'s)? min/max/opt shape")
 _WEIGHTS = re.compile(
     r"load_combine|loading model parameters|Cannot read tensor desc|Deserialize to tensor failed|load partial data"
@@ -48,9 +49,15 @@ def _translated(text: str, where: str, mode: str, params: str) -> PrecisionDebug
             f"oneDNN in bfloat16 cannot run operator {operator or '(not named)'} of this model: it got bfloat16 where "
             "it wants float32 (a fault of Paddle's)",
             where=where,
-            hint="name the operators that may run in bfloat16, e.g. --option "
-            "\"bfloat16_ops=['fused_conv2d','conv2d']\", or export the model with Paddle 3 (.json)",
+            hint="name the operators that may run in bfloat16 with --option bfloat16_ops, or export the model with"
+            " Paddle 3 (.json)",
         )
+    if attribute := _ATTRIBUTE.search(text):
+        return BackendUnavailable(
+            f"oneDNN in this Paddle cannot run an operator of a PIR program that has an attribute of the type"
+            f" {attribute[1]}, as resizes (bilinear_interp, nearest_interp) have (a fault of Paddle's)",
+            where=where, hint="compare cpu_opt, or export a legacy program (.pdmodel) with Paddle 2",
+        )  # fmt: skip
     named = _UNREGISTERED.search(text)
     if named or _NO_KERNEL.search(text):
         custom = custom_operators(where) or ([named[1]] if named else [])

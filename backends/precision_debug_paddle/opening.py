@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from precision_debug.errors import ModelError, UsageError
+from precision_debug.errors import BackendUnavailable, ModelError, PrecisionDebugError, UsageError
 from precision_debug.feeds.training_step import given_scale, tell_memory
 from precision_debug.protocols import Feeds, Session
 from precision_debug.reasons import Reason, did_you_mean
@@ -17,9 +18,10 @@ from precision_debug.settings.training_step import FORWARD
 
 from . import modes
 from .engine import capability, tf32
+from .engine.bfloat16_offer import first_that_runs, opening_takes
 from .engine.bfloat16_placed import built
 from .engine.fetchable import Trace
-from .engine.fetched_session import FetchSession
+from .engine.fetched_session import FetchSession, most_builds
 from .engine.pir_bodies import PirBodies
 from .engine.pir_program import PirProgram, read_pir
 from .engine.predictor import Runner
@@ -38,6 +40,9 @@ if TYPE_CHECKING:
     from .engine.training.step import Step
 
 __all__ = ["IN_PLACE", "device_of", "open_layer", "open_session"]
+
+_TIMED = 3
+"""Predictors of a search for what can be fetched from which the time of all is told."""
 
 IN_PLACE = "inplace_pass"  # the kernels compute the same bits into memory of their own
 
@@ -118,8 +123,38 @@ def _open_fetched(
         placed=in_bfloat16,
     )  # fmt: skip
     if feeds:
-        fetched.plan_when_asked(feeds[0])
+        try:
+            fetched.plan_when_asked(feeds[0])
+        except BackendUnavailable as error:
+            if model.program.pir or recipe.precision != "bfloat16":
+                raise
+            hint = _offered(error, spec, model, recipe, feeds[0], device, folder)
+            raise BackendUnavailable(error.what, where=error.where, hint=hint) from error
     return fetched
+
+
+def _offered(
+    error: BackendUnavailable, spec: SessionSpec, model: Model, recipe: Recipe, feeds: Feeds, device: str, folder: Path
+) -> Reason:
+    """What to type where oneDNN cannot run a legacy program in bfloat16: a list that was run, with what it costs."""
+
+    def start(types: Sequence[str]) -> Runner:
+        config = make_config(recipe, model.file, model.params, {**spec.options, "bfloat16_ops": types}, device=device)
+        return Runner(config, where=model.path, mode=spec.mode)
+
+    kinds = [value.op_type for value in model.program.values]
+    found = first_that_runs(kinds, next((kind for kind in kinds if f" {kind} " in error.what), ""), start, feeds)
+    if found is None:
+        return say("no_bfloat16_list")
+    builds = most_builds(len(kinds), setting(spec.options, "mark_builds"))
+    options = {**spec.options, "bfloat16_ops": found.types, "mark_builds": min(builds, _TIMED)}
+    tried = dataclasses.replace(spec, options=options)
+    try:
+        seconds = opening_takes(lambda: open_session(tried, model, recipe, [feeds], folder), builds)
+    except PrecisionDebugError:  # it runs, and cannot be looked into: it is no way on
+        return say("no_bfloat16_list")
+    types = json.dumps(found.types, separators=(",", ":"))
+    return say("bfloat16_list", types=types, low=found.low, of=found.of, builds=builds, seconds=seconds)
 
 
 def with_kept(model: Model, names: Sequence[str], folder: Path) -> Model:

@@ -53,7 +53,8 @@ REASONS = Catalogue("paddle", {
         "位于控制流块内，而 Paddle 的 hook 在其中显示的内容与程序不符", _INSIDE,
     ),
     "body_too_large": Wording(
-        "it lies inside a control-flow block, and what is computed there in all iterations takes over {limit} bytes,"
+        "it lies inside a control-flow block, and what is computed there in all iterations takes over {limit}"
+        " {limit:byte|bytes},"
         " which --option fetch_bytes allows",
         "位于控制流块内，而其中各次迭代的计算结果合计超过 --option fetch_bytes 所允许的 {limit} 字节",
         "Raise --option fetch_bytes.",
@@ -126,7 +127,8 @@ REASONS = Catalogue("paddle", {
     ),
     "ran_in": Wording("The {which} engine's layers ran in: {kinds}.", "{which}引擎各层的实际精度：{kinds}。"),
     "other_precision": Wording(
-        "{count} tensors were computed in a different precision than in the engine without marks (columns Real"
+        "{count} {count:tensor was|tensors were} computed in a different precision than in the engine without"
+        " marks (columns Real"
         " Precision and Precision There).",
         "{count} 个张量以与不带标记的引擎不同的精度计算（见 Real Precision 和 Precision There 列）。", _MARKED,
     ),
@@ -172,7 +174,7 @@ REASONS = Catalogue("paddle", {
         "在 CPU 上收集每个张量的形状范围（样本组数：{count}）",
     ),
     "building_unmarked": Wording(
-        "building engine {build}, the one to deploy, from {count} operators",
+        "building engine {build}, the one to deploy, from {count} {count:operator|operators}",
         "TensorRT 正在构建第 {build} 个引擎（部署用），共 {count} 个算子",
     ),
     "building_marked": Wording(
@@ -180,7 +182,7 @@ REASONS = Catalogue("paddle", {
         "TensorRT 正在构建第 {build} 个引擎，标记 {marks} 个张量",
     ),
     "heard_pass": Wording("Paddle's pass {name}", "Paddle 的 pass {name}"),
-    "heard_subgraph": Wording("a subgraph of {count} operators", "{count} 个算子的子图"),
+    "heard_subgraph": Wording("a subgraph of {count} {count:operator|operators}", "{count} 个算子的子图"),
     "heard_preparing": Wording("Paddle is handing over a subgraph", "Paddle 正在移交子图"),
     "heard_again": Wording(
         "a shape was outside the range, so Paddle is rebuilding the engine", "形状超出范围，Paddle 正在重新构建引擎"
@@ -192,13 +194,13 @@ REASONS = Catalogue("paddle", {
         "a subgraph's engine is ready after {seconds:.0f} s", "子图引擎已就绪，耗时 {seconds:.0f} 秒"
     ),
     "built": Wording(
-        "TensorRT built {count} engines in {seconds:.1f} s: {parts:;}.",
+        "TensorRT built {count} {count:engine|engines} in {seconds:.1f} s: {parts:;}.",
         "TensorRT 构建了 {count} 个引擎，共 {seconds:.1f} 秒：{parts:;}。",
         "Mark fewer tensors (--marks_between, --mark), or cache the engine to deploy: --option use_static=True"
         " --option cache_dir=DIR.",
     ),
     "built_unmarked": Wording("the one to deploy {seconds:.1f} s", "部署用引擎 {seconds:.1f} 秒"),
-    "built_marked": Wording("with {count} marks {seconds:.1f} s", "标记 {count} 个张量 {seconds:.1f} 秒"),
+    "built_marked": Wording("with {count} {count:mark|marks} {seconds:.1f} s", "标记 {count} 个张量 {seconds:.1f} 秒"),
     "outputs_differ": Wording(
         "The outputs of the engine with marks and of the one to deploy differ by at most {gap:.3g}, relative to the"
         " largest value.",
@@ -213,9 +215,11 @@ REASONS = Catalogue("paddle", {
         "inspector 没有写出文件，标记是否改变了融合无从得知。",
     ),
     "only_fused_marked": Wording("Only fused layers were marked; {diff}.", "只标记了融合层；{diff}。"),
-    "tensors_marked": Wording("{count} tensors were marked; {diff}.", "标记了 {count} 个张量；{diff}。"),
+    "tensors_marked": Wording("{count} {count:tensor was|tensors were} marked; {diff}.",
+    "标记了 {count} 个张量；{diff}。"),
     "marks_added": Wording(
-        "Marking {count} tensors added {more} layers to the engine (from {before} layers to {after}), so its fusion"
+        "Marking {count} {count:tensor|tensors} added {more} {more:layer|layers} to the engine (from {before}"
+        " {before:layer|layers} to {after}), so its fusion"
         " differs from the deployed one (--fused_only marks only what the fused engine still computes).",
         "标记 {count} 个张量使引擎增加 {more} 层（由 {before} 层变为 {after} 层），因此其融合与部署的不同"
         "（--fused_only 只标记融合引擎仍会计算的张量）。", _MARKED,
@@ -255,16 +259,22 @@ REASONS = Catalogue("paddle", {
         "{count} 个滑动统计量、折叠常量和空张量不是激活，已略去。",
     ),
     "refilled": Wording(
-        "{count} tensors before a folded batch norm keep their name but hold other values now, and are left out.",
+        "{count} {count:tensor|tensors} before a folded batch norm {count:keeps its name but holds|keep their"
+        " names but hold} other values now, and"
+        " {count:is|are} left out.",
         "batch norm 已折叠进权重，其前的 {count} 个张量虽同名但内容已变，已略去。",
     ),
     "in_bodies": Wording(
-        "{count} tensors lie in bodies of loops or branches that this run did not enter, or cannot be shown.",
+        "{count} {count:tensor lies|tensors lie} in bodies of loops or branches that this run did not enter, or"
+        " cannot be shown.",
         "{count} 个张量位于本次运行未进入的循环或分支体内，或无法显示。",
     ),
     "still_there": Wording(
-        "{count} of {all} tensors of the program are still there and can be seen.",
+        "{count} of {all} {all:tensor|tensors} of the program are still there and can be seen.",
         "程序的 {all} 个张量中有 {count} 个仍然存在并可观测。",
+    ),
+    "records_left_out": Wording(
+        "{count} running statistics and shape records are left out", "未列出 {count} 项运行统计与形状记录"
     ),
     "passes_did_nothing": Wording(
         "Paddle's passes changed no operator, and the tensors have the types {types}",
@@ -291,20 +301,41 @@ REASONS = Catalogue("paddle", {
         "it is a sparse gradient; the whole gradient is among the outputs", "它是稀疏梯度；完整梯度见输出"
     ),
     "as_hook_saw": Wording(
-        "{count} of {all} fetched values equal, element for element, what Paddle's own hook saw; for {unknown} the"
+        "{count} of {all} fetched {all:value|values} {count:equals|equal}, element for element, what Paddle's"
+        " own hook saw; for {unknown} the"
         " hook shows nothing to compare with (padded layouts, operators that it skips).",
         "取出的 {all} 个值中有 {count} 个与 Paddle 自身 hook 所见逐元素相同；其余 {unknown} 个 hook 没有可比的内容"
         "（填充布局，或被其跳过的算子）。",
     ),
     "not_written": Wording(
-        "{count} tensors that no operator writes were left out.", "{count} 个没有算子写入的张量已略去。"
+        "{count} {count:tensor|tensors} that no operator writes {count:was|were} left out.",
+        "{count} 个没有算子写入的张量已略去。"
     ),
     "fetchable": Wording(
-        "{count} of {all} tensors can be fetched without changing the fused program ({more} more cannot; {builds}"
+        "{count} of {all} {all:tensor|tensors} can be fetched without changing the fused program ({more} more"
+        " cannot; {builds}"
         " {builds:predictor was|predictors were} built to find out).",
         "{all} 个张量中有 {count} 个可在不改变融合的情况下取出（另有 {more} 个不能，为此构建了 {builds} 个"
         " predictor）。",
         "Raise --option mark_builds to look for more.",
+    ),
+    "building_predictor": Wording(
+        "predictor {build} of at most {most}, with {marks} {marks:tensor|tensors} fetched, to find out which can"
+        " be seen",
+        "第 {build} 个 predictor（至多 {most} 个），取出 {marks} 个张量，以确定哪些可见",
+    ),
+    "bfloat16_list": Wording(
+        "add --option 'bfloat16_ops={types}', which was run here: {low} of {of} {of:kernel|kernels} in bfloat16;"
+        " it opens in"
+        " {seconds:.0f} s at most, with up to {builds} predictors; or export the model with Paddle 3 (.json)",
+        "请加上 --option 'bfloat16_ops={types}'，已在此运行：{of} 个 kernel 中有 {low} 个为 bfloat16；打开它最多需"
+        " {seconds:.0f} 秒（至多 {builds} 个 predictor）；或用 Paddle 3 重新导出模型（.json）",
+    ),
+    "no_bfloat16_list": Wording(
+        "lists for --option bfloat16_ops were tried, and none runs here; export the model with Paddle 3 (.json), or"
+        " compare onednn_fp32",
+        "已试过若干 --option bfloat16_ops 列表，均无法在此运行；请用 Paddle 3 重新导出模型（.json），"
+        "或对比 onednn_fp32",
     ),
     "shown_rounded": Wording(
         "{count} of them are written in FP32 when fetched and in bfloat16 otherwise, with bit-identical outputs; they"

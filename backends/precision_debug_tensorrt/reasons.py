@@ -14,6 +14,22 @@ _MORE_BUILDS = "Use --option marked_builds=N: each further build shows one more 
 _REFUSED = "See its neighbours, or try another TensorRT version."
 
 REASONS = Catalogue("tensorrt", {
+    # what an engine holds
+    "engine_size": Wording(
+        "{size:.1f} MiB, {layers} {layers:layer|layers}, {profiles} profiles",
+        "{size:.1f} MiB，{layers} 层，{profiles} 个 profile"
+    ),
+    "engine_memory": Wording("{size:.1f} MiB of device memory for a run", "运行需 {size:.1f} MiB 显存"),
+    "engine_without_layers": Wording(
+        "layers: not in this engine (build it with profiling_verbosity DETAILED)",
+        "层：该引擎中没有（构建时请设 profiling_verbosity DETAILED）",
+    ),
+    "binding_on_host": Wording("binding {name}: {kind}, host", "绑定 {name}：{kind}，主机内存"),
+    "binding_on_device": Wording("binding {name}: {kind}, device", "绑定 {name}：{kind}，显存"),
+    "profile_of": Wording(
+        "profile {number}, {name}: {low} to {high}, tuned for {best}",
+        "profile {number}，{name}：{low} 至 {high}，按 {best} 调优",
+    ),
     # why it cannot run here
     "not_importable": Wording("TensorRT cannot be imported ({error})", "无法导入 TensorRT（{error}）"),
     "needs": Wording("{what}; {hint}", "{what}，{hint}"),
@@ -109,7 +125,8 @@ REASONS = Catalogue("tensorrt", {
         "TensorRT 正在重新构建引擎，标记 {count} 个张量；真实引擎耗时 {seconds:.0f} 秒",
     ),
     "building_between": Wording(
-        "TensorRT refused all marks at once; rebuilding with the {count} marks between its blocks ({number} of"
+        "TensorRT refused all marks at once; rebuilding with the {count} {count:mark|marks} between its blocks"
+        " ({number} of"
         " {builds})",
         "TensorRT 拒绝同时标记全部张量；正在以各块之间的 {count} 个标记重新构建（第 {number} 次，共 {builds} 次）",
     ),
@@ -120,7 +137,8 @@ REASONS = Catalogue("tensorrt", {
         "INT8 缩放系数以 {count} 组样本校准（entropy）。",
     ),
     "tactics_not_taken": Wording(
-        "{count} layers did not use a saved tactic (first: {first}).", "{count} 层没有采用保存的 tactic（首个："
+        "{count} {count:layer|layers} did not use a saved tactic (first: {first}).",
+        "{count} 层没有采用保存的 tactic（首个："
         "{first}）。"
     ),
     "no_details": Wording(
@@ -129,36 +147,41 @@ REASONS = Catalogue("tensorrt", {
         "Build it with profiling verbosity DETAILED.",
     ),
     "layers_by_precision": Wording(
-        "The engine's {count} layers by real precision: {kinds}.", "引擎共 {count} 层，按实际精度：{kinds}。"
+        "The engine's {count} {count:layer|layers} by real precision: {kinds}.",
+        "引擎共 {count} 层，按实际精度：{kinds}。"
     ),
     "obeyed": Wording("obeyed", "已遵守"),
     "not_obeyed": Wording("NOT obeyed", "未遵守"),
     "not_told": Wording("not reported", "未说明"),
     "of_kind": Wording("{count} {kind}", "{count} 个{kind}"),
     "constraints": Wording(
-        "Precision constraints ({how}), {count} layers: {kinds}.", "精度约束（{how}），共 {count} 层：{kinds}。",
+        "Precision constraints ({how}), {count} {count:layer|layers}: {kinds}.",
+        "精度约束（{how}），共 {count} 层：{kinds}。",
         "If layers do not obey, use --precision_constraints obey.",
     ),
     "constraint": Wording(
         "Layer '{layer}', {asked} requested: {obeyed} ({got}).", "层 '{layer}' 要求 {asked}：{obeyed}（{got}）。"
     ),
     "constraints_more": Wording(
-        "… and {count} more layers; the Obeyed column lists them all.", "……另有 {count} 层；全部见 Obeyed 列。"
+        "… and {count} more {count:layer|layers}; the Obeyed column lists them all.",
+        "……另有 {count} 层；全部见 Obeyed 列。"
     ),
     "weights_affected": Wording(
-        "TensorRT's builder: {count} weights are affected: {what}", "TensorRT 构建器：{count} 个权重受影响："
+        "TensorRT's builder: {count} {count:weight is|weights are} affected: {what}",
+        "TensorRT 构建器：{count} 个权重受影响："
         "{what}", _WEIGHTS
     ),
     "weights_affected_named": Wording(
-        "TensorRT's builder: {count} weights are affected: {what}: {names}",
+        "TensorRT's builder: {count} {count:weight is|weights are} affected: {what}: {names}",
         "TensorRT 构建器：{count} 个权重受影响：{what}：{names}", _WEIGHTS,
     ),
     "weights_do_not_fit": Wording(
-        "Weights of {count} nodes cannot be represented as normal FP16 numbers: {nodes}",
+        "Weights of {count} {count:node|nodes} cannot be represented as normal FP16 numbers: {nodes}",
         "{count} 个节点的权重不能以 FP16 正规数表示：{nodes}", _WEIGHTS,
     ),
     "region": Wording(
-        "'{name}' is a Myelin region of {count} operators that {types}; TensorRT names no kernel of it, so their real"
+        "'{name}' is a Myelin region of {count} {count:operator|operators} that {types}; TensorRT names no"
+        " kernel of it, so their real"
         " precision is not reported.",
         "'{name}' 是由 {count} 个算子组成的 Myelin 区域（{types}）；TensorRT 不给出其 kernel，因此实际精度未知。",
         "Compare its inputs and outputs.",
@@ -167,9 +190,9 @@ REASONS = Catalogue("tensorrt", {
     "region_timed": Wording(
         "TensorRT timed that region before choosing: {times:;}.", "TensorRT 在选择之前测过该区域的耗时：{times:;}。"
     ),
-    "regions_more": Wording("… and {count} more Myelin regions.", "……另有 {count} 个 Myelin 区域。"),
+    "regions_more": Wording("… and {count} more Myelin {count:region|regions}.", "……另有 {count} 个 Myelin 区域。"),
     "engine_bytes": Wording(
-        "The engine is {plan:,} bytes including its kernels; the model's FP32 weights are {weights:,}.",
+        "The engine is {plan:,} {plan:byte|bytes} including its kernels; the model's FP32 weights are {weights:,}.",
         "引擎连同 kernel 共 {plan:,} 字节；模型的 FP32 权重为 {weights:,} 字节。",
     ),
     "qdq_written": Wording(
@@ -177,7 +200,7 @@ REASONS = Catalogue("tensorrt", {
         "INT8：已向模型写入 QDQ，以 {count} 组样本校准（MinMax）。",
     ),
     "casts_written": Wording(
-        "{type} was written into the model with {count} casts; inputs and outputs stay FP32.",
+        "{type} was written into the model with {count} {count:cast|casts}; inputs and outputs stay FP32.",
         "已以 {count} 个 Cast 将 {type} 写入模型；输入和输出保持 FP32。",
     ),
     "stay_fp32": Wording(
@@ -210,7 +233,8 @@ REASONS = Catalogue("tensorrt", {
         "强类型：构建之前已将精度以 Cast 写入模型。",
     ),
     "timing_read": Wording(
-        "Tactics had been timed before: {bytes:,} bytes of timing cache were read.", "tactic 此前已测时：读取了"
+        "Tactics had been timed before: {bytes:,} {bytes:byte|bytes} of timing cache were read.",
+        "tactic 此前已测时：读取了"
         " {bytes:,} 字节的计时缓存。"
     ),
     "timing_refused": Wording(
@@ -227,19 +251,22 @@ REASONS = Catalogue("tensorrt", {
         "虽然只标记了融合层的输出，引擎 {number} 的融合与真实引擎不同：{layers} 变成了别的层。", _MARKED,
     ),
     "from_other_fusion": Wording(
-        "{count} of these {all} tensors come from a different fusion than the real engine's: their errors in engine"
+        "{count} of these {all} {all:tensor|tensors} {count:comes|come} from a different fusion than the real"
+        " engine's: their errors in engine"
         " {number} may differ from the real engine's. See the Fused Layer There column.",
         "这 {all} 个张量中有 {count} 个来自与真实引擎不同的融合：它们在引擎 {number} 中的误差未必是真实引擎的。"
         "见 Fused Layer There 列。", _MARKED,
     ),
     "other_precision": Wording(
-        "{count} of these {all} tensors were computed in a different precision than in the real engine (columns Real"
+        "{count} of these {all} {all:tensor|tensors} {count:was|were} computed in a different precision than in"
+        " the real engine (columns Real"
         " Precision and Precision There); --fused_only keeps the real kernels.",
         "这 {all} 个张量中有 {count} 个以与真实引擎不同的精度计算（见 Real Precision 和 Precision There 列）；"
         "--fused_only 可保留真实 kernel。", _MARKED,
     ),
     "not_marked": Wording(
-        "{count} tensors could not be marked; their rows say why.", "{count} 个张量无法标记；原因见各行。"
+        "{count} {count:tensor|tensors} could not be marked; {count:its row says|their rows say} why.",
+        "{count} 个张量无法标记；原因见各行。"
     ),
     "listened_unfused": Wording(
         "Seen by TensorRT's debug listener (unfused tensors): {diff}.", "由 TensorRT 调试监听器观测（未融合张量"
@@ -252,11 +279,12 @@ REASONS = Catalogue("tensorrt", {
     "outputs_same": Wording("are bit-identical to the real engine's", "与真实引擎逐位相同"),
     "outputs_apart": Wording("differ from the real engine's by up to {gap:.3g}", "与真实引擎最多相差 {gap:.3g}"),
     "rebuilt": Wording(
-        "Engine {number}, rebuilt to show {count} tensors: {diff}; its outputs {same}. Built in {seconds:.1f} s.",
+        "Engine {number}, rebuilt to show {count} {count:tensor|tensors}: {diff}; its outputs {same}. Built in"
+        " {seconds:.1f} s.",
         "引擎 {number}（为观测 {count} 个张量而重建）：{diff}；其输出{same}。构建用时 {seconds:.1f} 秒。", _MARKED,
     ),
     "rebuilt_alike": Wording(
-        "Engine {number}, rebuilt to show {count} tensors: {diff}; its outputs {same}. The real engine's"
+        "Engine {number}, rebuilt to show {count} {count:tensor|tensors}: {diff}; its outputs {same}. The real engine's"
         " precision was"
         " preferred for {asked} of its layers. Built in {seconds:.1f} s.",
         "引擎 {number}（为观测 {count} 个张量而重建）：{diff}；其输出{same}。其中 {asked} 层优先采用真实引擎的精度。"

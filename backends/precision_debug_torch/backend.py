@@ -22,6 +22,7 @@ from .settings import SETTINGS, setting
 
 if TYPE_CHECKING:
     from precision_debug.protocols import (
+        Agreement,
         BaselineStore,
         Comparer,
         Description,
@@ -71,6 +72,7 @@ class TorchBackend:
             describer=self,
             follower=self,
             bare_runner=self,
+            agreeing=self,
         )
 
     def follow(
@@ -198,6 +200,16 @@ class TorchBackend:
         )
         return TorchKeep(spec=spec, recipe=chosen) if low and not spec.model.path.endswith(".pt2") else None
 
+    def agreements(
+        self, spec: SessionSpec, tensors: Sequence[TensorMeta], culprits: Sequence[Sequence[str]]
+    ) -> Sequence[Agreement]:
+        """See ``protocols.Agreeing``: of torch.compile."""
+        if modes.recipe(spec.mode).change != "compile":
+            return ()
+        from .engine.eager_numerics import agreements
+
+        return agreements(spec, tensors, culprits)
+
     def open(self, spec: SessionSpec, feeds: Sequence[Feeds]) -> Session:
         return self._opened(spec, feeds, None)
 
@@ -283,7 +295,10 @@ def open_model(
     kind: Any = TorchSession
     if recipe.change == "compile":
         given = options_of(setting(options, "inductor"))
-        kind = functools.partial(CompiledSession, backend=setting(options, "compile_backend"), options=given)
+        left: tuple[str, ...] = setting(options, "uncompiled")
+        kind = functools.partial(
+            CompiledSession, backend=setting(options, "compile_backend"), options=given, uncompiled=left
+        )
     session: Session = kind(
         built, recipe, level=level, seed=_seed(options), feeds=feeds[0] if feeds else None,
         device_tensors=setting(options, "device_tensors"), comparer=comparer, on_close=on_close,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from precision_debug.protocols import BETWEEN, WHOLE, Handed
+from precision_debug.protocols import BETWEEN, WHOLE, Handed, is_line
 from precision_debug.reasons import say as core
 from precision_debug.records import SessionSpec, TensorMeta
 
@@ -26,7 +26,8 @@ _LINEAR = frozenset({"aten.addmm", "aten.mm", "aten.linear"})
 @dataclass(frozen=True, kw_only=True)
 class TorchKeep:
     """See keeping.Keep. Modules by their paths; operators that the model's own forward calls go by BETWEEN, with all
-    that is computed between modules; under autocast with all of the model."""
+    that is computed between modules; under autocast by the line of source that calls them ("model.py:57"), and with all
+    of the model where nobody knows it."""
 
     spec: SessionSpec
     recipe: Recipe
@@ -39,18 +40,24 @@ class TorchKeep:
 
         if self.recipe.change in ("int8", "fp8") and meta.op_type not in _LINEAR:  # nothing else is quantised
             return ""
-        return layer_of(meta) or (WHOLE if self.recipe.autocast or not self.recipe.dtype else BETWEEN)
+        if layer := layer_of(meta):
+            return layer
+        if self.recipe.autocast:
+            line = meta.extra.get("Source", "").partition(" ")[0]
+            return line if is_line(line) else WHOLE
+        return BETWEEN if self.recipe.dtype else WHOLE
 
     def options(self, keys: Sequence[str]) -> Mapping[str, Any]:
         kept: tuple[str, ...] = setting(self.spec.options, "keep_modules")
         return {"keep_modules": tuple(dict.fromkeys((*kept, *keys)))}
 
-    def hand_over(self, keys: Sequence[str], _tensors: Sequence[TensorMeta], folder: Path, /) -> Sequence[Handed]:
+    def hand_over(self, keys: Sequence[str], tensors: Sequence[TensorMeta], folder: Path, /) -> Sequence[Handed]:
         from .engine.keep_float32 import outermost
         from .engine.keep_lines import autocast_lines, float8_lines, low_lines, torchao_lines
 
         names: tuple[str, ...] = self.options(keys)["keep_modules"]
-        paths = outermost("" if name == WHOLE else name for name in names if name != BETWEEN)
+        lines = [name for name in names if is_line(name)]
+        paths = outermost("" if name == WHOLE else name for name in names if name not in (BETWEEN, *lines))
         paths += [BETWEEN] * (BETWEEN in names)
         listed = json.dumps(list(names), ensure_ascii=False)
         handed = [
@@ -60,15 +67,15 @@ class TorchKeep:
             )
         ]  # fmt: skip
         if self.recipe.change == "fp8":  # of a training step, which no file of a model runs
-            lines = float8_lines(paths)
-            return [*handed, Handed(kind="config", title=say("handed_float8"), text=lines, note=say("handed_below"))]
+            pasted = float8_lines(paths)
+            return [*handed, Handed(kind="config", title=say("handed_float8"), text=pasted, note=say("handed_below"))]
         path = folder / f"{_source_of(self.spec.model.path)[0].stem}_kept.py"
-        path.write_text(self._wrapper(paths), encoding="utf-8")
+        path.write_text(self._wrapper([*paths, *lines]), encoding="utf-8")
         title = text = ""
         if self.recipe.change == "int8":
             title, text = say("handed_filter"), torchao_lines(paths)
         elif self.recipe.autocast:
-            title, text = say("handed_lines_autocast"), autocast_lines(paths)
+            title, text = say("handed_lines_autocast"), autocast_lines(paths, _sources(lines, tensors))
         elif self.recipe.dtype and not self.recipe.change:
             title, text = say("handed_lines"), low_lines(paths, self.recipe.dtype)
         if text:
@@ -93,6 +100,12 @@ class TorchKeep:
         if self.recipe.change == "int8":
             return _INT8.format(source=source, **written)
         return own.read_text(encoding="utf-8") + _MODEL.format(source=source, **written)
+
+
+def _sources(lines: Sequence[str], tensors: Sequence[TensorMeta]) -> list[str]:
+    """Of lines of source, what stands there: "model.py:57 forward: y = torch.cumsum(x, -1)"."""
+    known = {text.partition(" ")[0]: text for meta in tensors if (text := meta.extra.get("Source", ""))}
+    return [known.get(line, line) for line in lines]
 
 
 def _source_of(model: str) -> tuple[Path, str]:

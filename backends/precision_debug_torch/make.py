@@ -20,7 +20,7 @@ from precision_debug.errors import BackendUnavailable, InputError, UsageError
 from precision_debug.protocols import WHOLE
 from precision_debug.reasons import Reason
 
-from .engine.keep_float32 import BETWEEN, between_tensors, keep_in_float32, outermost
+from .engine.keep_float32 import BETWEEN, between_tensors, is_line, keep_in_float32, outermost
 from .engine.nested_tensors import leaves, replaced
 from .engine.program import cast_program
 from .engine.quantised_linear import quantise, type_of
@@ -113,7 +113,11 @@ def build(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> Built:
     notes: list[Reason] = []
     asked: Sequence[str] = setting(options, "keep_modules")
     between = [BETWEEN] * (BETWEEN in asked)
-    kept = outermost("" if name == WHOLE else name for name in asked if name != BETWEEN)
+    lines = sorted({name for name in asked if is_line(name)})
+    if lines and not recipe.autocast:
+        what = "lines of source are kept under autocast alone, where the weights stay in float32"
+        raise UsageError(what, where="--option keep_modules", hint="name modules, or use torch_autocast_*")
+    kept = outermost("" if name == WHOLE else name for name in asked if name not in (BETWEEN, *lines))
     trains_low = recipe.change == "fp8" and isinstance(model.module, TrainingStep)
     if model.kind == "exported" and recipe.dtype not in ("", "float32"):
         dtype = getattr(torch, recipe.dtype)
@@ -154,11 +158,14 @@ def build(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> Built:
         plain, module = module, copy.deepcopy(module)
         paths, note = quantise(module, model.path, kept, recipe.change)
         notes.append(note)
-    if (kept or between) and recipe.change != "int8" and not trains_low:
+    if (kept or between or lines) and recipe.change != "int8" and not trains_low:
         for one in (module, plain) if plain is not None else (module,):
-            keep_in_float32(one, [*kept, *between], dtype if recipe.dtype else None)
+            keep_in_float32(one, [*kept, *between, *lines], dtype if recipe.dtype else None)
         names = ", ".join([*(name or WHOLE for name in kept[:6]), *between])
-        notes.append(say("kept_float32", count=len(kept), names=names))
+        if kept or between:
+            notes.append(say("kept_float32", count=len(kept), names=names))
+        if lines:
+            notes.append(say("kept_lines", count=len(lines), lines=lines))
     if (between or "" in kept) and not trains_low:  # what is kept reads the inputs as they are
         dtype = None
     return Built(

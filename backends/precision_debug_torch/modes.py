@@ -78,7 +78,7 @@ _RECIPES = {
         Recipe(mode=_mode("torch_tf32", "tf32", "float32 with TensorFloat-32 products, CUDA only",
                           "float32，乘积用 TensorFloat-32，仅 CUDA"), dtype="float32", tf32=True),
         Recipe(mode=_mode("torch_compile", "model", "torch.compile with inductor",
-                          "torch.compile，使用 inductor", _MODULES), dtype="float32", change="compile"),
+                          "torch.compile，使用 inductor", _MODULES), change="compile"),
         Recipe(
             mode=_mode("torch_int8", "int8", "linear layers in int8 by torchao, activations quantised as they come",
                        "torchao 的 int8 线性层，激活值运行时量化", _FACTORY),

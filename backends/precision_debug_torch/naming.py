@@ -147,6 +147,10 @@ class Namer:
             name = f"{self._mark}{name}"
         return self._unique(self.prefix + (now.scope if name == now.family else self._counted(name)))
 
+    def is_own(self, name: str) -> bool:
+        """Whether a quantised layer's operators make it, which the model before quantisation does not have."""
+        return bool(self._quantised) and name.rpartition("/")[2].startswith(self._mark)
+
     def operator_in(self, scope: str, func: Any) -> str:
         """The same inside a scope that is not a call of a module."""
         counts = self._elsewhere.setdefault(scope, collections.Counter())

@@ -69,6 +69,13 @@ REASONS = Catalogue("torch", {
         "a traced run has different operators ({traced}) from a plain one ({plain}): {one} instead of {other}",
         "跟踪运行的算子（{traced} 个）与普通运行（{plain} 个）不同：前者的 {one} 处，后者为 {other}", _PLAIN,
     ),
+    "other_when_compiled": Wording(
+        "the model's Python code asks torch.compiler.is_compiling(), and runs other operators ({traced}) when it is"
+        " compiled than in eager ({plain}): {one} instead of {other}",
+        "模型的 Python 代码会查询 torch.compiler.is_compiling()，编译时运行的算子（{traced} 个）与 eager（{plain}"
+        " 个）不同：前者的 {one} 处，后者为 {other}",
+        "Compare what the two branches compute: the compiled model is another one.",
+    ),
     "second_graph_fails": Wording(
         "the compiled graph that would return it does not compile ({detail})",
         "会返回它的编译图无法编译（{detail}）", _PLAIN,
@@ -91,14 +98,15 @@ REASONS = Catalogue("torch", {
     ),
     # of a run
     "names_float32": Wording(
-        "{count} operators of the exported program name float32 and were given {dtype} instead: a program does not"
+        "{count} {count:operator|operators} of the exported program {count:names|name} float32 and"
+        " {count:was|were} given {dtype} instead: a program does not"
         " distinguish the model's own type from one that it requests explicitly",
         "导出程序中有 {count} 个算子写明 float32，已改为 {dtype}：程序无法区分模型自身的类型与模型所要求的类型",
         "Use the module itself instead of the exported program.",
     ),
     "as_deployed": Wording(
         "the folder is loaded by from_pretrained(dtype=torch.{type}); module.to(torch.{type}) gives a different model:"
-        " {count} tensors differ from the ones it rounds ({names})",
+        " {count} {count:tensor differs|tensors differ} from the ones it rounds ({names})",
         "文件夹由 from_pretrained(dtype=torch.{type}) 加载；module.to(torch.{type}) 得到的是另一个模型：{count} 个张量"
         "与其舍入结果不同（{names}）",
         "Nothing to do if it is deployed like this. To judge module.to(), write a factory FILE.py:FUNCTION.",
@@ -138,41 +146,51 @@ REASONS = Catalogue("torch", {
         "模块已置于评估模式；选项 training=1 可保持工厂函数所给的状态", "Use --option training=1.",
     ),
     "kept_float32": Wording(
-        "{count} modules stay in float32: {names}", "{count} 个模块保持 float32：{names}",
+        "{count} {count:module stays|modules stay} in float32: {names}", "{count} 个模块保持 float32：{names}",
+        "Nothing to do: keep_modules asks for it.",
+    ),
+    "kept_lines": Wording(
+        "what {count} source {count:line calls|lines call} of torch runs in float32, without autocast: {lines}",
+        "{count} 行源代码所调用的 torch 运算以 float32 运行，不使用 autocast：{lines}",
         "Nothing to do: keep_modules asks for it.",
     ),
     "quantised_linear": Wording(
-        "{count} of {all} linear layers run in {type} (torchao, dynamic activations)",
+        "{count} of {all} linear {all:layer|layers} {count:runs|run} in {type} (torchao, dynamic activations)",
         "{all} 个线性层中有 {count} 个以 {type} 运行（torchao，动态激活）",
     ),
     "quantised_linear_but": Wording(
-        "{count} of {all} linear layers run in {type} (torchao, dynamic activations); {others} convolutions are"
+        "{count} of {all} linear {all:layer|layers} {count:runs|run} in {type} (torchao, dynamic activations);"
+        " {others} convolutions are"
         " unchanged",
         "{all} 个线性层中有 {count} 个以 {type} 运行（torchao，动态激活）；{others} 个卷积保持原样",
     ),
     "float8_step": Wording(
-        "{count} of {all} linear layers train in float8 (torchao's convert_to_float8_training): inputs and weights in"
+        "{count} of {all} linear {all:layer|layers} {count:trains|train} in float8 (torchao's"
+        " convert_to_float8_training): inputs and weights in"
         " e4m3, gradients in e5m2, one scale a tensor; the card multiplies them",
         "{all} 个线性层中有 {count} 个以 float8 训练（torchao 的 convert_to_float8_training）：输入与权重为 e4m3，"
         "梯度为 e5m2，每个张量一个缩放；由显卡执行 float8 乘法",
     ),
     "float8_step_emulated": Wording(
-        "{count} of {all} linear layers train in float8 (torchao's convert_to_float8_training): inputs and weights in"
+        "{count} of {all} linear {all:layer|layers} {count:trains|train} in float8 (torchao's"
+        " convert_to_float8_training): inputs and weights in"
         " e4m3, gradients in e5m2, one scale a tensor; emulated: they are rounded so, and multiplied in float32",
         "{all} 个线性层中有 {count} 个以 float8 训练（torchao 的 convert_to_float8_training）：输入与权重为 e4m3，"
         "梯度为 e5m2，每个张量一个缩放；模拟运行：按 float8 舍入，以 float32 相乘",
     ),
     "kept_unconverted": Wording(
-        "{count} modules are not made float8 and stay in {type}: {names}",
+        "{count} {count:module is|modules are} not made float8 and stay in {type}: {names}",
         "{count} 个模块不转为 float8，保持 {type}：{names}",
         "Nothing to do: keep_modules asks for it.",
     ),
     "weights_linear": Wording(
-        "{count} of {all} linear layers have weights in {type} (torchao), which are multiplied in the layer's own type",
+        "{count} of {all} linear {all:layer|layers} {count:has|have} weights in {type} (torchao), which are"
+        " multiplied in the layer's own type",
         "{all} 个线性层中有 {count} 个的权重为 {type}（torchao），以该层自身的类型相乘",
     ),
     "weights_linear_but": Wording(
-        "{count} of {all} linear layers have weights in {type} (torchao), which are multiplied in the layer's own"
+        "{count} of {all} linear {all:layer|layers} {count:has|have} weights in {type} (torchao), which are"
+        " multiplied in the layer's own"
         " type; {others} convolutions are unchanged",
         "{all} 个线性层中有 {count} 个的权重为 {type}（torchao），以该层自身的类型相乘；{others} 个卷积保持原样",
     ),
@@ -181,8 +199,16 @@ REASONS = Catalogue("torch", {
         "模型要求的 {count} 个低精度转换或结果保持为 float64",
     ),
     "drawn": Wording(
-        "{count} random operators were drawn in float32 and cast, so that both runs see the same numbers",
+        "{count} random {count:operator was|operators were} drawn in float32 and cast, so that both runs see the"
+        " same numbers",
         "{count} 个随机算子以 float32 抽取后转换，使两次运行看到相同的数",
+    ),
+    "drops": Wording(
+        "`{name}` drops values at random although the module is in evaluation mode ({count} such"
+        " {count:operator|operators}): a dropout that is left on, such as F.dropout without training=self.training?"
+        " Both runs drew the same numbers here; deployed, each run gives another result",
+        "模块处于评估模式，`{name}` 却仍在随机丢弃数值（此类算子共 {count} 个）：是否有未关闭的 dropout，例如未传"
+        " training=self.training 的 F.dropout？此处两次运行抽取了相同的数；部署后每次结果都会不同",
     ),
     "flex_attention": Wording(
         "flex_attention ran as one uncompiled operator so that it could be observed; without hooks it is compiled, and"
@@ -198,7 +224,7 @@ REASONS = Catalogue("torch", {
         "程的开关：{switch}"
     ),
     "writes_parameters": Wording(
-        "forward itself changes {count} parameters: each run gets its own copies ({size})",
+        "forward itself changes {count} {count:parameter|parameters}: each run gets its own copies ({size})",
         "forward 会自行修改 {count} 个参数：每次运行使用各自的副本（{size}）",
     ),
     "writes_own": Wording(

@@ -20,7 +20,7 @@ from precision_debug.protocols import Borrower, Comparer, Feeds, Hook, Replace, 
 from precision_debug.reasons import NOTHING, Reason
 from precision_debug.records import Doubt, Operator, TensorMeta
 
-from .engine.arithmetic import Arithmetic
+from .engine.arithmetic import DROPOUTS, Arithmetic
 from .engine.dispatch import Show, Trace, Watch
 from .engine.flex_attention import uncompiled
 from .engine.function_calls import Families, unseen_by_families
@@ -100,6 +100,8 @@ class TorchSession:
             found.append(say("casts_kept", count=self._arithmetic.kept_casts))
         if self._arithmetic.drawn and self._recipe.same_draws:
             found.append(say("drawn", count=self._arithmetic.drawn))
+        if dropping := self._dropping():
+            found.append(say("drops", count=len(dropping), name=dropping[0]))
         if any(meta.op_type == "higher_order.flex_attention" for meta in self._metas or ()):
             found.append(say("flex_attention"))
         if self._recipe.autocast:
@@ -110,6 +112,13 @@ class TorchSession:
         if self._own:
             found.append(say("writes_parameters", count=len(self._own), size=f"{sum(self._own.values()) / 1e6:.3g} MB"))
         return tuple(found)
+
+    def _dropping(self) -> list[str]:
+        """What a dropout draws of a module in evaluation mode, which is to have none that is on."""
+        if self._built is None or self._built.model.loss is not None or getattr(self._built.module, "training", True):
+            return []
+        kinds = ((meta.name, meta.op_type.removeprefix("aten.").rstrip("_")) for meta in self._metas or ())
+        return [name for name, kind in kinds if kind in DROPOUTS]
 
     @property
     def versions(self) -> Mapping[str, str]:
@@ -442,6 +451,11 @@ def translated(
             "forward asks for gradients, and is run without recording them, as inference is", where=where,
             hint="do so inside `with torch.enable_grad():`",
         )
+    if _BEYOND.search(text):
+        return BackendError(
+            f"a number in forward is beyond what this type holds ({text})", where=where,
+            hint="a mask of -1e9, or a limit? Write torch.finfo(x.dtype).min for it, or try torch_bf16",
+        )  # fmt: skip
     hint = "--verbose shows the traceback"
     if model.guessed:
         fed = ", ".join(f"{name} {list(value.shape)} {value.dtype}" for name, value in inputs.items())
@@ -461,6 +475,9 @@ def unseen_write(model: Model, name: str) -> BackendError:
         hint="write into a copy of the parameter (torch.func.functional_call takes one)",
     )  # fmt: skip
 
+
+_BEYOND = re.compile(r"cannot be converted to type \S+ without overflow")
+"""How torch says that a Python number, a fill above all, is larger than the tensor's type holds."""
 
 _MISSING = re.compile(r"not implemented for|not supported (for|on)|Could not run '.*' with arguments from")
 """How torch says that it has no kernel for a type, a layout or a device."""

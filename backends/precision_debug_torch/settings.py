@@ -38,8 +38,9 @@ SETTINGS = (
     Setting(
         name="keep_modules", kind="names", default=(), sides=("target",),
         modes=("torch_fp16", "torch_bf16", "torch_autocast_*", "torch_int8", "torch_fp8*", "torch_int4_weights"),
-        help="paths of modules that stay in float32, with what is inside them",
-        zh="保持 float32 的模块路径（含其内部）",
+        help="paths of modules that stay in float32, with what is inside them; under autocast also lines of source"
+             " (model.py:57): what they call of torch itself",
+        zh="保持 float32 的模块路径（含其内部）；autocast 下也可为源代码的行（model.py:57）：该行所调用的 torch 运算",
     ),
     Setting(
         name="compile_backend", kind="choice", default="inductor", choices=("inductor", "aot_eager", "eager"),
@@ -53,13 +54,18 @@ SETTINGS = (
         help="torch.compile's options of inductor, KEY=VALUE: pattern_matcher=False, max_fusion_size=1, cpp.simdlen=1",
         zh="传给 torch.compile 的 inductor 选项，KEY=VALUE：pattern_matcher=False、max_fusion_size=1、cpp.simdlen=1",
     ),
+    Setting(
+        name="uncompiled", kind="names", default=(), sides=("target",), modes=("torch_compile",),
+        help="paths of modules that torch.compile leaves out, with what is inside them: they run eagerly",
+        zh="torch.compile 不编译的模块路径（含其内部）：以 eager 运行",
+    ),
     *step_settings(scaled="torch_autocast_fp16", module="module"),
     Setting(
         name="from_step", kind="text", default="",
         help="a step that precision_debug.training() kept: parameters, batch and optimiser as they were; of several"
-             " ranks DIR/step_<number>, and each rank's gradients are compared",
+             " ranks DIR/step_<number>, and each rank's gradients are compared, or one update on their mean",
         zh="precision_debug.training() 保存的步：参数、批次与优化器均恢复到当时状态；多个 rank 时为 DIR/step_<编号>，"
-        "对比每个 rank 的梯度",
+        "对比每个 rank 的梯度，或按其平均值的一次更新",
     ),
     Setting(
         name="training", kind="flag", default=False,

@@ -114,7 +114,7 @@ class TorchWorkbench:
         if low:  # what the narrow type holds exactly
             bits = flat.view(torch.int32 if flat.dtype is torch.float32 else torch.int64)
             made = torch.where((bits & low) == 0, flat, made)
-        return made.view(value.shape)
+        return (made if step is None else _within(made, value)).view(value.shape)
 
     def with_error(self, value: Any, exact: Any, wrong: Any) -> Any:
         if value.shape != exact.shape:
@@ -124,7 +124,7 @@ class TorchWorkbench:
             fits = value.dtype == wrong.dtype == exact.dtype
             return torch.where(wrong != exact, wrong, value) if fits else None
         exact, wrong = exact.to(value.dtype), wrong.to(value.dtype)
-        added = value + torch.where(exact.isfinite(), wrong - exact, torch.zeros_like(exact))
+        added = _within(value + torch.where(exact.isfinite(), wrong - exact, torch.zeros_like(exact)), value, wrong)
         lost = ~wrong.isfinite() & exact.isfinite()
         lost |= (wrong == 0) & (exact != 0) & (value.abs() / 4 <= exact.abs())
         lost |= value == exact  # of a mask at the end of float32, what is added and taken away again leaves 0
@@ -135,6 +135,17 @@ class TorchWorkbench:
 
     def waiting(self, folder: Path, budget: int) -> _Kept:
         return _Kept(_half_of_what_is_free(), Store(folder=folder, memory_budget=budget))
+
+
+def _within(tensor: Any, *others: Any) -> Any:
+    """A tensor, cut off where the numbers of others end, of which an infinity is one and NaN is none: see
+    explain.workbench. Nothing is asked of the device."""
+    if not tensor.numel():
+        return tensor
+    low = torch.stack([torch.where(one.isnan(), math.inf, one).amin() for one in others]).amin()
+    high = torch.stack([torch.where(one.isnan(), -math.inf, one).amax() for one in others]).amax()
+    nothing = low > high  # all of them are NaN
+    return torch.where(nothing, tensor, torch.clamp(tensor, min=low, max=high))
 
 
 def _half_of_what_is_free() -> int | None:

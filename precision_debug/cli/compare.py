@@ -179,7 +179,7 @@ def make_spec(args: argparse.Namespace, *, command: str) -> RunSpec:
         if one.name in options:  # an option of ours is not a backend's setting, however it was given
             value = one.read(options.pop(one.name), f"--option {one.name}")
             if values.setdefault(one.name, value) != value:
-                raise UsageError("given twice, with different values", where=one.option, hint="keep one of them")
+                raise UsageError(say("given_twice"), where=one.option, hint=say("keep_one"))
     if not values.get("run_mode"):
         raise UsageError(say("no_run_mode"), hint=say("name_the_target"))
     if not (values.get("model_file") or values.get("model_dir")) and not _both_are_kept(values):

@@ -16,10 +16,12 @@ from ..errors import OutputError, UsageError
 from ..feeds.load import load_sets
 from ..feeds.npz import load_npz
 from ..feeds.polygraphy_json import Iteration, holds_results, read_results
+from ..reasons import Text
 from ..records import InputMeta
 from ..run.overwriting import refuse_overwriting
 from ..run.saved_json import SavedOutputs, save_inputs
 from ..safety.visible import visible
+from .language import language_of
 from .parser import flag, parse, verb_parser
 
 __all__ = ["run"]
@@ -54,7 +56,8 @@ def run(arguments: Sequence[str]) -> int:
         merged = _merged(args.files)
         save_inputs(args.output, merged)
         count = len(merged)
-    print(visible(f"{args.output}: {count} samples"))
+    said = Text(f"{args.output}: {count} samples", f"{args.output}：{count} 个样本")
+    print(visible(said.of(language_of(args.lang))))
     return 0
 
 

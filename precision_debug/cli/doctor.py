@@ -76,7 +76,7 @@ def _show_backend(console: Any, plugin: registry.Plugin, language: str) -> int:
     console.print()
     if plugin.backend is None:
         failed = Text("could not be loaded", "无法加载")
-        console.print(visible(f"backend {plugin.name}: {failed.of(language)}: {plugin.problem}"))
+        console.print(visible(f"{_backend(plugin.name).of(language)}: {failed.of(language)}: {plugin.problem}"))
         return 0
     modes = {mode: plugin.backend.availability(mode.name) for mode in plugin.backend.run_modes}
     runnable = sum(found.ok for found in modes.values())
@@ -84,7 +84,7 @@ def _show_backend(console: Any, plugin: registry.Plugin, language: str) -> int:
     if len(needs) == 1 and not runnable:  # one line says it of all
         lacking = Text("none of its modes runs here", "其运行模式均不能在此运行")
         lack = word(needs.pop(), language)
-        console.print(visible(f"backend {plugin.name}: {lacking.of(language)}: {lack}"))
+        console.print(visible(f"{_backend(plugin.name).of(language)}: {lacking.of(language)}: {lack}"))
         console.print("  " + " ".join(mode.name for mode in modes))
     else:
         console.print(_table_of_modes(plugin.name, modes, language))
@@ -95,10 +95,14 @@ def _show_backend(console: Any, plugin: registry.Plugin, language: str) -> int:
     return runnable
 
 
+def _backend(name: str) -> Text:
+    return Text(f"backend {name}", f"后端 {name}")
+
+
 def _table_of_modes(backend: str, modes: Mapping[RunMode, Availability], language: str) -> Any:
     from rich.table import Table
 
-    table = Table(title=f"backend {backend}", title_justify="left", box=None, pad_edge=False)
+    table = Table(title=_backend(backend).of(language), title_justify="left", box=None, pad_edge=False)
     for column in _HEAD:
         table.add_column(column.of(language), overflow="fold")
     for mode, available in modes.items():

@@ -11,11 +11,14 @@ from .. import registry
 from ..codec import decode, encode
 from ..errors import UsageError
 from ..feeds import as_option, default_feeds
-from ..reasons import say
+from ..reasons import Text, say
 from ..records import InputMeta, ModelFiles
+from ..report.words import explained
 from ..run.called import Said, called
 from ..safety.visible import visible
 from ..settings.words import parse_shapes
+from .description import type_of
+from .language import language_of
 from .parser import MODEL_FLAGS, flag, parse, program, verb_parser
 from .reading import model_of, opening_of, with_a_mode
 
@@ -30,7 +33,7 @@ DESCRIPTION_ZH = """precision_debug inputs MODEL：模型需要哪些输入、�
 def run(arguments: Sequence[str]) -> int:
     """Print the inputs, what each would be fed without --inputs, and a command; 0, or an error."""
     args = parse(verb_parser("inputs", __doc__, DESCRIPTION_ZH, _FLAGS), arguments)
-    model = model_of(args)
+    model, language = model_of(args), language_of(args.lang)
     if not model.path:
         raise UsageError(say("no_model"), hint="precision_debug inputs MODEL")
 
@@ -39,8 +42,8 @@ def run(arguments: Sequence[str]) -> int:
     asked, metas = found["mode"], [decode(InputMeta, plain) for plain in found["inputs"]]
     defaults = default_feeds(metas, shapes=parse_shapes(args.input_shapes))
     for meta in metas:
-        print(visible(_line(meta)))
-        print(visible(f"    {defaults[meta.name].words}"))
+        print(visible(_line(meta).of(language)))
+        print(visible(f"    {explained(defaults[meta.name].words).of(language)}"))
     target = args.run_mode or next(
         (mode.name for _, mode in registry.modes_for(model)
          if mode.baseline == asked and mode.name != asked and mode.precision != "float64"), "MODE"
@@ -75,7 +78,11 @@ def read(job: Mapping[str, Any], folder: Path, _said: Said) -> dict[str, Any]:
     return with_a_mode(model, job["run_mode"], of_mode, verbose=True)  # its log is a file
 
 
-def _line(meta: InputMeta) -> str:
-    shape = "shape unknown" if meta.shape is None else f"[{', '.join(str(dim) for dim in meta.shape)}]"
-    more = (", optional" if meta.optional else "") + (f", indices below {meta.limit}" if meta.limit else "")
-    return f"{meta.name}  {meta.dtype or 'unknown type'} {shape}{more}"
+def _line(meta: InputMeta) -> Text:
+    kind = type_of(meta)
+    en, zh = f"{meta.name}  {kind.en}", f"{meta.name}  {kind.zh}"
+    if meta.optional:
+        en, zh = f"{en}, optional", f"{zh}，可省略"
+    if meta.limit:
+        en, zh = f"{en}, indices below {meta.limit}", f"{zh}，索引小于 {meta.limit}"
+    return Text(en, zh)

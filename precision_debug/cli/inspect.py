@@ -16,7 +16,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +37,14 @@ from ..numbers import describe
 from ..numbers.arrays import as_array
 from ..onnx.description import PARTS, described
 from ..protocols import Describer, Feeds, Survey
+from ..reasons import Text, same
 from ..records import InputMeta, ModelFiles, SessionSpec
+from ..report.figures import many
+from ..report.words import explained
 from ..run.called import Said, called
 from ..safety.visible import visible
 from .description import lines_of
+from .language import language_of
 from .parser import flag, parse, verb_parser
 
 __all__ = ["run", "surveyed"]
@@ -65,14 +69,15 @@ rtx 模式还会列出各算子以何种类型计算，并为每种芯片构建�
 def run(arguments: Sequence[str]) -> int:
     """Print the layers, the fused outputs or a difference; 1 where --diff finds another fusion, else 0."""
     args = parse(verb_parser("inspect", __doc__, DESCRIPTION_ZH, _FLAGS), arguments)
+    args.lang = language_of(args.lang)
     if args.files[0] == "data" and len(args.files) > 1:
         for name in args.files[1:]:
-            sys.stdout.writelines(f"{visible(line)}\n" for line in _data(name))
+            _print(_data(name), args.lang)
         return 0
     if args.files[0] == "tactics" and len(args.files) > 1:
-        return _tactics(args.files[1:], args.diff)
+        return _tactics(args.files[1:], args.diff, args.lang)
     if args.files[0] == "capability" and len(args.files) > 1:
-        return _capability(args.files[1:], args.run_mode)
+        return _capability(args.files[1:], args.run_mode, args.lang)
     if args.run_mode:
         raise UsageError("only applies to inspect capability", where="--run_mode", hint="leave it out")
     files = args.files[1:] if args.files[0] == "model" and len(args.files) > 1 else args.files
@@ -89,8 +94,12 @@ def run(arguments: Sequence[str]) -> int:
     if args.fused_outputs:
         sys.stdout.writelines(f"{visible(name)}\n" for name in fused_outputs(layers)[0])
         return 0
-    sys.stdout.writelines(f"{visible(line)}\n" for line in _lines(layers))
+    _print(_lines(layers), args.lang)
     return 0
+
+
+def _print(lines: Iterable[Text], language: str) -> None:
+    sys.stdout.writelines(f"{visible(line.of(language))}\n" for line in lines)
 
 
 _FLAGS = (
@@ -106,38 +115,49 @@ _FLAGS = (
 )  # fmt: skip
 
 
-def _tactics(files: Sequence[str], bad: Sequence[str]) -> int:
+def _tactics(files: Sequence[str], bad: Sequence[str], language: str) -> int:
     """Every layer's tactic; or the layers that only bad builds gave a tactic to, 1 where there are any."""
     found = [builds for name in files for builds in read_tactics(name).items()]
+    lines: list[Text] = []
     if not bad:
         for name, layers in found:
-            print(visible(f"{name}: {len(layers)} layers"))
-            sys.stdout.writelines(f"{visible(f'  {layer}: {tactic}')}\n" for layer, tactic in layers.items())
+            lines.append(Text(f"{name}: {many(len(layers), 'layer')}", f"{name}：{len(layers)} 层"))
+            lines += [same(f"  {layer}: {tactic}") for layer, tactic in layers.items()]
+        _print(lines, language)
         return 0
     others = [layers for name in bad for layers in read_tactics(name).values()]
     suspected = suspects([layers for _, layers in found], others)
-    print(f"{len(found)} good and {len(others)} bad builds: {len(suspected)} layers took a tactic in bad ones alone")
+    lines.append(Text(
+        f"{len(found)} good and {len(others)} bad builds: {many(len(suspected), 'layer')} took a tactic in bad"
+        " ones alone",
+        f"{len(found)} 次正常构建，{len(others)} 次有问题的构建：{len(suspected)} 层采用了仅有问题构建才有的 tactic",
+    ))  # fmt: skip
     for layer, only, usual in suspected:
-        print(visible(f"  {layer}"))
-        for word, tactics in (("only bad", only), ("good", usual)):
-            sys.stdout.writelines(f"{visible(f'    {word}: {tactic}')}\n" for tactic in sorted(tactics))
+        lines.append(same(f"  {layer}"))
+        for word, tactics in ((Text("only bad", "仅有问题构建"), only), (Text("good", "正常构建"), usual)):
+            lines += [Text(f"    {word.en}: {one}", f"    {word.zh}：{one}") for one in sorted(tactics)]
+    _print(lines, language)
     return 1 if suspected else 0
 
 
-def _capability(files: Sequence[str], mode: str) -> int:
+def _capability(files: Sequence[str], mode: str, language: str) -> int:
     """What an engine takes of each model, and what it does not; 1 where it refuses something."""
     status = 0
     for name in files:
         # an engine is asked where a crash of it, or a signal, costs nothing and leaves nothing
         asked = {"model": name, "mode": mode}
         survey = decode(Survey, called("precision_debug.cli.inspect:surveyed", asked, where=name))
-        taken = ", ".join(f"{count} {kind}" for kind, count in survey.taken.items()) or "none"
-        print(visible(f"{name}, {survey.engine}: takes {sum(survey.taken.values())} operators: {taken}"))
-        print(f"refuses {len(survey.refused)}")
+        taken, all_ = ", ".join(f"{n} {kind}" for kind, n in survey.taken.items()), sum(survey.taken.values())
+        lines = [
+            Text(f"{name}, {survey.engine}: takes {all_} operators: {taken or 'none'}",
+                 f"{name}，{survey.engine}：支持 {all_} 个算子：{taken or '无'}"),
+            Text(f"refuses {len(survey.refused)}", f"不支持 {len(survey.refused)} 个"),
+        ]  # fmt: skip
         for one in survey.refused:
-            print(visible(f"  {one.op_type} {one.name}{': ' if one.why else ''}{' '.join(one.why.split())}"))
-        for line in (*survey.precisions, *survey.builds):
-            print(visible(line))
+            why = " ".join(one.why.split())
+            en, zh = (f": {why}", f"：{why}") if why else ("", "")
+            lines.append(Text(f"  {one.op_type} {one.name}{en}", f"  {one.op_type} {one.name}{zh}"))
+        _print([*lines, *map(explained, (*survey.precisions, *survey.builds))], language)
         status = max(status, bool(survey.refused) or survey.failed)
     return status
 
@@ -175,7 +195,7 @@ def _default_feeds(spec: SessionSpec) -> Feeds:
         return {}
 
 
-def _data(name: str) -> Iterator[str]:
+def _data(name: str) -> Iterator[Text]:
     """One line an array. Raises InputError."""
     from ..feeds.load import load_sets
     from ..feeds.npz import load_npz
@@ -184,24 +204,29 @@ def _data(name: str) -> Iterator[str]:
     if name.lower().endswith(".json") and holds_results(Path(name)):
         for runner, iterations in read_results(Path(name)).items():
             for number, iteration in enumerate(iterations):
-                yield f"{runner}, iteration {number}:"
+                yield Text(f"{runner}, iteration {number}:", f"{runner}，第 {number} 次迭代：")
                 yield from map(_array, iteration.outputs.items())
         return
     only = [InputMeta(name="(only input)", dtype="", shape=None)]
     sets = load_npz(Path(name)) if name.lower().endswith(".npz") else load_sets(name, only)
     for number, one in enumerate(sets):
-        yield f"sample {number}:"
+        yield Text(f"sample {number}:", f"样本 {number}：")
         yield from map(_array, one.items())
 
 
-def _array(item: tuple[str, Any]) -> str:
+def _array(item: tuple[str, Any]) -> Text:
     name, value = item
     if value is None or isinstance(value, (list, tuple, dict)):
-        return f"  {name}  {type(value).__name__}"
+        return same(f"  {name}  {type(value).__name__}")
     found = describe(as_array(value, name=name))
-    span = "" if found.min is None else f"  {found.min:.6g} to {found.max:.6g}, mean {found.mean or 0.0:.6g}"
-    broken = "".join(f", {count} {what}" for count, what in ((found.nan, "NaN"), (found.inf, "Inf")) if count)
-    return f"  {name}  {found.dtype} {list(found.shape)}{span}{broken}"
+    en = zh = f"  {name}  {found.dtype} {list(found.shape)}"
+    if found.min is not None:
+        low, high, mean = (f"{one or 0.0:.6g}" for one in (found.min, found.max, found.mean))
+        en, zh = f"{en}  {low} to {high}, mean {mean}", f"{zh}  {low} 至 {high}，均值 {mean}"
+    for count, what in ((found.nan, "NaN"), (found.inf, "Inf")):
+        if count:
+            en, zh = f"{en}, {count} {what}", f"{zh}，{count} 个 {what}"
+    return Text(en, zh)
 
 
 def _models(files: Sequence[str], args: argparse.Namespace) -> int:
@@ -216,7 +241,7 @@ def _models(files: Sequence[str], args: argparse.Namespace) -> int:
         lines = (
             described(name, args.show) if describer is None else lines_of(name, describer.describe(name), args.show)
         )
-        sys.stdout.writelines(f"{visible(line)}\n" for line in lines)
+        _print(lines, args.lang)
     return 0
 
 
@@ -235,15 +260,17 @@ def _describer(name: str) -> Describer | None:
     return next((one for one in _describers() if ending in one.described), None)
 
 
-def _lines(layers: Sequence[EngineLayer]) -> Iterator[str]:
+def _lines(layers: Sequence[EngineLayer]) -> Iterator[Text]:
     precisions = [real_precision(layer) for layer in layers]
-    counts = Counter(precision or "unknown" for precision, _ in precisions)
-    yield f"{len(layers)} layers; real precision: " + ", ".join(
-        f"{count} {name}" for name, count in counts.most_common()
+    counts = Counter(precision for precision, _ in precisions)
+    en, zh = (
+        ", ".join(f"{n} {name or unknown}" for name, n in counts.most_common()) for unknown in ("unknown", "未知")
     )
+    yield Text(f"{len(layers)} layers; real precision: {en}", f"{len(layers)} 层；真实精度：{zh}")
     for layer, (precision, read_from) in zip(layers, precisions, strict=True):
         made = ", ".join(tensor.name for tensor in layer.outputs)
-        source = f" (from {read_from})" if read_from else ""
-        yield f"{layer.layer_type:18s} {precision or '?':5s}{source}  {layer.name} -> {made}"
+        begin, rest = f"{layer.layer_type:18s} {precision or '?':5s}", f"  {layer.name} -> {made}"
+        source = (f" (from {read_from})", f"（依据 {read_from}）") if read_from else ("", "")
+        yield Text(f"{begin}{source[0]}{rest}", f"{begin}{source[1]}{rest}")
         if layer.tactic_name:
-            yield f"{'':24s} {layer.tactic_name}"
+            yield same(f"{'':24s} {layer.tactic_name}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,13 +38,38 @@ _SYNONYMS = {
 """Options as other tools call them, which no spelling leads to."""
 
 
+_BELOW_ZERO = re.compile(r"-\.?\d")
+"""What begins so is a value, never an option: a number below zero, or a range from one."""
+
+
 class Parser(argparse.ArgumentParser):
     """Raises UsageError in place of printing a usage block and leaving. language: of its help, "en" or "zh"."""
 
     language = "en"
+    words: Sequence[str] = ()
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self._negative_number_matcher = _BELOW_ZERO
+
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        """Of each option and place as it is read; what an empty variable of a shell leaves is no value."""
+        name = action.option_strings[-1] if action.option_strings else str(action.metavar or action.dest)
+        if "" in arg_strings and "" not in (action.choices or ()):
+            raise UsageError(say("value_empty"), where=name, hint=say("write_or_leave_out"))
+        return super()._get_values(action, arg_strings)
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(_reworded(message), hint=self._meant(message) or say("see_help", program=self.prog))
+        hint = self._meant(message) or self._joined(message) or say("see_help", program=self.prog)
+        raise UsageError(_reworded(message), hint=hint)
+
+    def _joined(self, message: str) -> str:
+        """How to write a value that begins with a minus, where that is why one is missing; "" where it is not."""
+        found = re.fullmatch(r"argument (\S+): expected .* arguments?", message)
+        places = [place for place, word in enumerate(self.words[:-1]) if found and word == found[1]]
+        after = [self.words[place + 1] for place in places]
+        near = [word for word in after if word.startswith("-") and word not in self._option_string_actions]
+        return say("write_joined", option=shlex.quote(f"{found[1]}={near[0]}")) if found and near else ""
 
     def _meant(self, message: str) -> str:
         """The options that the unknown ones may have meant; "" where none is near, or nothing is unknown."""
@@ -188,10 +214,11 @@ def _reworded(message: str) -> str:
 def parse(parser: Parser, arguments: Sequence[str]) -> argparse.Namespace:
     """Parse, taking --dashed-names for --underscored_names. Raises UsageError."""
     parser.language = language_of(requested_language(arguments))
+    parser.words = [_underscored(text) for text in arguments]
     for text in arguments:
         if re.fullmatch(r"--[a-z][a-z0-9_-]*=--", text):  # argparse takes this value for the end of the options
             raise UsageError("expects a value, got '--'", where=text.removesuffix("=--"))
-    return parser.parse_args([_underscored(text) for text in arguments])
+    return parser.parse_args(parser.words)
 
 
 def _underscored(text: str) -> str:

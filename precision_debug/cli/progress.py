@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import threading
 import time
@@ -16,15 +17,19 @@ from ..report.words import word
 from ..safety.visible import visible
 from .language import language_of
 
-__all__ = ["EVERY", "Progress", "bar"]
+__all__ = ["EVERY", "VARIABLE", "Progress", "bar"]
+
+VARIABLE = "PRECISION_DEBUG_PROGRESS"
+"""Set to "off", nothing is said of a run that goes on where there is no terminal: for whoever reads standard error."""
 
 EVERY = 60.0
 """Seconds between two lines where there is no terminal."""
 NEWS = 10.0
 """Seconds after a line in which a new stage is not reported there: a short run says nothing."""
-_AFTER_THE_ROWS = frozenset(
-    {"stage_explaining", "stage_second_opinion", "stage_trying_fixes", "stage_attributing", "stage_writing"}
-)
+_AFTER_THE_ROWS = frozenset({
+    "stage_explaining", "stage_second_opinion", "stage_trying_fixes", "stage_trying_set", "stage_attributing",
+    "stage_writing",
+})  # fmt: skip
 """Stages in which no row is added: how many there are says nothing of how far they are."""
 
 
@@ -76,7 +81,7 @@ class Progress:
         passed = duration(self._clock() - self.begun)
         parts.append(Text(passed, f"已用 {passed}"))
         here = duration(self._clock() - self._stage_begun)
-        if here != passed:
+        if here != passed and self._clock() - self._stage_begun >= 1:  # a step that begins has taken nothing yet
             parts.append(Text(f"{here} of it in this step", f"本步骤 {here}"))
         if (left := self.left) is not None:
             parts.append(Text(f"about {duration(left)} left", f"约剩 {duration(left)}"))
@@ -93,8 +98,14 @@ def bar(
         yield lambda _event: None
         return
     language = language_of(language)
-    with _drawn(language) if sys.stderr.isatty() else _printed(language, every) as on_event:
-        yield on_event
+    if sys.stderr.isatty():
+        with _drawn(language) as on_event:
+            yield on_event
+    elif os.environ.get(VARIABLE, "") == "off":
+        yield lambda _event: None
+    else:
+        with _printed(language, every) as on_event:
+            yield on_event
 
 
 @contextlib.contextmanager

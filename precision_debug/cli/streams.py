@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +14,11 @@ __all__ = ["is_lost", "make_ready", "settle", "without_chatter"]
 
 
 def make_ready() -> None:
-    """Open what is closed onto nothing, and write what an encoding lacks as an escape in place of failing."""
+    """Open what is closed onto nothing, and write what an encoding lacks as an escape in place of failing. A terminal
+    that says it is 0 wide, as one does that was not asked yet, does not say: nothing at all would be printed in it."""
+    for size in ("COLUMNS", "LINES"):
+        if re.fullmatch("0+", os.environ.get(size, "")):
+            del os.environ[size]
     for number, name in ((0, "stdin"), (1, "stdout"), (2, "stderr")):
         with contextlib.suppress(OSError):
             if _closed(number):  # else the next file that is opened would get what the frameworks print

@@ -11,11 +11,12 @@ from pathlib import Path
 from ..reasons import Text, same
 from ..records import Row, Status
 from ..report.advice import advice, finer_than_rounding
-from ..report.blame import FIX, NEXT, PASTE, blame, culprits, expectation
+from ..report.blame import blame, culprits, expectation
 from ..report.doubts import decides, worded
 from ..report.fix import FIX_NAME, fix_lines
 from ..report.lead import lead
 from ..report.model import Report, Verdict
+from ..report.next_step import FIX, NEXT, PASTE, PROGRAM
 from ..report.summary import STATUS_NAME, VERDICT_NAME, shares, worst_by
 from ..report.values import newly_broken
 from ..report.widths import text_width, wrapped
@@ -122,7 +123,7 @@ def _answer(report: Report) -> Iterator[Line]:
         if (place == 0 and culprits(report)) or words[-1].en in shown:
             continue  # the lead says it
         pasted = cells[-1].tone == "paste"
-        if words[0] in (FIX, NEXT, PASTE):
+        if words[0] in (FIX, NEXT, PASTE, PROGRAM):
             label, text = Text(words[0].en.lower(), words[0].zh), words[-1]
         elif label.en == "paste" and not words[0].en:
             label = same(" ")
@@ -155,7 +156,7 @@ def _failures(report: Report) -> Iterator[Line]:
     first = report.first_mismatch
     if first is not None and report.verdict is Verdict.EXPECTED:
         felt = bool(culprits(report))  # what makes most of an output's error is no tensor without effect
-        label = Text("out of bounds", "超限") if felt else Text("no effect", "不影响输出")
+        label = Text("out of bounds", "超限") if felt else Text("inside only", "仅在内部超限")
         yield Line(label=label, text=described(first, counted=False))
     elif first is not None:
         counted = report.spec.tolerance.given

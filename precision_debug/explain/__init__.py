@@ -6,11 +6,15 @@ from typing import TYPE_CHECKING
 
 from ..safety.late import offered
 
-__all__ = ["LEAST", "MOST", "Subject", "allowed_by", "allowed_to_many", "explain", "is_mended", "with_choices"]
+__all__ = [
+    "LEAST", "MOST", "Subject", "allowed_by", "allowed_to_many", "explain", "hidden_share", "is_mended", "is_of_many",
+    "with_choices", "worth",
+]  # fmt: skip
 
 if TYPE_CHECKING:
-    from .bounds import LEAST, MOST, allowed_by, allowed_to_many
+    from .bounds import LEAST, MOST, allowed_by, allowed_to_many, worth
     from .choices import with_choices
+    from .conclusion import hidden_share, is_of_many
     from .explain_run import explain
     from .subject import Subject
     from .units import is_mended
@@ -18,7 +22,7 @@ if TYPE_CHECKING:
 __getattr__ = offered(
     __name__,
     {
-        "bounds": "LEAST MOST allowed_by allowed_to_many", "choices": "with_choices", "explain_run": "explain",
-        "subject": "Subject", "units": "is_mended",
+        "bounds": "LEAST MOST allowed_by allowed_to_many worth", "choices": "with_choices",
+        "conclusion": "hidden_share is_of_many", "explain_run": "explain", "subject": "Subject", "units": "is_mended",
     },
 )  # fmt: skip

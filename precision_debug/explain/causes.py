@@ -20,8 +20,9 @@ from ..reasons.causes import CAUSES
 from ..records import Introduced
 from .bounds import BEYOND
 from .casts import cause_by_cast
-from .files import files_differ, other_weight
-from .grid import grid_cause, stored_cause
+from .files import files_differ, other_operator, other_weight
+from .grid import grid_cause, outlier_of, stored_cause
+from .inside_region import NEARLY_EQUAL, subtracts, subtracts_inside
 from .introduced import Alone
 from .operator_facts import (
     WIDE,
@@ -37,7 +38,9 @@ from .operator_facts import (
 )
 from .operators import BODIES, CANCEL, MOVE, REACH_FURTHER, SELECT, SQUARE_NOTHING, SUM_UP, plain_type
 from .rounded_constant import rounded_constant
+from .rounded_inside import mask_readers, quantised_mask, rounded_most, rounds_inside
 from .subject import Subject
+from .subnormal import below_the_range, lost_digits, rounded_off
 from .units import largest_of, smallest_of
 
 __all__ = ["cause_of"]
@@ -63,21 +66,16 @@ _NO_LIMIT = 1e30
 """A type that holds more has the range of float32: a square of ordinary numbers is finite in it."""
 
 _SOME_STEPS = 4 * PRECISIONS["int8"].rounding
-"""Relative L2 error beyond which two runs of one quantised file do not round to neighbouring steps: a loss of more is a
-fault, not a coarse type."""
+"""Relative L2 error beyond which two runs of one quantised file do not round to neighbouring steps: it is a fault."""
 
-_MOST_OF_IT = 0.5
-"""Share of the squared error from which on what became 0 is the error."""
+_BEHIND_TWO = 4.0
+"""Roundings to 8 bits that two subtracted numbers bring at most: of an input, a weight and a result each, 2.4."""
 
-_LEAST_FACTOR = 1.5
-"""Times that an operator makes an error larger from which on it amplifies it."""
+_MOST_OF_IT = 0.5  # share of the squared error from which on what became 0 is the error
 
-_BLOCK = 1 << 18
-"""Elements that are counted at once: 1 MiB of float32 stays in the cache."""
+_LEAST_FACTOR = 1.5  # times that an operator makes an error larger from which on it amplifies it
 
-_NEARLY_EQUAL = 8.0
-"""Times that terms are larger than their sum from which on they cancel; of independent terms it is about 1. Set on
-tests/planted/paddle_faults.py."""
+_BLOCK = 1 << 18  # elements that are counted at once: 1 MiB of float32 stays in the cache
 
 
 def cause_of(
@@ -102,21 +100,36 @@ def cause_of(
     exact, wrong = alone.exact_of(name), alone.wrong_of(name)
     if amplifier:
         lost = _lost(subject, name, exact, wrong, zeros_count) or _narrowed_range(subject, alone, name, exact, wrong)
-        if lost or _enlarges(subject, name, amplifier):
-            code, evidence = lost or _amplified(subject, name, amplifier)
+        broken = _broken(subject, amplifier) if poisons else {}
+        if lost or broken or _enlarges(subject, name, amplifier):
+            code, evidence = lost or _amplified(subject, name, amplifier, broken)
             if CAUSES[code].instead.keys() >= {"weight"} and "amplifier" in evidence:
                 evidence = {**evidence, **rounded_constant(subject, name, exact, wrong)}
             return code, evidence, keep
     if exact is None or wrong is None:
         return (*_too_coarse(subject, name, found), keep)
-    if poisons and not found.born_nan + found.born_inf and (
-        gone := _lost(subject, name, exact, wrong, zeros_count)
-    ):
+    born = found.born_nan + found.born_inf
+    if poisons and not born and (gone := _lost(subject, name, exact, wrong, zeros_count)):
         return (*gone, keep)
     code, evidence = _by_values(subject, alone, name, np.asarray(exact), np.asarray(wrong))
+    if "mask" in evidence:  # what reads the mask is to be kept, and it lies inside of what is seen
+        keep = (*mask_readers(subject, name, evidence["mask"]), *keep)
+    if evidence.get("from", "") in subject.rounded_unseen:
+        keep = (evidence["from"], *keep)
     if CAUSES[code].unproven:  # nothing here is sure of it
         code, evidence = _by_its_own_rule(subject, name, np.asarray(exact), np.asarray(wrong)) or (code, evidence)
+    if code == "other_arithmetic" and (told := other_operator(subject, name)):
+        return "files_differ", told, (name,)
     return code, evidence, keep
+
+
+def _broken(subject: Subject, amplifier: str) -> Evidence:
+    """How many NaN and Inf an operator makes in the target alone, of which the number is all that there is to say."""
+    numbers = subject.row_of[amplifier].comparison
+    if numbers is None:
+        return {}
+    more = max(0, numbers.target.nan - numbers.base.nan) + max(0, numbers.target.inf - numbers.base.inf)
+    return {"broken": more} if more else {}
 
 
 def _enlarges(subject: Subject, name: str, amplifier: str) -> bool:
@@ -143,9 +156,7 @@ def _by_its_own_rule(subject: Subject, name: str, exact: Array, wrong: Array) ->
     return None
 
 
-def _lost(
-    subject: Subject, name: str, exact: Array | None, wrong: Array | None, zeros_count: bool
-) -> Told | None:
+def _lost(subject: Subject, name: str, exact: Array | None, wrong: Array | None, zeros_count: bool) -> Told | None:
     """What became 0, where that is no more than the rounding of a norm but decides what is divided by it."""
     least = smallest_of(narrow_type(subject, name))
     vanished = _vanished(constants_of(subject, name), least)
@@ -224,6 +235,8 @@ def _by_values(subject: Subject, alone: Alone, name: str, exact: Array, wrong: A
     ):  # fmt: skip
         if evidence := rule(one):
             return evidence
+    if one.narrow not in WIDE and (inside := subtracts_inside(subject, name, one.found.units)):
+        return "cancellation", inside
     return _too_coarse(one.subject, one.name, one.found)
 
 
@@ -267,14 +280,31 @@ def _in_integers(one: _Operator) -> Told | None:
         return None
     if one.subject.quantised_file and (told := stored_cause(one.subject, one.name)):
         return told
+    if mask := quantised_mask(one.subject, one.name):
+        return "mask_range", mask
     code, evidence = grid_cause(one.subject, one.alone, one.name, one.exact, one.wrong)
+    if code == "outlier_channel" and evidence["from"]:  # of what it reads: something inside may be why instead
+        inner, values = rounded_most(one.subject, one.name, one.found.rel_l2 or 0.0)
+        if inner and inner != evidence["from"]:
+            code, evidence = _of_inner(inner, values)
     if code != "coarse":
         return code, evidence
     if "steps" in evidence or not np.ptp(one.wrong):  # the nearest of all: nothing but the grid is to blame
         return code, {**evidence, "units": one.found.units}
-    if one.subject.quantised_file and (one.found.units or 0.0) > BEYOND:  # no rounding of these inputs is so large
+    if cancelled := subtracts(one.subject, one.name):  # of what it reads each is on a grid of its own size
+        return "cancels", cancelled
+    if cancelled := subtracts_inside(one.subject, one.name, (one.found.units or 0.0) / _BEHIND_TWO):
+        return "cancellation", cancelled
+    beyond = (one.found.units or 0.0) > BEYOND  # no rounding of these inputs is so large
+    if one.subject.quantised_file and beyond and not rounds_inside(one.subject, one.name):
         return "other_arithmetic", {"rel_l2": one.found.rel_l2}
     return _too_coarse(one.subject, one.name, one.found)
+
+
+def _of_inner(inner: str, values: Array) -> Told:
+    """Why rounding a tensor inside of a region to integers loses so much."""
+    outlier = outlier_of(values)
+    return ("outlier_channel", {"from": inner, **outlier}) if outlier is not None else ("coarse", {"units": None})
 
 
 def _below_the_range(one: _Operator) -> Told | None:
@@ -283,10 +313,11 @@ def _below_the_range(one: _Operator) -> Told | None:
         return None
     if one.vanished:
         return "weight_underflow", one.vanished
-    size = np.abs(one.exact)
-    lost = (one.exact != 0) & (size < one.least * 2**10) & (np.abs(one.wrong - one.exact) > 0.05 * size)
-    if lost.any() and error_share(one.exact, one.wrong, lost) > 0.5:
-        return "underflow", {"lost": int(lost.sum()), "share": float(lost.mean()), "smallest": one.least}
+    if rounded := rounded_off(one.constants, one.narrow, one.found.rel_l2):
+        return "weight_underflow", rounded
+    lost = lost_digits(one.exact, one.wrong, one.narrow)
+    if lost.any() and error_share(one.exact, one.wrong, lost) > _MOST_OF_IT:
+        return "underflow", below_the_range(lost, one.wrong, one.narrow)
     return None
 
 
@@ -352,11 +383,16 @@ def _too_coarse(subject: Subject, name: str, found: Introduced) -> Told:
     return "inside_body" if types_of(subject, name) & BODIES else "coarse", {"units": found.units}
 
 
-def _amplified(subject: Subject, name: str, amplifier: str) -> Told:
+def _amplified(subject: Subject, name: str, amplifier: str, broken: Evidence) -> Told:
     row = subject.row_of[amplifier]
     sources = subject.sources(amplifier)
     factor = _factor(subject, name, amplifier)
     evidence: Evidence = {"amplifier": amplifier, "amplifier_type": acting_type(subject, amplifier), "factor": factor}
+    if broken:
+        return "amplified", {**evidence, **broken}
+    # what is subtracted inside may be made as large again by what comes behind it, a factor say
+    if inside := subtracts_inside(subject, amplifier, 0.5 * factor):
+        return "cancellation", inside
     if types_of(subject, amplifier) & CANCEL and row.comparison is not None:
         sizes = [subject.row_of[source].comparison for source in sources]
         largest = max((numbers.base.rms or 0.0 for numbers in sizes if numbers is not None), default=0.0)
@@ -417,7 +453,7 @@ def _cancels_inside(subject: Subject, name: str, constants: Mapping[str, Array])
         return {}
     rms = math.sqrt(float(np.mean(np.square(weights[-1].astype(np.float64)))))
     terms = size * rms * math.sqrt(depth_of(subject, name, constants))
-    if terms < _NEARLY_EQUAL * own or _made_small_behind(subject, name):
+    if terms < NEARLY_EQUAL * own or _made_small_behind(subject, name):
         return {}
     summing = [meta.op_type for meta in subject.region_of.get(name, ()) if plain_type(meta.op_type) in SUM_UP]
     return {
@@ -443,7 +479,7 @@ def _subtracts_a_constant(subject: Subject, name: str, constants: Mapping[str, A
         return {}
     own = row.comparison.base.rms or 0.0
     largest = max(float(np.max(np.abs(values))) for values in constants.values())
-    if not own or not math.isfinite(largest) or largest < _NEARLY_EQUAL * own:
+    if not own or not math.isfinite(largest) or largest < NEARLY_EQUAL * own:
         return {}
     return {
         "amplifier": name, "amplifier_type": acting_type(subject, name), "factor": largest / own, "input_size": largest,

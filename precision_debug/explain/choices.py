@@ -93,19 +93,20 @@ def _is_float(subject: Subject, name: str) -> bool:
 
 
 def _decides(subject: Subject, culprit: Culprit, flipped: Sequence[str]) -> str:
-    """The choice behind a culprit by way of which its error became large; "" where it did so by itself."""
+    """The choice behind a culprit by way of which its error became large; "" where it did so by itself. Of several, the
+    first: what is counted of choices, and read as a place, flips because they did."""
     after = subject.descendants(culprit.name)
     seen: set[str] = set()
+    found: set[str] = set()
     waiting = [name for name in (culprit.amplifier, culprit.fails_first) if name in subject.row_of]
     while waiting:
         name = waiting.pop(0)
         if name in flipped and name in after:
-            return name
-        for source in subject.sources(name) if name not in seen else ():
-            if not _is_float(subject, source):
-                waiting.append(source)
+            found.add(name)
+        elif name not in seen:
+            waiting += [source for source in subject.sources(name) if not _is_float(subject, source)]
         seen.add(name)
-    return ""
+    return next((name for name in flipped if name in found), "")
 
 
 def _measured(subject: Subject, name: str) -> Evidence:

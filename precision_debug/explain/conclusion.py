@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..reasons import NOTHING, say
+from ..reasons import NOTHING, as_reason, say
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Explanation
 from .bounds import LEAST
 from .culprits import HALF
 from .effects import Carried, Sink
 
-__all__ = ["concluded"]
+__all__ = ["concluded", "hidden_share", "is_of_many"]
 
 _TOLD = 0.001
 """Share of the squared error above which an operator is named in the budget."""
@@ -30,7 +30,8 @@ def concluded(
     """
     left = len(tried.untried)
     state, reason = "culprits" if culprits else "diffuse" if beyond else "healthy", NOTHING
-    if state == "diffuse" and left and (tried.rest is None or tried.rest >= HALF):
+    hidden = hidden_share(tried)
+    if state == "diffuse" and left and (hidden is None or hidden >= HALF):
         state, reason = "unknown", say("not_tried", tried=len(tried.effects), left=left)
     counts = {"always", "least"} if any(sink.rel_l2 > LEAST for sink in sinks) else {"always"}
     fails = any(CAUSES[one.cause].fails in counts for one in culprits)
@@ -45,6 +46,21 @@ def concluded(
         expected=expected.get(at),
         tried=len(tried.effects),
         rest=tried.rest,
+        part=tried.part,
         passes=bool(culprits) and not beyond and not fails,
         **rest,
     )
+
+
+def is_of_many(explanation: Explanation) -> bool:
+    """Whether the error is that of many operators, or may be, since not all were tried: then a set that mends it can be
+    looked for without anybody's name."""
+    left = explanation.state == "unknown" and as_reason(explanation.reason).code == "not_tried"
+    return explanation.state == "diffuse" or left
+
+
+def hidden_share(tried: Carried | Explanation) -> float | None:
+    """The most of the squared error that one operator of those that were not tried alone may make; None where nobody
+    knows."""
+    found = tried.rest if tried.part is None else tried.part
+    return None if found is None else float(found)

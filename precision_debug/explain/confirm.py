@@ -2,61 +2,180 @@
 
 Every operator's own error is put into the baseline's run, which gives about what the target gives; then all but the
 culprit's, and those of what is to be kept with it. An error that becomes a third of what it was has an author, however
-small it is; one that does not has many.
+small it is; one that does not has many. Of an author of ordinary rounding that holds for a large error, too.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from ..pairing.align import stem
+from ..reasons.causes import CAUSES
 from ..records import Culprit
-from .culprits import FAR, is_far_off
+from .culprits import FAR, HALF, PART, is_far_off
 from .effects import Carried, Sink, error_without
 from .introduced import Alone
 from .subject import Subject
 from .work import Work
 
-__all__ = ["confirmed"]
+__all__ = ["confirmed", "without_whom"]
 
 _SMALLER = 1.5
-"""Times that a small error must become smaller, whatever its author's share alone is: errors may cancel. Set on
-tests/planted/fourth_*.py."""
+"""Times that an error must become smaller without its author's, if that is no more than rounding, whatever its share
+alone is: errors may cancel, and behind a threshold one of them may do what all do. Set on tests/planted/fourth_*.py."""
+
+_LITTLE = 1.25
+"""Times that it must become smaller without those of operators that do far more than round, all of them left out."""
 
 _REPLAYED = 0.5
 """Part of the measured error that all operators' errors together must make in the baseline's run, or leaving some of
 them out of it says nothing."""
 
+_MANY = 6
+"""Operators besides a culprit from which on two of them all are few: two of an error that all make alike would leave
+87 % of it."""
+
+_FIRST, _CLEARLY = 4, 0.9
+"""Culprits each of which is left out where most of the error is left without the first, and what must be left without
+another of what is left without the first: then that one is told first."""
+
 
 def confirmed(
     subject: Subject, alone: Alone, culprits: tuple[Culprit, ...], tried: Carried, sinks: Sequence[Sink],
-    plain: Mapping[str, Any], work: Work,
+    plain: Mapping[str, Any], work: Work, dropped: frozenset[str] = frozenset(),
 ) -> tuple[Culprit, ...]:  # fmt: skip
-    """The culprits with what is left without the first of them; none where the error was small and most of it is left.
+    """The culprits with what is left without the first of them; none where most of it is left, and the operator only
+    rounds as every other does. Those that are named are left out together, too: each alone may be enough for it. So is
+    the first with the next largest, where one alone is named: of two that halve it, of many, the larger has the blame.
+    Of operators that do far more than round, the one without which least is left comes first; where nearly all is left
+    without all of them, the others do as much, and nobody is to blame.
 
-    Takes two runs of the baseline. Where not every operator's error is known, or the replay is not the error that was
-    measured, nothing is left out and nothing refuted. Raises work.Ended.
+    Takes two or three runs of the baseline, and a few more where several do far more than round. Where the replay is
+    not the error that was measured, nothing is left out and nothing refuted, unless what is left is more than that.
+    dropped: whose errors are left out, too, before these are refuted: one alone may be no more than half of a pair.
+    Raises work.Ended.
     """
     sink = next((one for one in sinks if culprits and one.name == culprits[0].at), None)
-    if sink is None or sink.non_finite or not sink.squared or tried.untried or not tried.effects:
+    if sink is None or sink.non_finite or not sink.squared or not tried.effects:
         return culprits
-    work.go_on()
-    first, names = culprits[0], list(alone.found)
-    whole = error_without(subject, alone, names, (), sink, plain)
-    if whole is None or not math.isfinite(whole) or not _REPLAYED * sink.rel_l2 <= whole <= sink.rel_l2 / _REPLAYED:
+    if any(subject.times(one.name) > 1 for one in culprits):  # the iterations that were not looked at stay as they are
+        return culprits
+    names = list(alone.found)
+
+    def without(left_out: Collection[str]) -> float | None:
+        work.go_on()
+        return error_without(subject, alone, names, left_out, sink, plain)
+
+    whole = without(())
+    if whole is None or not math.isfinite(whole) or whole < _REPLAYED * sink.rel_l2:
+        return culprits
+    first = culprits[0]
+    if subject.far(first.introduced, first.units, FAR):
+        return _far(subject, alone, culprits, tried, sinks, plain, work, without, whole, dropped)
+    if whole > sink.rel_l2 / _REPLAYED:
         return culprits
     together = [one for one in culprits if one is first or (first.amplifier and one.amplifier == first.amplifier)]
-    family = {part for one in together for part in (one.name, *one.keep)} - {first.amplifier}
-    left = error_without(subject, alone, names, family, sink, plain)
+    family = _family(alone, together, first.amplifier)
+    left = without(family)
     if left is None:
         return culprits
-    left = left * sink.rel_l2 / whole
-    small = not is_far_off(subject, sink)
-    ordinary = not subject.far(first.introduced, first.units, FAR)
-    if small and ordinary and left * _SMALLER > sink.rel_l2:
+    times = sink.rel_l2 / whole
+    if left * times * _SMALLER > sink.rel_l2:
         others = tuple(one for one in culprits if one not in together)
-        return confirmed(subject, alone, others, tried, sinks, plain, work)
-    told = sorted(family & alone.found.keys(), key=lambda name: (name != first.name, subject.order.get(name, 0)))
-    return (dataclasses.replace(first, without=left, left_out=tuple(told)), *culprits[1:])
+        every = _family(alone, culprits, first.amplifier)
+        if not others:
+            every |= _next_to(tried, family, sink)
+        both = without(every) if every > family else None
+        smaller = _SMALLER if others else 1 / HALF
+        if is_far_off(subject, sink) and both is not None and both * times * smaller <= sink.rel_l2:
+            left, family = both, every
+        else:
+            return confirmed(subject, alone, others, tried, sinks, plain, work, dropped | family)
+    return (_known(subject, alone, first, family, left * times, sink), *culprits[1:])
+
+
+def _far(
+    subject: Subject, alone: Alone, culprits: tuple[Culprit, ...], tried: Carried, sinks: Sequence[Sink],
+    plain: Mapping[str, Any], work: Work, without: Callable[[Collection[str]], float | None], whole: float,
+    dropped: frozenset[str],
+) -> tuple[Culprit, ...]:  # fmt: skip
+    """The same where the first of them does far more than round. without: what is left without these operators."""
+    first, sink = culprits[0], next(one for one in sinks if one.name == culprits[0].at)
+    replayed = whole <= sink.rel_l2 / _REPLAYED
+    family = _family(alone, [first], first.amplifier)
+    left = without(family)
+    if left is None:
+        return culprits
+    if left * _SMALLER > whole:
+        rivals = [one for one in culprits[1:] if one.at == sink.name and not one.amplifier][: _FIRST - 1]
+        families = {one.name: _family(alone, [one], "") for one in rivals}
+        lefts = {name: found for name in families if (found := without(families[name])) is not None}
+        least = min(lefts, key=lefts.__getitem__, default="")
+        if least and lefts[least] < _CLEARLY * left:
+            first = next(one for one in rivals if one.name == least)
+            culprits = (first, *(one for one in culprits if one is not first))
+            left, family = lefts[least], families[least]
+    if left * _LITTLE > whole:
+        every = dropped.union(*(_family(alone, [one], one.amplifier) for one in culprits))
+        all_left = without(every) if every > family else left
+        too_much = all_left is not None and all_left * _LITTLE > whole and (replayed or all_left > sink.rel_l2)
+        if too_much and not CAUSES[first.cause].fails:
+            others = tuple(one for one in culprits if one.at != sink.name)
+            return confirmed(subject, alone, others, tried, sinks, plain, work)
+    if not replayed:
+        return culprits
+    return (_known(subject, alone, first, family, left * sink.rel_l2 / whole, sink), *culprits[1:])
+
+
+def _known(
+    subject: Subject, alone: Alone, first: Culprit, family: Collection[str], left: float, sink: Sink
+) -> Culprit:
+    """The first culprit with what is left without it, and without what else was left out with it."""
+    told = sorted({*family} & alone.found.keys(), key=lambda name: (name != first.name, subject.order.get(name, 0)))
+    return dataclasses.replace(first, without=left, with_all=sink.rel_l2, left_out=tuple(told))
+
+
+def without_whom(
+    subject: Subject, alone: Alone, tried: Carried, sinks: Sequence[Sink], at: str, plain: Mapping[str, Any], work: Work
+) -> str:
+    """Of an error beyond bounds that nobody is named for: the operator, of those that make most alone, without which at
+    most half of it is left; "" where there is none. Errors that all go one way add up to more than their squares, so
+    that a third of the square alone may be over half of the error. Takes up to five runs of the baseline. Raises
+    work.Ended."""
+    sink = next((one for one in sinks if one.name == at), None)
+    if sink is None or sink.non_finite or not sink.squared or not is_far_off(subject, sink):
+        return ""
+    share = {name: e.share for name, found in tried.effects.items() for e in found if e.at == at and e.share >= PART}
+    likely = sorted(share, key=lambda name: -share[name])[:_FIRST]
+    left: dict[str, float] = {}
+    whole = None
+    for out in ("", *likely) if likely else ():
+        work.go_on()
+        found = error_without(subject, alone, list(alone.found), {out} - {""}, sink, plain)
+        if not out:
+            whole = found
+            if whole is None or not _REPLAYED * sink.rel_l2 <= whole <= sink.rel_l2 / _REPLAYED:
+                return ""
+        elif found is not None:
+            left[out] = found
+    least = min(left, key=left.__getitem__, default="")
+    return least if least and whole is not None and left[least] <= HALF * whole else ""
+
+
+def _next_to(tried: Carried, family: Collection[str], sink: Sink) -> set[str]:
+    """The operator whose error alone makes most at a sink besides a family's, where two are few of those tried."""
+    share = {
+        name: effect.share for name, found in tried.effects.items() for effect in found
+        if effect.at == sink.name and name not in family
+    }  # fmt: skip
+    return {max(share, key=share.__getitem__)} if len(share) >= _MANY else set()
+
+
+def _family(alone: Alone, culprits: Sequence[Culprit], amplifier: str) -> set[str]:
+    """The tensors whose errors are left out with these culprits, an operator's of a loop in all its iterations."""
+    named = {part for one in culprits for part in (one.name, *one.keep)} - {amplifier}
+    looped = {stem(name) for name in named if stem(name) != name}
+    return named | {name for name in alone.found if stem(name) in looped}

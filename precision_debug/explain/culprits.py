@@ -17,6 +17,7 @@ from .grid import outlier_of
 from .introduced import Alone
 from .kept import kept_through
 from .operator_facts import is_quantised, narrow_type
+from .operators import MOVE, plain_type
 from .subject import Subject
 
 __all__ = [
@@ -62,6 +63,10 @@ the same cases, with two faults in a row among them."""
 
 _NEARLY = 0.25
 """Part of the largest growth from which on an operator amplifies as much as the one that has it. Set on these, too."""
+
+_COMPARABLE = 0.5
+"""Part of the most elements that any operator breaks alone from which on one breaks about as many: of overflows in a
+row each breaks some that the others do not, and the first of them comes first. Set on tests/planted/seventh_onnx.py."""
 
 _RATHER = 4.0
 """Times that the share of an outlier channel is any other's from which on it is blamed for an error that is large:
@@ -128,11 +133,11 @@ def _makers(subject: Subject, names: Sequence[str]) -> list[str]:
 
 def suspicious(subject: Subject, sinks: Sequence[Sink], expected: Mapping[str, float]) -> frozenset[str]:
     """The sinks whose authors are to be looked for: see bounds.is_suspicious. expected: as far as it is known."""
-    unit = subject.typical_unit
+    at = {sink.name: subject.unit_at(expected.get(sink.name), sink.name) for sink in sinks}
     return frozenset(
         sink.name for sink in sinks
         if sink.non_finite or sink.flips or (subject.fails and sink.is_output and sink.squared)
-        or (sink.squared and is_suspicious(sink.rel_l2, unit, expected.get(sink.name)))
+        or (sink.squared and is_suspicious(sink.rel_l2, at[sink.name], expected.get(sink.name)))
     )  # fmt: skip
 
 
@@ -169,15 +174,15 @@ def _innocent(subject: Subject, alone: Alone, name: str) -> bool:
 
 def rank(
     subject: Subject, alone: Alone, effects: Mapping[str, Sequence[Effect]], sinks: Sequence[Sink], first: str,
-    looked: Collection[str],
+    looked: Collection[str], halves: str = "",
 ) -> tuple[Culprit, ...]:  # fmt: skip
     """The culprits, worst first; none where no operator stands out. looked: sinks whose error is anybody's: see
-    ``suspicious``.
+    ``suspicious``. halves: who is to blame whatever its share: see ``confirm.without_whom``.
 
     Where none does at an output that is out of bounds, those of the first failing tensor before it: what becomes of one
     error behind a division or a root depends on all the others there.
     """
-    found = _ranked(subject, alone, effects, sinks, first, looked)
+    found = _ranked(subject, alone, effects, sinks, first, looked, halves)
     wrong = [sink.name for sink in sinks if sink.is_output and sink.name in looked]
     if found or first not in subject.row_of or not subject.descendants(first) & set(wrong):
         return found
@@ -192,17 +197,17 @@ def rank(
 
 def _ranked(
     subject: Subject, alone: Alone, effects: Mapping[str, Sequence[Effect]], sinks: Sequence[Sink], first: str,
-    looked: Collection[str],
+    looked: Collection[str], halves: str = "",
 ) -> tuple[Culprit, ...]:  # fmt: skip
     by_name = {sink.name: sink for sink in sinks}
     together = {
         **_of_one_outlier(subject, alone, effects, by_name), **_amplified_together(subject, alone, effects, by_name),
     }  # fmt: skip
     iterations = _iterations(subject, effects, by_name)
-    found: list[tuple[tuple[float, ...], Culprit]] = []
+    found: list[tuple[bool, Culprit]] = []
     for name, carried in effects.items():
         introduced = alone.found[name]
-        effect = _largest(carried, by_name)
+        effect = _deciding(carried, by_name, looked)
         if effect is None or iterations.get(name) == 0.0:
             continue
         effect = dataclasses.replace(effect, share=iterations.get(name, effect.share))
@@ -213,14 +218,18 @@ def _ranked(
         far_off = is_far_off(subject, sink)
         usual = HALF if far_off or far or _outweighs(subject, sink, name, effects) else ALONE
         some = name in together or (far and _leads(sink, name, effects))
-        enough = MATTERS if far and sink.is_output and far_off else PART if some else usual
+        enough = MATTERS if far and sink.is_output and far_off else PART if some or name == halves else usual
         if sink.name not in looked or not (poisons or share >= enough):
             continue
         if subject.same_steps and not far and not poisons:
             continue  # a step that fell to the other side, and what that becomes
+        if not far and not poisons and sink.rel_l2 <= LOOK * subject.typical_unit and _is_all(subject, name, effects):
+            continue  # all of the error is that of all of the model, and no more than it may be
         if not sink.is_output and any(one.is_output for one in sinks):
             continue  # absorbed on its way to the outputs, as a mask is in a softmax
-        amplifier = "" if far else _amplifier(subject, alone, name, effect.at) or _where_it_shows(subject, name, effect)
+        amplifier = "" if far else _breaks(subject, name, effect) or _amplifier(subject, alone, name, effect.at)
+        if not far and not amplifier:
+            amplifier = _where_it_shows(subject, name, effect)
         cause, evidence, keep = cause_of(subject, alone, name, amplifier, poisons=effect.non_finite > 0)
         if cause == "overflow" and not _really_beyond(subject, name, evidence["limit"]):
             continue  # of what another operator's overflow left of its inputs
@@ -234,15 +243,33 @@ def _ranked(
             introduced=infinite_introduced(introduced).rel_l2,
             units=infinite_introduced(introduced).units,
             share=share,
+            non_finite=effect.non_finite if sink.non_finite else 0,
             at=effect.at,
             amplifier=amplifier,
             fails_first=_fails_first(subject, name, first),
             keep=_kept_together(subject, keep, cause, amplifier, together.get(name, ()) if share < HALF else ()),
         )
-        much = float(round(2 * share)) if poisons else round(share, 1)  # of about as much, the first in execution order
-        found.append(((-float(poisons), -much, float(subject.order.get(name, 0))), culprit))
-    found.sort(key=lambda pair: pair[0])
+        found.append((poisons, culprit))
+    most = max((one.share or 0.0 for poisons, one in found if poisons), default=0.0)
+
+    def place(pair: tuple[bool, Culprit]) -> tuple[float, ...]:
+        poisons, one = pair
+        share = one.share or 0.0
+        comparable = poisons and share >= _COMPARABLE * most
+        # of about as much, the first in execution order
+        return -poisons, -comparable, 0.0 if comparable else -round(share, 1), subject.order.get(one.name, 0)
+
+    found.sort(key=place)
     return _one_of_a_switch([culprit for _, culprit in found])
+
+
+def _is_all(subject: Subject, name: str, effects: Collection[str]) -> bool:
+    """Whether a tensor ends a stretch of all but a few of the operators of which any was tried: what is measured as one
+    makes as much of the error as there is, and that it does tells nobody apart."""
+    count = {
+        one: sum(plain_type(meta.op_type) not in MOVE for meta in subject.region_of.get(one, ())) for one in effects
+    }  # fmt: skip
+    return count[name] > 1 and count[name] >= ALONE * sum(count.values())
 
 
 def _outweighs(subject: Subject, sink: Sink, name: str, effects: Mapping[str, Sequence[Effect]]) -> bool:
@@ -398,6 +425,11 @@ def _largest(carried: Sequence[Effect], sinks: Mapping[str, Sink]) -> Effect | N
     return max(pool, key=lambda effect: (effect.non_finite > 0, effect.share), default=None)
 
 
+def _deciding(carried: Sequence[Effect], sinks: Mapping[str, Sink], looked: Collection[str]) -> Effect | None:
+    """The same, at the sinks whose error is anybody's: at another output it may make all of what is of no account."""
+    return _largest([effect for effect in carried if effect.at in looked] or carried, sinks)
+
+
 def is_far_off(subject: Subject, sink: Sink) -> bool:
     """Whether an error is more than a healthy model has, by its size alone."""
     return bool(sink.non_finite or sink.flips or sink.rel_l2 > min(MOST, BEYOND * subject.typical_unit))
@@ -411,9 +443,19 @@ def _amplifier(subject: Subject, alone: Alone, author: str, at: str) -> str:
     return largest_growth(subject, alone, on_the_way) or largest_growth(subject, alone, after)
 
 
+def _breaks(subject: Subject, author: str, effect: Effect) -> str:
+    """The first operator behind an author of ordinary rounding that makes NaN or Inf of it; "" where none does."""
+    after = subject.descendants(author) if effect.non_finite else ()
+    broken = [name for name in after if name in subject.row_of and non_finite_alone(subject.row_of[name])]
+    return min(broken, key=lambda name: subject.order.get(name, 0), default="")
+
+
 def _where_it_shows(subject: Subject, author: str, effect: Effect) -> str:
     """Where no operator makes much more of it than the others: the tensor that is out of bounds first because of it."""
     shown = _fails_first(subject, author, "") or effect.at
+    while shown in subject.row_of and subject.moves_on(shown):  # what only moves numbers makes no more of any
+        behind = {author} | subject.descendants(author)
+        shown = max(behind & {*subject.sources(shown)}, key=lambda name: subject.order.get(name, 0), default=author)
     return "" if shown == author or shown not in subject.row_of else shown
 
 
@@ -422,7 +464,7 @@ def largest_growth(subject: Subject, alone: Alone, among: Collection[str]) -> st
     another author has added."""
     grown: dict[str, float] = {}
     for name in among:
-        error = finite_l2(subject.row_of[name])
+        error = finite_l2(subject.row_of[name]) if not subject.moves_on(name) else None
         own: Introduced | None = alone.found.get(name)
         lost_itself = own is not None and own.rel_l2 is not None and error is not None and own.rel_l2 > 0.3 * error
         if not error or lost_itself:

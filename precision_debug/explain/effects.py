@@ -77,7 +77,8 @@ def sinks_of(subject: Subject, first_failing: str) -> tuple[Sink, ...]:
         if numbers is None or not (row.is_output or row.name == first_failing):
             continue
         count = numbers.base.elements
-        is_float = "float" in numbers.base.dtype  # and all of either side's may be NaN
+        # and all of either side's may be NaN
+        is_float = "float" in numbers.base.dtype or row.name in subject.rounded
         found.append(
             Sink(
                 name=row.name,
@@ -115,11 +116,14 @@ class Carried:
     """effects: of each operator that was tried alone, at each sink. untried: of the other candidates, in order.
 
     rest: the largest share of the squared error at an output that all the untried make together; None: not measured.
+    part: the largest that one of the parts makes into which they were halved, so that one of them alone may make no
+    more; None: all of them together make too little for it.
     """
 
     effects: Mapping[str, tuple[Effect, ...]]
     untried: tuple[str, ...] = ()
     rest: float | None = None
+    part: float | None = None
 
 
 NOTHING_CARRIED = Carried(effects={})
@@ -157,15 +161,19 @@ def carried(
         return Carried(effects=found)
     together = much(effects_of(rest))
     group, share = rest, together
+    left: list[float] = []
     while len(group) > 1 and share >= _WORTH_HALVING:
         halves = [group[: len(group) // 2], group[len(group) // 2 :]]
         shares = [much(effects_of(half)) for half in halves]
         share = max(shares)
         group = halves[shares.index(share)]
+        left.append(min(shares))
     if len(group) == 1 and share >= _WORTH_HALVING:
         found[group[0]] = effects_of(group)
+    elif left:
+        left.append(share)
     untried = tuple(name for name in rest if name not in found)
-    return Carried(effects=found, untried=untried, rest=together)
+    return Carried(effects=found, untried=untried, rest=together, part=max(left, default=None))
 
 
 def carried_together(
@@ -203,7 +211,7 @@ def error_without(
     got = _run(subject, _Errors(alone, kept), names, [sink])
     if sink.name not in got or sink.name not in plain:
         return None
-    return error_at(subject.bench, plain[sink.name], got[sink.name])
+    return error_at(subject.bench, plain[sink.name], got[sink.name], rounded=sink.name in subject.rounded)
 
 
 class _Errors(Mapping[str, tuple[Any, Any]]):
@@ -257,7 +265,7 @@ def _effect(subject: Subject, sink: Sink, plain: Any, got: Any) -> Effect:
     if plain is None or got is None or plain.shape != got.shape:
         return Effect(at=sink.name, share=0.0 if plain is not None and got is None else 1.0)
     found = subject.bench.compare(plain, got)
-    if not subject.bench.is_float(plain):
+    if not subject.bench.is_float(plain) and sink.name not in subject.rounded:
         flips = found.mismatched or 0
         return Effect(at=sink.name, share=min(1.0, flips / sink.flips) if sink.flips else 0.0, non_finite=0)
     squared, size = squares_of(found)
@@ -279,9 +287,10 @@ def squares_of(found: Comparison) -> tuple[float, float]:
     return sum_of_squares(found.rmse or 0.0, fair), size
 
 
-def error_at(bench: Workbench, plain: Any, got: Any) -> float | None:
-    """Relative L2 error over the elements that are finite on both sides, masks left out; None where there is none."""
-    if plain.shape != got.shape or not bench.is_float(plain):
+def error_at(bench: Workbench, plain: Any, got: Any, *, rounded: bool = False) -> float | None:
+    """Relative L2 error over the elements that are finite on both sides, masks left out; None where there is none.
+    rounded: also of whole numbers, which are numbers here (see Subject.rounded)."""
+    if plain.shape != got.shape or not (rounded or bench.is_float(plain)):
         return None
     found = bench.compare(plain, got)
     if max(abs(found.base.min or 0.0), abs(found.base.max or 0.0)) < MASK:

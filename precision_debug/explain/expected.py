@@ -14,7 +14,7 @@ from .effects import Sink, error_at
 from .operators import MOVE, SELECT, SUM_UP, plain_type
 from .shape_makers import shape_makers
 from .subject import Subject
-from .units import INTEGERS, NARROW
+from .units import INTEGERS, NARROW, unit_of
 
 __all__ = ["expected_errors"]
 
@@ -61,7 +61,8 @@ def expected_errors(
     return {
         name: math.sqrt(2) * error
         for name in wanted
-        if name in plain and name in seen and (error := error_at(bench, plain[name], seen[name])) is not None
+        if name in plain and name in seen
+        and (error := error_at(bench, plain[name], seen[name], rounded=name in subject.rounded)) is not None
     }
 
 
@@ -86,9 +87,17 @@ def _left_alone(subject: Subject, name: str) -> bool:
     """Whether a tensor is not shaken: its operators round nothing. In a step neither what is chosen among numbers: a
     gradient goes to the one that equals the result, and would go nowhere (Paddle's max pooling, torch's amax)."""
     if subject.only_moves(name):
-        return True
+        return not _narrows(subject, name)
     region = subject.region_of.get(name, ())
     return subject.is_step and bool(region) and all(plain_type(meta.op_type) in SELECT | MOVE for meta in region)
+
+
+def _narrows(subject: Subject, name: str) -> bool:
+    """Whether a model that is wide elsewhere casts to a narrow type here, and so rounds though it only moves."""
+    read = subject.sources(name)
+    return subject.few_narrow and unit_of(subject.held_as.get(name, ""), None) > NARROW and bool(read) and all(
+        unit_of(subject.held_as.get(one, ""), None) <= NARROW for one in read
+    )  # fmt: skip
 
 
 def _unit(subject: Subject, name: str, row: Row) -> float:

@@ -20,7 +20,7 @@ from .born_on_both import born_on_both
 from .bounds import LOOK_LEAST, allowed_error, worth
 from .broken_outputs import breaks_outputs
 from .conclusion import concluded
-from .confirm import confirmed
+from .confirm import confirmed, without_whom
 from .culprits import (
     candidates_of,
     first_failing,
@@ -38,7 +38,9 @@ from .inherited import inherited_errors
 from .inputs import inputs_differ
 from .introduced import Alone, nothing_alone, run_alone
 from .one_outlier import as_one_outlier
+from .overlap import overlapping
 from .shapes import shapes_differ
+from .stretch import with_stretches
 from .subject import Subject, replaces
 from .unrepeated import born_in_this_run, hidden_overflow
 from .unsteady import unsteady, unsteady_culprits
@@ -141,22 +143,30 @@ def _explained(
             expected = expected_errors(subject, plain, judged)
         culprits = by_zeros_that_count(subject, alone, culprits, sinks, plain, work)
         culprits = as_one_outlier(subject, alone, culprits, tried, sinks, plain, work)
-        culprits = confirmed(subject, alone, culprits, tried, sinks, plain, work)
+        named = culprits
+        culprits, at = confirmed(subject, alone, culprits, tried, sinks, plain, work), _worst(sinks)
+        if looked and not culprits and (halves := without_whom(subject, alone, tried, sinks, at, plain, work)):
+            there = {**tried.effects, halves: [effect for effect in tried.effects[halves] if effect.at == at]}
+            culprits = rank(subject, alone, there, sinks, first, looked, halves)
+            culprits = confirmed(subject, alone, culprits, tried, sinks, plain, work)
         if sick:
             culprits = breaks_outputs(subject, alone, culprits, sinks, _first_non_finite(subject), folder, work)
-        at = _worst(sinks)
         if looked:
             culprits = _unless_unsteady(subject, work, alone, culprits, sinks, {} if known else plain, folder)
         if looked and not culprits and alone.method == "isolated":
             culprits = drifting(subject, sinks, plain, folder)
         culprits = _behind_nobody(subject, alone, culprits, sinks) or (born_in_this_run(subject) if looked else ())
-        if not culprits and looked:
+        overlap = overlapping(subject, alone, tried, sinks, at, plain, work) if named and not culprits else None
+        if not culprits and looked and overlap is None:
             off = [sink.name for sink in judged if sink.rel_l2 > allowed_error(subject.typical_unit, expected.get(at))]
             culprits = amplifying(subject, alone, off)
         culprits = culprits or born_on_both(subject, partly=False)
+        culprits = with_stretches(subject, alone, culprits, work)
         explanation = _explanation(subject, work, alone, tried, culprits, judged, expected, at, first)
         if not worth_it:
             explanation = dataclasses.replace(explanation, method="")
+        if explanation.state == "diffuse":
+            explanation = dataclasses.replace(explanation, overlap=overlap)
         if on_portrait is not None:
             _draw(subject, alone, culprits, on_portrait)
         return explanation, [infinite_introduced(own) for own in alone.found.values()]
@@ -172,7 +182,7 @@ def _looked(subject: Subject, judged: Sequence[Sink], always: bool) -> tuple[fro
     """
     looked = suspicious(subject, judged, {})
     off = any(sink.squared and sink.rel_l2 > max(subject.typical_unit, LOOK_LEAST) for sink in judged)
-    if looked or not (off or always):
+    if (looked and not subject.few_narrow) or not (off or always):
         return looked, {}
     expected = expected_errors(subject, known_sinks(subject, judged) or plain_sinks(subject, [], judged), judged)
     return suspicious(subject, judged, expected), expected
@@ -217,7 +227,7 @@ def _explanation(
     # what one operator makes is little; of an output with NaN or Inf, what is left without these is everybody's
     of_one = any(not CAUSES[culprit.cause].of_many for culprit in culprits)
     one_makes_it = of_one and not any(sink.non_finite for sink in judged)
-    allowed = worth(unit) if one_makes_it else allowed_error(unit, expected.get(at))
+    allowed = worth(subject.unit_at(expected.get(at), at)) if one_makes_it else allowed_error(unit, expected.get(at))
     beyond = bool(lost) or any(sink.rel_l2 > allowed for sink in judged)
     outputs_fine = not any(is_far_off(subject, sink) for sink in judged)
     return concluded(
@@ -231,6 +241,7 @@ def _explanation(
         unit=unit,
         allowed=allowed,
         first_non_finite=_first_non_finite(subject),
+        rounded=tuple(name for name in subject.row_of if name in subject.rounded),
         candidates=len(tried.effects) + len(tried.untried),
         unfelt=first if first and not culprits and outputs_fine and not subject.row_of[first].is_output else "",
         seconds=work.seconds,

@@ -14,6 +14,7 @@ from .culprits import FAR, candidates_of, first_failing, suspects_before
 from .drift import drifting
 from .effects import NOTHING_CARRIED, Sink, known_sinks, plain_sinks, sinks_of
 from .introduced import Alone, nothing_alone, run_alone
+from .step_epsilon import lost_epsilons, without_these
 from .step_noise import GRADIENT, decided_by_rounding
 from .step_updates import lost_updates
 from .steps import allowed_at, beyond, blamed, expectations, wrong
@@ -54,6 +55,8 @@ def explained_step(subject: Subject, work: Work, folder: Path) -> tuple[Explanat
         )  # fmt: skip
         if not drawn.whole and not culprits:
             drawn = expectations(subject, plain, sinks, drawn)
+        by_zero = lost_epsilons(subject)
+        culprits = (*by_zero, *without_these(culprits, by_zero))
         lost = {one.name: one for one in lost_updates(subject)}
         # of the operator that is to blame for it this says more than that its rounding is amplified
         culprits = tuple(lost.pop(one.name, one) for one in culprits)

@@ -5,17 +5,20 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from ..numbers.precisions import promised
+from ..onnx.defaults import FLATTENS
+from ..protocols import Replacer
 from ..reasons import say
 from ..records import Operator, Row, TensorMeta
 from .operators import MOVE, plain_type
 from .subject import Subject
 
-__all__ = ["files_differ", "other_weight"]
+__all__ = ["files_differ", "other_operator", "other_weight"]
 
 Array = np.ndarray[Any, Any]
 Evidence = dict[str, Any]
@@ -33,6 +36,7 @@ def files_differ(subject: Subject, name: str) -> Evidence:
         return {}  # a file that was quantised differs in every constant; a mode that quantises has it from its own file
     rows = {row.name: row for row in subject.rows if row.comparison is not None}  # those of other shapes, too
     own = (subject.meta_of[name],) if name in rows and name in subject.meta_of else ()
+    parts = []
     for meta in reversed(subject.region_of.get(name, own)):
         row = rows.get(meta.name)
         there = row.target_name if row is not None else meta.name
@@ -40,18 +44,51 @@ def files_differ(subject: Subject, name: str) -> Evidence:
         mine, theirs = held or (baseline.operator(meta.name), target.operator(there))
         if mine is None or theirs is None:
             continue
-        if row is None and mine.op_type != theirs.op_type:
-            continue  # inside a fused region equal names do not tell that the operators are the same
+        # inside a fused region equal names do not tell that the operators are the same
+        if row is not None or (mine.op_type == theirs.op_type and _reads_the_same(subject, meta)):
+            parts.append((meta, row, held, mine, theirs))
+    for meta, _, held, mine, theirs in parts:
         if subject.two_frameworks and held is None:
             difference = _other_constant(mine, theirs) or _other_attribute(mine, theirs)
         else:
-            difference = _difference(mine, theirs, meta.name)
-        if held is not None:
-            difference = difference or _reads_others_there(subject, meta.name, *held)
-        difference = difference or _reads_others(subject, meta, row) or _put_between(subject, name, row)
+            difference = _difference(mine, theirs, meta.name, _axes_of(subject, meta))
         if difference:
             return difference if meta.name == name else _of_part(difference, meta)
-    return {}
+    for meta, row, held, mine, theirs in parts:  # what a region reads may be an engine's doing: its constants are not
+        difference = _reads_others_there(subject, meta.name, mine, theirs) if held is not None else {}
+        difference = difference or _reads_others(subject, meta, row) or _put_between(subject, name, row)
+        if difference:
+            return difference
+    return next((found for _, _, _, mine, theirs in parts if (found := _around(baseline, target, mine, theirs))), {})
+
+
+def _around(baseline: Replacer, target: Replacer, mine: Operator, theirs: Operator) -> Evidence:
+    """What the operators in whose bodies two equal ones are do not share: a scan's direction, a loop's count; {} where
+    they are in none, or in equal ones. That is told of what computes otherwise inside: only there it is seen."""
+    if not mine.inside or not theirs.inside:
+        return {}
+    outer, there = baseline.operator(mine.inside), target.operator(theirs.inside)
+    if outer is None or there is None:
+        return {}
+    found = _difference(outer, there, mine.inside)
+    if not found or found["what"] == say("an_operator"):
+        return found or _around(baseline, target, outer, there)
+    return {**found, "name": f"{found['name']} ({outer.op_type} {mine.inside})"}
+
+
+def _reads_the_same(subject: Subject, meta: TensorMeta) -> bool:
+    """Whether the target's tensor of the same name is made of the same tensors, by name or by pair; also where the
+    running target has none, as it fused it away: then the names are the files' own. A program counts its views, and
+    what it alone does moves the numbers of those that come after."""
+    there = subject.targets.get(meta.name)
+    return there is None or tuple(subject.partner.get(name, name) for name in there.inputs) == meta.inputs
+
+
+def _axes_of(subject: Subject, meta: TensorMeta) -> tuple[int, int] | None:
+    """How many axes an operator's first tensor and its result have; None where they were not compared."""
+    rows = [subject.row_of.get(name) for name in (*meta.inputs[:1], meta.name)]
+    found = [len(row.comparison.base.shape) for row in rows if row is not None and row.comparison is not None]
+    return (found[0], found[1]) if len(found) == 2 else None
 
 
 def _of_part(difference: Evidence, meta: TensorMeta) -> Evidence:
@@ -64,12 +101,28 @@ def _of_part(difference: Evidence, meta: TensorMeta) -> Evidence:
 def _in_files(subject: Subject, meta: TensorMeta, there: str) -> tuple[Operator, Operator] | None:
     """A tensor's operators as two files of one format have them, where engines have other words for one operator; None
     where they are not of one kind: a file may have several where the other has one."""
-    if subject.in_files is None:
-        return None
+    return next((pair for pair in _of_files(subject, meta, there) if pair[0].op_type == pair[1].op_type), None)
+
+
+def _of_files(subject: Subject, meta: TensorMeta, there: str) -> Iterator[tuple[Operator, Operator]]:
+    """The same, of whatever kind, by each of the names that the target's may have."""
     running = subject.targets.get(there)
-    names = dict.fromkeys((running.origin if running is not None else "", there, meta.name))
-    found = (subject.in_files(meta.origin or meta.name, name) for name in names if name)
-    return next((pair for pair in found if pair is not None and pair[0].op_type == pair[1].op_type), None)
+    for name in dict.fromkeys((running.origin if running is not None else "", there, meta.name)):
+        pair = subject.in_files(meta.origin or meta.name, name) if subject.in_files is not None and name else None
+        if pair is not None:
+            yield pair
+
+
+def other_operator(subject: Subject, name: str) -> Evidence:
+    """That two files have another kind of operator in a tensor's place, whoever runs them; {} where they do not. To be
+    asked of what computes otherwise alone: a file may write one operator in parts."""
+    row, meta = subject.row_of.get(name), subject.meta_of.get(name)
+    if row is None or meta is None or not subject.two_files:
+        return {}
+    for mine, theirs in _of_files(subject, meta, row.target_name):
+        if mine.op_type != theirs.op_type:
+            return {"what": say("an_operator"), "name": name, "base": mine.op_type, "target": theirs.op_type}
+    return {}
 
 
 def other_weight(subject: Subject, name: str) -> Evidence:
@@ -139,8 +192,11 @@ def _put_between(subject: Subject, name: str, row: Row | None) -> Evidence:
         else:
             between.append(one)
             waiting += one.inputs
-    own = Counter((meta.op_type, meta.dtype) for meta in subject.region_of.get(name, ()))
+    region = subject.region_of.get(name, ())
+    own = Counter((meta.op_type, meta.dtype) for meta in region)
     more = [meta for meta in between if not own[meta.op_type, meta.dtype] and _acts(meta.op_type)]
+    if len(region) > 1:  # an engine that fuses several writes operators of its own; it casts nothing that was not cast
+        more = [meta for meta in more if "cast" in meta.op_type.lower()]
     if not more:
         return {}
     read = ", ".join(sorted(given)) or "constants"
@@ -225,13 +281,39 @@ def _same_numbers(first: Array, second: Array) -> bool:
     return any(b.shape == one.shape and np.allclose(one, b, rtol=2e-3, atol=1e-6) for one in turned)
 
 
-def _difference(mine: Operator, theirs: Operator, name: str) -> Evidence:
+_OF_ITS_RESULT = frozenset({"Unsqueeze"})
+"""Operators that count axes of what they give."""
+
+
+def _same_axes(op_type: str, key: str, first: Any, second: Any, axes: tuple[int, int] | None) -> bool:
+    """Whether two attributes name the same axes, counted from either end."""
+    rank = axes[op_type in _OF_ITS_RESULT] if axes is not None and key in ("axis", "axes") else 0
+    several = [list(one) if isinstance(one, (list, tuple)) else [one] for one in (first, second)]
+    if not rank or not all(isinstance(axis, int) for one in several for axis in one):
+        return False
+    return [axis % rank for axis in several[0]] == [axis % rank for axis in several[1]]
+
+
+def _is_last(axis: Any, axes: tuple[int, int] | None) -> bool:
+    """Whether no axis comes after one; axes: how many there are of what is read and of the result."""
+    return axis == -1 or (axes is not None and axes[0] > 0 and isinstance(axis, int) and axis % axes[0] == axes[0] - 1)
+
+
+def _difference(mine: Operator, theirs: Operator, name: str, axes: tuple[int, int] | None = None) -> Evidence:
+    """axes: how many the first tensor that it reads and its result have; None where that is not known."""
     if mine.op_type != theirs.op_type:
         return {"what": say("an_operator"), "name": name, "base": mine.op_type, "target": theirs.op_type}
     for key in sorted({*mine.attributes, *theirs.attributes}):
         first, second = mine.attributes.get(key), theirs.attributes.get(key)
-        if first != second:
-            return {"what": say("an_attribute"), "name": key, "base": str(first), "target": str(second)}
+        if key == FLATTENS:
+            if first != second and not _is_last(mine.attributes.get("axis"), axes):
+                told = [say("axis_and_behind", axis=str(one.attributes.get("axis"))) if own else
+                        str(one.attributes.get("axis")) for one, own in ((mine, first), (theirs, second))]  # fmt: skip
+                return {"what": say("an_attribute"), "name": "axis", "base": told[0], "target": told[1]}
+            continue
+        if first != second and not _same_axes(mine.op_type, key, first, second, axes):
+            base, there = (say("is_missing") if one is None else str(one) for one in (first, second))
+            return {"what": say("an_attribute"), "name": key, "base": base, "target": there}
     ours, others = list(mine.parameters.items()), list(theirs.parameters.items())
     if len(ours) != len(others):
         more = dict(ours if len(ours) > len(others) else others)

@@ -32,6 +32,9 @@ _ALIKE = 0.5
 _STEPS = 1.0
 """Steps that a shift has at least: rounding once is half of one."""
 
+_ANOTHER_SCALE = 0.02
+"""Share of itself by which all of a tensor is too large or too small, and no rounding of its largest number."""
+
 _ANOTHER = 2.0
 """Steps by which a constant is another number than the baseline's, and not that number rounded."""
 
@@ -47,16 +50,18 @@ _OUTLIER = 16.0
 
 
 def grid_cause(subject: Subject, alone: Alone, name: str, exact: Array, wrong: Array) -> Told:
-    """Why a quantised operator's result is off: a mask, values that are cut off, a shift, one channel that makes the
-    range of all; else that the grid is coarse, with the steps that its numbers take where they lie on one."""
+    """Why a quantised operator's result is off: a mask, a shift, values that are cut off, a factor, one channel that
+    makes the range of all; else that the grid is coarse, with the steps that its numbers take where they lie on one."""
     largest = float(np.abs(exact).max()) if exact.size else 0.0
     if largest > MASK or _masked(exact):
         return "mask_range", {"largest": float(exact.min())}
+    step = _step(wrong)
+    if shifted := _shifted(exact, wrong, step):  # first: zeros that are read as another number lie below its lowest
+        return "zero_point", {"weight": "", **shifted}
     if cut := _saturated(exact, wrong):
         return "saturation", cut
-    step = _step(wrong)
-    if shifted := _shifted(exact, wrong, step):
-        return "zero_point", {"weight": "", **shifted}
+    if scaled := _scaled(exact, wrong, step):
+        return "scale", scaled
     given = {source: alone.exact_of(source) for source in subject.sources(name)}
     for where, values in (("", exact), *constants_of(subject, name).items(), *given.items()):
         outlier = None if values is None else outlier_of(values)
@@ -70,7 +75,8 @@ def _saturated(exact: Array, wrong: Array) -> Evidence:
     if not finite.any():
         return {}
     top, bottom = float(wrong[finite].max()), float(wrong[finite].min())
-    above, below = (exact > top) & (wrong == top), (exact < bottom) & (wrong == bottom)
+    half = 0.5 * _step(wrong)  # what is nearer to the last number that occurs is rounded to it, wherever the range ends
+    above, below = (exact > top + half) & (wrong == top), (exact < bottom - half) & (wrong == bottom)
     beyond = above | below
     if above.any() and below.any() and top == bottom:
         return {}  # all are one number in their middle, which is no end
@@ -99,6 +105,20 @@ def _shifted(exact: Array, wrong: Array, step: float) -> Evidence:
     return {"shift": middle, "steps": middle / step}
 
 
+def _scaled(exact: Array, wrong: Array, step: float) -> Evidence:
+    """How many times all elements are what they should be, where that is next to all that is wrong with them."""
+    finite = np.isfinite(wrong) & np.isfinite(exact)
+    size = float(np.sum(np.square(exact[finite])))
+    if not size or not step:
+        return {}
+    ratio = float(np.sum(wrong[finite] * exact[finite])) / size
+    off, rest = abs(ratio - 1) * np.sqrt(size), float(np.linalg.norm(wrong[finite] - ratio * exact[finite]))
+    # by itself a coarse grid makes numbers no smaller and no larger: what is left is its own rounding; and where nearly
+    # all became 0 little is left that could be of another scale
+    kept = abs(ratio) * np.sqrt(size)
+    return {"ratio": ratio} if abs(ratio - 1) > _ANOTHER_SCALE and rest < _ALIKE * min(off, kept) else {}
+
+
 def _on_a_grid(exact: Array, wrong: Array, step: float) -> Evidence:
     """How many steps the numbers take, where each is the nearest one: then nothing but the grid is to blame."""
     off = np.abs(wrong - exact)
@@ -116,6 +136,10 @@ def _masked(values: Array) -> bool:
     return lowest < 0 and far.sum() > 1 and rest > 0 and lowest < -64 * rest and float(finite[far].max()) < 0.9 * lowest
 
 
+_DEAD = 1e-6
+"""Of the largest channel's range: no network uses a channel that is that small beside another."""
+
+
 def outlier_of(values: Array) -> Evidence | None:
     """The channel whose range is far above the others', or at least above a quarter of them, along the axis where that
     is clearest. ratio: beside ``than``, which says which."""
@@ -127,8 +151,10 @@ def outlier_of(values: Array) -> Evidence | None:
         if values.shape[axis] < 4:
             continue
         ranges = np.max(np.abs(values), axis=tuple(a for a in range(values.ndim) if a != axis))
-        middle = float(np.quantile(ranges, 0.25))  # half may be large, as of two that were joined
-        ratio = float(ranges.max()) / middle if middle > 0 else 0.0
+        alive = ranges[ranges > _DEAD * ranges.max()]  # what was pruned loses nothing
+        if alive.size < 4:
+            continue
+        ratio = float(ranges.max() / np.quantile(alive, 0.25))  # half may be large, as of two that were joined
         if ratio > clearest:
             clearest = ratio
             largest, second = np.partition(ranges, -2)[[-1, -2]].astype(np.float64)

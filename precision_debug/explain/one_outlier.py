@@ -66,7 +66,8 @@ def _share(
 
 
 def _merged(subject: Subject, first: Culprit, same: Sequence[Culprit], share: float | None) -> Culprit:
-    others = sorted((one.name for one in same), key=lambda name: subject.order.get(name, 0))
+    where = {one.evidence["from"] or one.name for one in same} - {first.evidence["from"] or first.name}
+    others = sorted(where, key=lambda name: subject.order.get(name, 0)) or [one.name for one in same]
     kept = dict.fromkeys(first.keep) | {name: None for one in same for name in one.keep if name != one.amplifier}
     evidence = {**first.evidence, "too": ", ".join(f"`{name}`" for name in others)}
     return dataclasses.replace(first, evidence=evidence, share=share, keep=tuple(kept))

@@ -16,7 +16,7 @@ from .step_float8 import flushed_operand
 from .subject import Subject
 from .units import largest_of
 
-__all__ = ["cause_in_step", "fitting_scale"]
+__all__ = ["cause_in_step", "constant_added", "fitting_scale"]
 
 _MOST = 2.0**24
 """The largest scale that is offered: GradScaler seldom grows beyond it."""
@@ -74,7 +74,7 @@ def _in_optimiser(
     """What an optimiser divides by underflows: what it adds, so as not to divide by 0, may be 0 in that type, too."""
     phase, parameter, _ = name.split("/", 2) if name.count("/") > 1 else (name, "", "")
     rows = [meta for meta in subject.tensors if meta.name.startswith(f"{phase}/{parameter}/")] if parameter else []
-    added = next((one for meta in rows if (one := _constant_added(meta)) and one < evidence["smallest"] / 2), 0.0)
+    added = next((one for meta in rows if (one := constant_added(meta)) and one < evidence["smallest"] / 2), 0.0)
     if not added:
         return "underflow", evidence
     dtype = subject.held_as.get(name, "") or subject.narrow_type
@@ -84,7 +84,7 @@ def _in_optimiser(
     }  # fmt: skip
 
 
-def _constant_added(meta: TensorMeta) -> float:
+def constant_added(meta: TensorMeta) -> float:
     """The number that an addition adds; 0 where it adds none."""
     if meta.call is None or plain_type(meta.op_type) not in ("add", "_foreach_add"):
         return 0.0

@@ -10,7 +10,7 @@ from .step_updates import UPDATE
 from .subject import Subject
 from .units import unit_of
 
-__all__ = ["A_SIGN", "GRADIENT", "WHOLE", "decided_by_rounding", "is_lost"]
+__all__ = ["A_SIGN", "GRADIENT", "WHOLE", "decided_by_rounding", "is_lost", "terms_of"]
 
 GRADIENT = "gradient/"
 """What the names of outputs that are a parameter's gradient begin with."""
@@ -21,6 +21,9 @@ predicts, what is left of the model then does not learn by it."""
 
 A_SIGN = 0.9
 """Root mean square over the largest element from which on a tensor is a sign times a number: Adam's first update."""
+
+_BACK = 8
+"""Operators that are followed back from a gradient to the sum that it is: casts, unscaling, clipping, reshapes."""
 
 _OF_THE_BASELINE = 0.005
 """Relative error that rounding to the baseline's own type makes of an output from which on its exact value is as good
@@ -73,3 +76,26 @@ def _made_of(gradient: str, sinks: Sequence[Sink]) -> Iterator[str]:
     for sink in sinks:
         if sink.name == f"{before}{UPDATE}{parameter}" or sink.name.startswith(f"{before}state/{parameter}/"):
             yield sink.name
+
+
+def terms_of(subject: Subject, name: str) -> float:
+    """How many numbers are added up for each one of a gradient, or of that which an update or a state is made of.
+
+    Of the nearest operators, going back, that read more than they make; 1 where none is seen.
+    """
+    rank, own = subject.within_rank(name)
+    if not own.startswith(GRADIENT) and own.count("/"):
+        own = GRADIENT + own.split("/")[1]
+    level = {f"{rank}{own}"}
+    for _ in range(_BACK):
+        read = [(one, source) for one in level for source in subject.sources(one)]
+        terms = max((_elements(subject, source) / _elements(subject, one) for one, source in read), default=1.0)
+        if not read or terms > 1:
+            return terms
+        level = {source for _, source in read}
+    return 1.0
+
+
+def _elements(subject: Subject, name: str) -> int:
+    row = subject.row_of.get(name)
+    return max(1, row.comparison.base.elements) if row is not None and row.comparison is not None else 1

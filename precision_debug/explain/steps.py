@@ -20,13 +20,13 @@ from ..records import Culprit, Effect, Row
 from ..settings.training_step import FORWARD, OPTIMISER
 from .bounds import LEAST, LOOK_LEAST, LOOK_TIMES, MOST, TIMES, allowed_error, is_suspicious, worth
 from .causes import cause_of
-from .culprits import ALONE, FAR, HALF, PART, largest_growth
+from .culprits import ALONE, FAR, HALF, PART, largest_growth, non_finite_alone
 from .effects import Carried, Sink, carried_together
 from .expected import expected_errors
 from .introduced import Alone
 from .step_authors import author_of
 from .step_causes import cause_in_step
-from .step_noise import A_SIGN, WHOLE, decided_by_rounding, is_lost
+from .step_noise import A_SIGN, WHOLE, decided_by_rounding, is_lost, terms_of
 from .step_updates import UPDATE
 from .subject import Subject
 from .work import Work
@@ -146,10 +146,12 @@ def _foretold(subject: Subject, sink: Sink, expected: Mapping[str, float]) -> fl
     """What rounding makes of an output, with what a draw of it differs from another.
 
     Where it leaves nothing of one, more, however it came about: the gradient of a bias before a batch norm is a sum
-    that cancels.
+    that cancels. What rounding its terms makes is predicted, and a kernel that adds them up one after the other rounds
+    each part sum, too. Part sums of terms that cancel grow as a random walk, so that this is about sqrt(n) times that,
+    of n terms (the running error bound of Higham, Accuracy and Stability of Numerical Algorithms, 4.2).
     """
     error = expected.get(sink.name, 0.0)
-    times = TIMES if error >= 1 else LOOK_TIMES
+    times = max(TIMES, math.sqrt(terms_of(subject, sink.name))) if error >= 1 else LOOK_TIMES
     row = subject.row_of.get(sink.name)
     base = row.comparison.base if row is not None and row.comparison is not None else None
     peak = max(abs(base.min or 0.0), abs(base.max or 0.0)) if base is not None else 0.0
@@ -402,6 +404,7 @@ class _Search:
             introduced=own.rel_l2,
             units=own.units,
             share=worst.share if math.isfinite(worst.share) else 1.0,
+            non_finite=worst.non_finite if non_finite_alone(subject.row_of[worst.at]) else 0,
             at=worst.at,
             amplifier=amplifier,
             fails_first=at[0],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -9,13 +10,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from ..errors import BackendError
+import numpy as np
+
+from ..errors import BackendError, PrecisionDebugError
 from ..numbers.precisions import QUANTISED, promised
 from ..pairing.align import stem
 from ..protocols import Feeds, Replace, Replacer, Session, Workbench
 from ..records import Operator, Row, TensorMeta, TensorStats
 from .bounds import LEAST
 from .operators import BODIES, JOIN, MOVE, plain_type
+from .rounded_numbers import rounded_numbers
 from .units import FEW_STEPS, INT4, INT8, INTEGERS, NARROW, bits_of, held_type, model_unit, unit_of
 from .workbench import HostWorkbench
 
@@ -130,6 +134,28 @@ class Subject:
         return {row.name: row for row in self.rows if row.comparison is not None and row.comparison.shapes_match}
 
     @cached_property
+    def rounded_unseen(self) -> frozenset[str]:
+        """The baseline's tensors that the target quantises where nobody sees it."""
+        found = {meta.origin for meta in self.targets.values() if QUANTISED.search(meta.op_type)}
+        for meta in self.targets.values():
+            found.update(meta.rounds)
+        return frozenset(found & self.meta_of.keys() - self.row_of.keys())
+
+    @cached_property
+    def lowest_unseen(self) -> Mapping[str, float]:
+        """The smallest finite number of each of these; takes a run of the baseline."""
+        found: dict[str, float] = {}
+
+        def look(_op: str, name: str, value: Any) -> None:
+            array = self.bench.host(value)
+            if name in self.rounded_unseen and array.dtype.kind == "f" and np.isfinite(array).any():
+                found[name] = float(array[np.isfinite(array)].min())
+
+        with contextlib.suppress(PrecisionDebugError):  # an engine that does not run with these shown
+            self.operators()[0].run_replacing(self.feeds, self.showing(look), self.rounded_unseen)
+        return found
+
+    @cached_property
     def partner(self) -> Mapping[str, str]:
         """Target name to baseline name, of everything that was compared."""
         return {row.target_name: row.name for row in self.rows if row.comparison is not None}
@@ -151,10 +177,20 @@ class Subject:
         for row in self.rows:
             meta = self.targets.get(row.target_name) or self.targets.get(row.target_name.rpartition("@")[0])
             found[row.name] = held_type(row, meta.dtype if meta is not None else "")
-            if self.quantised_file and meta is not None and _dequantises(meta.op_type):
+            if self.quantised_file and meta is not None and meta.dtype not in INTEGERS:
                 dtypes = [self.targets[name].dtype for name in meta.inputs if name in self.targets]
-                found[row.name] = next((dtype for dtype in dtypes if dtype in INTEGERS), found[row.name])
+                steps = next((dtype for dtype in dtypes if dtype in INTEGERS), "") if _dequantises(meta.op_type) else ""
+                found[row.name] = steps or self._integers_of.get((meta.node, meta.op_type), "") or found[row.name]
         return found
+
+    @cached_property
+    def _integers_of(self) -> Mapping[tuple[str, str], str]:
+        """The type of the integers that an operator which quantises its result makes, by its node and its type: a float
+        of the same operator is these, dequantised, as an output of the model is."""
+        return {
+            (meta.node, meta.op_type): meta.dtype for meta in self.targets.values()
+            if meta.node and meta.dtype in INTEGERS and QUANTISED.search(meta.op_type)
+        }  # fmt: skip
 
     @cached_property
     def quantised_file(self) -> bool:
@@ -192,12 +228,22 @@ class Subject:
         arithmetic = self.arithmetic
         if arithmetic in {"int8", "int4"} and whole:
             rows = whole
-        known = model_unit([self._own_unit(row.name, row.comparison.base) for row in rows if row.comparison])
+        units = [self._own_unit(row.name, row.comparison.base) for row in rows if row.comparison]
+        if self.few_narrow:  # each costs its own rounding and what that becomes, and the others theirs
+            units = [unit for unit in units if unit <= NARROW]
+        known = model_unit(units)
         if arithmetic == "int4":  # of weights alone: the tensors are held in another type
             return max(known, INT4)
         if arithmetic == "int8":
             return known if whole and known > NARROW else INT8
         return max(known, unit_of(arithmetic, None))
+
+    def unit_at(self, expected: float | None, name: str) -> float:
+        """The unit in which an output's error is looked at: the typical one; where few tensors are narrow, what they
+        come to there, which is predicted, if that is more. So of floats that are rounded to whole numbers: what is far
+        below a step becomes a whole one in a few elements."""
+        steps = self.few_narrow or name in self.rounded
+        return max(self.typical_unit, expected or 0.0) if steps else self.typical_unit
 
     @property
     def arithmetic(self) -> str:
@@ -208,14 +254,24 @@ class Subject:
 
     @cached_property
     def narrow_type(self) -> str:
-        """The narrow type that most of the target's tensors are held in; "float32" where none is, or where the mode is
-        of a wide type and a few floats alone are narrow, as the model itself asks."""
-        types = [held for held in self.held_as.values() if unit_of(held, None) or held in {"int8", "uint8"}]
-        narrow = [held for held in types if held not in {"float32", "float64"}]
+        """The narrow type that most of the target's tensors are held in; "float32" where none is, or few are."""
+        narrow = self._types_held[1]
         most = max(set(narrow), key=narrow.count) if narrow else ""
-        wide = self.arithmetic in {"", "float32", "float64"}
-        few = "float" in most and wide and 2 * len(narrow) < len(types)
-        return most if narrow and not few else self.arithmetic or "float32"
+        return most if narrow and not self.few_narrow else self.arithmetic or "float32"
+
+    @cached_property
+    def _types_held(self) -> tuple[list[str], list[str]]:
+        """The types of all of the target's tensors that can be rounded, and those of them that are narrow."""
+        types = [held for held in self.held_as.values() if unit_of(held, None) or held in {"int8", "uint8"}]
+        return types, [held for held in types if held not in {"float32", "float64"}]
+
+    @cached_property
+    def few_narrow(self) -> bool:
+        """Whether the mode is of a wide type and a few floats alone are narrow, as the model itself asks: what they
+        cost is told by their own rounding, and theirs is not everybody's."""
+        types, narrow = self._types_held
+        floats = bool(narrow) and "float" in max(set(narrow), key=narrow.count)
+        return floats and self.arithmetic in {"", "float32", "float64"} and 2 * len(narrow) < len(types)
 
     def unit(self, name: str, stats: TensorStats) -> float:
         """Largest relative error of rounding a tensor once to the type in which the target holds it, or the baseline.
@@ -253,6 +309,11 @@ class Subject:
         return self.held_as.get(name, "") in INTEGERS
 
     @cached_property
+    def rounded(self) -> frozenset[str]:
+        """Tensors of whole numbers that are floats, rounded, whose error is that of numbers."""
+        return rounded_numbers(self.meta_of)
+
+    @cached_property
     def same_steps(self) -> bool:
         """Whether some tensors are the same integers on both sides: then a difference far below a step becomes a whole
         one in a few elements, and such steps spread, without anybody's fault. Only where nothing else is rounded."""
@@ -279,8 +340,10 @@ class Subject:
 
     def error_units(self, row: Row) -> float | None:
         """A row's cumulative error in the model's units of rounding."""
-        error = row.relative_l2
-        return None if error is None or not self.typical_unit else error / self.typical_unit
+        error, unit = row.relative_l2, self.typical_unit
+        if self.few_narrow and row.comparison is not None:
+            unit = max(unit, self._own_unit(row.name, row.comparison.base))
+        return None if error is None or not unit else error / unit
 
     @cached_property
     def region_of(self) -> Mapping[str, tuple[TensorMeta, ...]]:

@@ -20,6 +20,7 @@ __all__ = [
     "is_mended",
     "largest_of",
     "model_unit",
+    "normal_of",
     "smallest_of",
     "unit_of",
 ]
@@ -90,6 +91,11 @@ def largest_of(held_as: str) -> float:
 def smallest_of(held_as: str) -> float:
     """The smallest positive number of a narrow type; 0 where it has none that matters."""
     return _SMALLEST.get(held_as, 0.0)
+
+
+def normal_of(held_as: str) -> float:
+    """The smallest number of a narrow type that has all of its digits; 0 where there is none that matters."""
+    return smallest_of(held_as) * 2.0 ** (_BITS.get(held_as, 1) - 1)
 
 
 def model_unit(units: Iterable[float]) -> float:

@@ -19,6 +19,16 @@ __all__ = ["HostWorkbench"]
 Array = np.ndarray[Any, Any]
 
 
+def _within(array: Array, *others: Array) -> Array:
+    """An array, cut off where the numbers of others end."""
+    if not array.size:
+        return array
+    with np.errstate(all="ignore"):
+        low = min(float(np.fmin.reduce(other, axis=None)) for other in others)
+        high = max(float(np.fmax.reduce(other, axis=None)) for other in others)
+        return array if np.isnan(low) or np.isnan(high) else np.clip(array, low, high).astype(array.dtype, copy=False)
+
+
 class HostWorkbench:
     """See protocols.Workbench."""
 
@@ -73,25 +83,34 @@ class HostWorkbench:
         return float(np.mean(got[moved] == 0)) if moved.any() else None
 
     def shaken(self, value: Any, noise: Array, unit: float, start: int, step: float | None) -> Any:
-        """See narrowing.shaken; None where the array holds no floats."""
+        """See narrowing.shaken; None where the array holds no floats. Steps end where the array's own numbers do, as a
+        quantiser's grid does."""
         array = np.asarray(value)
-        return narrowing.shaken(array, noise, unit, start=start, step=step) if array.dtype.kind == "f" else None
+        if not self.is_float(array):
+            return None
+        made = narrowing.shaken(array, noise, unit, start=start, step=step)
+        return made if step is None else _within(made, array)
 
     def with_error(self, value: Any, exact: Any, wrong: Any) -> Any:
         """The value with what ``wrong`` is off from ``exact``; None where the three do not fit together.
 
         What is not finite in ``wrong`` alone is so in the result, and what vanished in it is 0, also of a value that is
-        not quite the one that was measured. Of integers, only what this operator itself decided otherwise is taken.
+        not quite the one that was measured. No number lies beyond all of ``value`` and ``wrong``: a square that is less
+        than its error would become negative, and NaN in the root behind it. Of integers, only what this operator itself
+        decided otherwise is taken.
         """
         if value.shape != exact.shape:
             return None
-        if value.dtype.kind != "f":
+        if not self.is_float(value):
             if self.is_float(wrong):
                 return None
             return np.where(wrong != exact, wrong, value).astype(value.dtype)
+        if value.dtype.kind != "f":  # of ml_dtypes
+            added = self.with_error(value.astype(np.float32), exact, wrong)
+            return added.astype(value.dtype)
         with np.errstate(all="ignore"):
             error = wrong.astype(value.dtype) - exact.astype(value.dtype)
-            added = value + np.where(np.isfinite(exact), error, 0)
+            added = _within(value + np.where(np.isfinite(exact), error, 0), value, wrong)
         lost = ~np.isfinite(wrong) & np.isfinite(exact)
         lost |= (wrong == 0) & (exact != 0) & (np.abs(value) / 4 <= np.abs(exact))
         lost |= value == exact  # of a mask at the end of float32, what is added and taken away again leaves 0

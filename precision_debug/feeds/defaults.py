@@ -6,7 +6,7 @@ A size of 1 hides what is to be found: an image of one pixel, or a sequence of o
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,7 +46,7 @@ class Sized:
     """An input's shape. chosen: what of it nobody gave, in words ("height 224"), in the order of the dimensions."""
 
     shape: tuple[int, ...]
-    chosen: tuple[str, ...] = ()
+    chosen: tuple[Reason, ...] = ()
 
 
 def sized(inputs: Sequence[InputMeta], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Sized]:
@@ -104,10 +104,30 @@ def _sized(meta: InputMeta, dims: tuple[int | str, ...], symbols: dict[str, int]
             size = _size(role, name, dims, roles, symbols)
             if name:
                 symbols[name] = size
-            words = role if role != "other" else (f"'{name}'" if name else f"dimension {place}")
-            chosen.append(f"{words} {size}")
+            chosen.append(_told(role, name, place, size))
         shape.append(size)
     return Sized(shape=tuple(shape), chosen=tuple(chosen))
+
+
+_TOLD: Mapping[str, Callable[[int], Reason]] = {
+    "batch": lambda size: say("dimension_batch", size=size),
+    "channels": lambda size: say("dimension_channels", size=size),
+    "depth": lambda size: say("dimension_depth", size=size),
+    "height": lambda size: say("dimension_height", size=size),
+    "width": lambda size: say("dimension_width", size=size),
+    "length": lambda size: say("dimension_length", size=size),
+    "layers": lambda size: say("dimension_layers", size=size),
+    "past": lambda size: say("dimension_past", size=size),
+    "samples": lambda size: say("dimension_samples", size=size),
+    "total": lambda size: say("dimension_total", size=size),
+}
+
+
+def _told(role: str, name: str, place: int, size: int) -> Reason:
+    """A size that we chose, by what the dimension is, else by its name or its place."""
+    if role in _TOLD:
+        return _TOLD[role](size)
+    return say("dimension_named", name=name, size=size) if name else say("dimension", place=place, size=size)
 
 
 def _named(dim: int | str) -> bool:
@@ -224,7 +244,7 @@ class Default:
     """What an input is fed without --inputs. shape: None where it must be given. words: shape and values, one line."""
 
     shape: tuple[int, ...] | None
-    words: str
+    words: Reason
 
 
 def default_feeds(inputs: Sequence[InputMeta], *, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Default]:
@@ -239,12 +259,14 @@ def _must_be_given(meta: InputMeta) -> str:
 
 def _default(meta: InputMeta, size: Sized | None) -> Default:
     if size is None and meta.optional:
-        return Default(shape=None, words="left out by default: the model has a value for it")
+        return Default(shape=None, words=say("default_left_out"))
     if size is None:
-        return Default(shape=None, words=f"no default: give {_must_be_given(meta)}")
+        return Default(shape=None, words=say("default_none", give=_must_be_given(meta)))
     if meta.optional:
-        return Default(shape=size.shape, words="left out by default: the model has a value for it")
+        return Default(shape=size.shape, words=say("default_left_out"))
     known = conventional(meta, size.shape, np.random.default_rng(0)) if np.prod(size.shape) < 2**24 else None
-    values = known[1] if known else "random, from 0 to 1"
-    chosen = f" ({', '.join(size.chosen)}: chosen)" if size.chosen else ""
-    return Default(shape=size.shape, words=f"by default {list(size.shape)}{chosen}, {values}")
+    shape, values = str(list(size.shape)), known[1] if known else say("random_values")
+    if not size.chosen:
+        return Default(shape=size.shape, words=say("default_fed", shape=shape, values=values))
+    words = say("default_chosen", shape=shape, chosen=size.chosen, values=values)
+    return Default(shape=size.shape, words=words)

@@ -71,6 +71,9 @@ def make_feeds(
         if meta.name in shapes:
             check_shape(shapes[meta.name], meta, where="--input_shapes")
     if not source:
+        if samples_axis is not None:
+            needs = say("needs_option", option="--inputs FILE")
+            raise InputError(needs, where="--samples_axis", hint=say("add_or_leave_out"))
         feeds, notes = random_feeds(inputs, shapes, val_range, seed)
         ours = {name: one.shape for name, one in sized(inputs, shapes).items() if one.chosen and name in feeds}
         source = say("seeded_random", seed=seed)

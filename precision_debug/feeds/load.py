@@ -17,7 +17,7 @@ from ..safety.special_file import refuse_special
 from .check import check_names
 from .dataset import is_dataset, load_dataset
 from .dtypes import Array
-from .npz import count_sets, load_npz, unreadable
+from .npz import count_sets, load_npz, refuse_more, unreadable
 from .onnx_data import is_data_set, load_data_set
 from .polygraphy_json import read_feeds
 from .script import load_script, split_script
@@ -179,7 +179,11 @@ def _unnamed(feeds: dict[str, Any], inputs: Sequence[InputMeta]) -> dict[str, An
 def _npy(path: Path) -> Array:
     try:
         with path.open("rb") as file:
-            return np.asarray(np.load(file, allow_pickle=False))
+            array = np.asarray(np.load(file, allow_pickle=False))
+            refuse_more(file, path)
+            return array
+    except InputError:
+        raise
     except Exception as error:  # numpy raises many kinds on a damaged file
         raise InputError(unreadable(error), where=str(path), hint=say("write_save")) from error
 

@@ -15,7 +15,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from ..safety.special_file import refuse_special
 from .check import check_names
 from .dtypes import Array, dtype_name, from_plain, to_plain
 
-__all__ = ["count_sets", "load_npz", "save_feeds", "unreadable"]
+__all__ = ["count_sets", "load_npz", "refuse_more", "refuse_twice", "save_feeds", "unreadable"]
 
 _INDEX = "__feeds__"
 _VERSION = 1
@@ -89,6 +89,7 @@ def load_npz(
 def _opened(path: Path) -> Iterator[Any]:
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            refuse_twice(archive.files, path)
             yield archive
     except InputError:
         raise
@@ -96,6 +97,20 @@ def _opened(path: Path) -> Iterator[Any]:
         raise InputError(
             unreadable(error), where=str(path), hint=say("write_savez")
         ) from error
+
+
+def refuse_twice(names: Sequence[str], path: Path) -> None:
+    """Of two arrays of one name, numpy reads the last and keeps quiet about the first. Raises InputError."""
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        said = say("array_twice", names=[repr(name) for name in twice])
+        raise InputError(said, where=str(path), hint=say("write_savez"))
+
+
+def refuse_more(file: IO[bytes], path: Path) -> None:
+    """Of an open .npy file whose array was read: numpy.save may have been called twice. Raises InputError."""
+    if file.read(1):
+        raise InputError(say("more_than_an_array"), where=str(path), hint=say("write_save"))
 
 
 def _sets(archive: Mapping[str, Array], path: Path, only: int | None) -> list[dict[str, Any]]:

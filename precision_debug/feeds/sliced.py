@@ -14,6 +14,7 @@ from ..errors import InputError
 from ..reasons import say
 from ..records import InputMeta
 from .dtypes import Array
+from .npz import refuse_twice
 from .sets import SampleSets
 
 __all__ = ["cut", "mapped_npz"]
@@ -64,6 +65,7 @@ def mapped_npz(path: Path) -> dict[str, Array]:
     """The arrays of a .npz file over the file itself where they lie in it as they are, else read. May raise much."""
     found: dict[str, Array] = {}
     with path.open("rb") as file, zipfile.ZipFile(file) as archive, np.load(path, allow_pickle=False) as loaded:
+        refuse_twice(loaded.files, path)
         for info in archive.infolist():
             name = info.filename.removesuffix(".npy")
             mapped = _mapped(path, file, info) if info.compress_type == zipfile.ZIP_STORED else None

@@ -23,12 +23,19 @@ _HINT = "return (module, inputs, loss) from the factory: loss takes what the mod
 
 class StepOutputs(dict[str, Any]):
     """What a step made, by name: "loss", "gradient/<parameter>" (unscaled, before it is clipped), and after an
-    optimiser "update/<parameter>" (after less before) and "state/<parameter>/<key>".
+    optimiser "update/<parameter>" (after less before) and "state/<parameter>/<key>". Of several ranks "rank<n>/loss"
+    and "rank<n>/gradient/<parameter>", with an optimiser also "gradient/<parameter>": their mean.
 
     skipped: GradScaler found NaN or Inf in a gradient, and left the optimiser's step out.
     """
 
     skipped = False
+
+    def with_all(self, more: StepOutputs) -> StepOutputs:
+        """These and what the optimiser made, which knows whether it stepped."""
+        self.update(more)
+        self.skipped = more.skipped
+        return self
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,8 +128,9 @@ def given_scale(options: Mapping[str, Any], given: float | None, *scaled: str) -
 def tell_memory(until: str, learned: int, *, ranks: int = 1) -> None:
     """Say beforehand what a step takes. until: its last phase. learned: bytes of the parameters that learn. ranks: how
     many run one after the other, whose gradients are all kept."""
-    # the gradient; with an optimiser also the parameter that it writes, and before, its update, and Adam's two states
-    many = learned * (max(1, ranks) if until == BACKWARD else 6)
+    # the gradient; with an optimiser also the parameter that it writes, and before, its update, and Adam's two states,
+    # and of each rank its gradient and its part of their mean
+    many = learned * (max(1, ranks) if until == BACKWARD else 6 + (2 * ranks if ranks > 1 else 0))
     tell(say("step_memory", phase=until, size=f"{many / 1e9:.3g} GB"))
 
 

@@ -13,6 +13,7 @@ __all__ = [
     "diff_engines",
     "edge_types",
     "fused_outputs",
+    "has_body",
     "is_opaque",
     "parse_inspector",
     "producers",
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from .diff import EngineDiff, diff_engines
     from .layer import EngineLayer, EngineTensor
     from .outputs import fused_outputs, producers, strip_subgraph_suffix
-    from .precision import edge_types, is_opaque, ran_instead, real_precision
+    from .precision import edge_types, has_body, is_opaque, ran_instead, real_precision
     from .read import parse_inspector, read_inspector
     from .tactics import read_tactics, suspects
 
@@ -38,7 +39,7 @@ __getattr__ = offered(
         "diff": "EngineDiff diff_engines",
         "layer": "EngineLayer EngineTensor",
         "outputs": "fused_outputs producers strip_subgraph_suffix",
-        "precision": "edge_types is_opaque ran_instead real_precision",
+        "precision": "edge_types has_body is_opaque ran_instead real_precision",
         "read": "parse_inspector read_inspector",
         "tactics": "read_tactics suspects",
     },

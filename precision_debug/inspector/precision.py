@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from .layer import EngineLayer
 
-__all__ = ["edge_types", "is_opaque", "ran_instead", "real_precision"]
+__all__ = ["edge_types", "has_body", "is_opaque", "ran_instead", "real_precision"]
 
 _IDLE = frozenset({"NoOp", "Constant", "Shuffle", "Reformat"})
 
@@ -37,6 +37,7 @@ _FAMILIES = (
     ("FP16", re.compile(r"fp16|hmma|(?<![a-z])h\d*(?:cudnn|gemm)")),
     ("FP32", re.compile(r"fp32|ffma|(?<![a-z])s(?:cudnn|gemm)")),
 )
+_BODIES = frozenset({"If", "Loop", "TensorIterator"})
 _OPAQUE = re.compile(r"myelin|foreignnode", re.IGNORECASE)
 _ARITHMETIC = ("FP32", "FP16", "BF16", "FP8", "INT8")
 _MULTIPLIES = re.compile(r"gemm|conv|matrix|matmul|mha|correlation", re.IGNORECASE)
@@ -54,6 +55,8 @@ def real_precision(layer: EngineLayer) -> tuple[str, str]:
         return by_tactic, "tactic name"
     if is_opaque(layer):
         return "", f"a Myelin region, {edge_types(layer)}"
+    if has_body(layer):
+        return "", "layers of a body, which the engine does not report"
     if layer.weights_type in _ARITHMETIC:
         return layer.weights_type, "weights type"
     inputs = {tensor.dtype for tensor in layer.inputs if tensor.dtype}
@@ -75,7 +78,9 @@ def ran_instead(layers: Iterable[EngineLayer], wanted: str) -> str | None:
     if counts[wanted]:
         return ""
     multiply = [layer for layer in busy if layer.weights_type or _MULTIPLIES.search(layer.layer_type)]
-    if not multiply or any(map(is_opaque, busy)) or any(real[id(layer)][1] == "output type" for layer in multiply):
+    if not multiply or any(is_opaque(layer) or has_body(layer) for layer in busy):
+        return None
+    if any(real[id(layer)][1] == "output type" for layer in multiply):
         return None
     if not all(real[id(layer)][0] for layer in multiply):
         return None
@@ -89,6 +94,11 @@ def is_opaque(layer: EngineLayer) -> bool:
     lists the region's kernels one by one.
     """
     return not layer.tactic_name and bool(_OPAQUE.match(layer.layer_type) or layer.name.startswith("{ForeignNode["))
+
+
+def has_body(layer: EngineLayer) -> bool:
+    """Whether it runs a graph of its own, as OpenVINO's If does: the type that it is listed with is its condition's."""
+    return layer.layer_type in _BODIES
 
 
 def edge_types(layer: EngineLayer) -> str:

@@ -25,8 +25,9 @@ def as_array(tensor: Any, *, name: str = "") -> Array:
     """
     if isinstance(tensor, np.ndarray):
         return with_both_parts(tensor)
-    kind = str(getattr(tensor, "dtype", "")).lower().rpartition(".")[2]
+    kind = ""
     try:
+        kind = str(getattr(tensor, "dtype", "")).lower().rpartition(".")[2]
         if _is_of(tensor, "torch"):
             array = _of_torch(tensor)
         elif hasattr(tensor, "__array__") or np.isscalar(tensor) or isinstance(tensor, (list, tuple)):

@@ -24,18 +24,21 @@ all the same: rounding leaves about 1e-7 in FP32, 1e-3 in FP16 and less than 1e-
 """
 
 
-def judged(row: Row, tolerance: Tolerance, *, allowed: float | None = None, validate: bool = False) -> Row:
+def judged(
+    row: Row, tolerance: Tolerance, *, allowed: float | None = None, validate: bool = False, rounded: bool = False
+) -> Row:
     """The row with its verdict: what hooks, --fail_fast, a search and the report all ask.
 
     allowed: relative L2 error that decides where the user gave no tolerance (see ``explain.allowed_by``); None: not
-    known yet. validate: see RunSpec. A row without numbers keeps its status, but for what ``validate`` finds. To judge
-    a judged row again, by another bound, gives what the other bound alone gives.
+    known yet. validate: see RunSpec. rounded: whole numbers that are floats, rounded, and are judged as these. A row
+    without numbers keeps its status, but for what ``validate`` finds. To judge a judged row again, by another bound,
+    gives what the other bound alone gives.
     """
     if row.comparison is not None and row.status in _JUDGED:
         status, reason = verdict(row.comparison, tolerance)
         row = dataclasses.replace(row, status=status, reason=reason)
         if allowed is not None and not tolerance.given:
-            row = as_expected(row, allowed)
+            row = as_expected(row, allowed, rounded=rounded)
     return validated(row) if validate else row
 
 
@@ -66,11 +69,12 @@ def validated(row: Row) -> Row:
     return dataclasses.replace(row, status=Status.FAIL, reason=row.non_finite)
 
 
-def as_expected(row: Row, allowed: float) -> Row:
+def as_expected(row: Row, allowed: float, *, rounded: bool = False) -> Row:
     """The row where the user gave no tolerance: it passes where its error is what the arithmetic must lose.
 
     allowed: relative L2 error up to which it is. What is not a number, and what differs in shape or type, is judged as
-    ever; so is what has no relative error, as integers, but for those inside a model that stand for other numbers.
+    ever; so is what has no relative error, as integers, but for those that are rounded floats, or that stand for other
+    numbers inside a model.
     """
     numbers = row.comparison
     if numbers is None or row.status not in _JUDGED:
@@ -78,7 +82,7 @@ def as_expected(row: Row, allowed: float) -> Row:
     error = numbers.relative_l2
     if error is None or not numbers.shapes_match or is_broken(numbers):
         return row
-    if "float" not in numbers.base.dtype and (row.is_output or not QUANTISED.search(row.op_type)):
+    if "float" not in numbers.base.dtype and not rounded and (row.is_output or not QUANTISED.search(row.op_type)):
         return row
     if not numbers.base.elements or numbers.mismatched == 0 == numbers.max_abs:
         return row

@@ -67,10 +67,12 @@ def shaken(values: Array, noise: Array, unit: float, *, start: int = 0, step: fl
     """Each float off by its share of the noise times ``unit``: of itself, or of ``step``.
 
     noise: one-dimensional, float32, used again and again from ``start`` on. A mask's infinity stays what it is, and
-    without a step so does what the narrow type holds exactly: see ``low_bits``.
+    without a step so does what the narrow type holds exactly: see ``low_bits``. Values of ml_dtypes' types, with which
+    numpy does no arithmetic of more bits than their own, are off as their type holds it.
     """
-    flat = np.ascontiguousarray(values).reshape(-1)
-    low = 0 if step is not None else low_bits(unit, _SIGNIFICANT.get(flat.dtype.name, 0))
+    kind = values.dtype
+    low = 0 if step is not None else low_bits(unit, _SIGNIFICANT.get(kind.name, 0))
+    flat = np.ascontiguousarray(values if kind.kind == "f" else values.astype(np.float32)).reshape(-1)
     library = _library() if flat.dtype == np.float32 else None
     made: Array = np.empty_like(flat)
     if library is not None:
@@ -78,7 +80,7 @@ def shaken(values: Array, noise: Array, unit: float, *, start: int = 0, step: fl
             flat.ctypes.data, made.ctypes.data, flat.size, noise.ctypes.data, noise.size, start, unit, step or 0.0,
             low or 0xFFFFFFFF,
         )
-        off: Array = made.reshape(values.shape)
+        off: Array = made.reshape(values.shape).astype(kind, copy=False)
         return off
     turned = np.roll(noise, -(start % noise.size)).astype(flat.dtype) * flat.dtype.type(unit)
     with np.errstate(all="ignore"):
@@ -89,7 +91,7 @@ def shaken(values: Array, noise: Array, unit: float, *, start: int = 0, step: fl
             if low:
                 moves &= part.view(f"u{part.itemsize}") & low != 0
             made[first : first + noise.size] = np.where(moves, off, part)
-    whole: Array = made.reshape(values.shape)
+    whole: Array = made.reshape(values.shape).astype(kind, copy=False)
     return whole
 
 

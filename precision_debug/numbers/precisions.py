@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 __all__ = [
-    "BEFORE_ROUNDING", "BEHIND_FLOAT32", "MIXED", "MODEL", "PRECISIONS", "QUANTISED", "Precision", "is_narrow",
-    "promised",
+    "BEFORE_ROUNDING", "BEHIND_FLOAT32", "CONVERTS", "MIXED", "MODEL", "PRECISIONS", "QUANTISED", "Precision",
+    "is_narrow", "promised",
 ]  # fmt: skip
 
 BEFORE_ROUNDING = "before rounding"
@@ -23,6 +23,9 @@ BEHIND_FLOAT32 = " behind float32"
 
 QUANTISED = re.compile(r"quanti[sz]|^qlinear|^q(gemm|attention|moe)$|integer|nbits|int_mm", re.IGNORECASE)
 """Types of operators that make or read quantised tensors, in any of the frameworks."""
+
+CONVERTS = re.compile(r"(dynamic|fake)?_?(de)?quanti[sz]e(_?linear)?(_v\d)?", re.IGNORECASE)
+"""Types of those that turn numbers to integers and back, and compute nothing in either."""
 
 MODEL = "model"
 """The types are the model's own: a mode that only optimises."""

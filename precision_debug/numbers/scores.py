@@ -33,7 +33,14 @@ def read_labels(path: str, *, hint: Reason) -> np.ndarray[Any, Any]:
     try:
         with Path(path).open("rb") as file:
             loaded = np.load(file, allow_pickle=False)
-            return loaded if isinstance(loaded, np.ndarray) else loaded[loaded.files[0]]
+            if isinstance(loaded, np.ndarray):
+                return loaded
+            if len(loaded.files) != 1:
+                raise InputError(say("labels_in_one", count=len(loaded.files)), where=path, hint=hint)
+            labels: np.ndarray[Any, Any] = loaded[loaded.files[0]]
+            return labels
+    except InputError:
+        raise
     except Exception as error:  # numpy and zipfile raise many kinds on a damaged file
         what = say("no_labels", error=str(getattr(error, "strerror", None) or error))
         raise InputError(what, where=path, hint=hint) from error

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from ..errors import UsageError
 from ..numbers import judge
 from ..numbers.born import infinite
 from ..numbers.cores import cores_of_each
@@ -25,6 +26,7 @@ from ..pairing.align import Alignment, Pair, stem
 from ..protocols import BaselineStore, Comparer
 from ..reasons import Reason, as_reason, say
 from ..records import Comparison, Row, Side, Status, TensorMeta, TensorStats, Tolerance
+from ..settings.options import checked_tolerance
 from .lockstep import Meeting
 from .loops import ENDS, KEPT, MergedRows, MergedStats, Turns
 from .pair_observer import PairObserver
@@ -152,8 +154,8 @@ class SaveBaseline:
     def _seen(self, op_type: str, tensor_name: str, tensor: Any) -> tuple[str, Any]:
         """Note a tensor; returns its key, and the tensor as the comparer takes it."""
         op_type, tensor_name = str(op_type), str(tensor_name)  # a number, or None, in a script of somebody's
-        _distrust(op_type, tensor)
         value = self.comparer.take(tensor, tensor_name)
+        _distrust(op_type, tensor)
         key = self._keys.key(tensor_name)
         if self._turns is not None and self._turns.of(key)[1] >= KEPT:
             self._late.add(key)
@@ -256,14 +258,20 @@ class CheckTarget:
         observers: Sequence[PairObserver] = (),
         merge: bool = False,
     ) -> None:
-        usual = tolerance or Tolerance()
-        self.tolerance = Tolerance(
-            atol=usual.atol if atol is None else atol,
-            rtol=usual.rtol if rtol is None else rtol,
-            rule=usual.rule,
-            check_error_stat=usual.check_error_stat,
-            quantile=usual.quantile,
-            equal_nan=usual.equal_nan,
+        given: object = baseline
+        if not isinstance(given, SaveBaseline):
+            said = say("no_saved_baseline", kind=type(given).__name__)
+            raise UsageError(said, where="baseline", hint=say("pass_the_hook"))
+        usual = checked_tolerance(Tolerance() if tolerance is None else tolerance)
+        self.tolerance = checked_tolerance(
+            Tolerance(
+                atol=usual.atol if atol is None else atol,
+                rtol=usual.rtol if rtol is None else rtol,
+                rule=usual.rule,
+                check_error_stat=usual.check_error_stat,
+                quantile=usual.quantile,
+                equal_nan=usual.equal_nan,
+            )
         )
         self.baseline = baseline
         self.announced: tuple[TensorMeta, ...] = ()
@@ -294,9 +302,9 @@ class CheckTarget:
 
     def __call__(self, op_type: str, tensor_name: str, tensor: Any, /) -> None:
         op_type, tensor_name = str(op_type), str(tensor_name)  # a number, or None, in a script of somebody's
-        _distrust(op_type, tensor)
         comparer = self.baseline.comparer
         value = comparer.take(tensor, tensor_name)
+        _distrust(op_type, tensor)
         key = self._keys.key(tensor_name)
         looped, before = self._turns.of(key) if self._turns is not None else ("", 0)
         if before < KEPT:

@@ -1,16 +1,17 @@
-"""What an ONNX file holds, as lines to read: inputs and outputs, operators, attributes, weights."""
+"""What an ONNX file holds, as lines to read in both languages: inputs and outputs, operators, attributes, weights."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ..errors import ModelError
+from ..reasons import Text, same, say
 from .graph import initializers_of, scopes
-from .model import read_model, tensor_shape
+from .model import Model, read_model, tensor_shape
 from .types import dtype_name
 
 __all__ = ["PARTS", "described"]
@@ -21,51 +22,62 @@ PARTS = ("layers", "attributes", "weights")
 _LONG = 80
 
 
-def described(path: str, parts: Collection[str] = ()) -> Iterator[str]:
+def described(path: str, parts: Collection[str] = ()) -> Iterator[Text]:
     """One line a thing; layers in the file's order, those of bodies indented. Raises ModelError."""
     model = read_model(path)
     graph = model.proto.graph
     constants = initializers_of(graph)
     opsets = ", ".join(f"{one.domain or 'ai.onnx'} {one.version}" for one in model.proto.opset_import)
-    yield f"{path}: IR {model.proto.ir_version}, opset {opsets}, {model.proto.producer_name or 'unknown producer'}"
+    made = model.proto.producer_name
+    yield Text(f"{path}: IR {model.proto.ir_version}, opset {opsets}, {made or 'unknown producer'}",
+               f"{path}：IR {model.proto.ir_version}，opset {opsets}，{made or '导出工具未知'}")  # fmt: skip
     for item in graph.input:
         if item.name not in constants:
-            yield f"input   {item.name}  {_type(item)}"
+            yield Text(f"input   {item.name}  {_type(item).en}", f"输入  {item.name}  {_type(item).zh}")
     for item in graph.output:
-        yield f"output  {item.name}  {_type(item)}"
+        yield Text(f"output  {item.name}  {_type(item).en}", f"输出  {item.name}  {_type(item).zh}")
     found = list(scopes(graph))
     counts = Counter(node.op_type for scope in found for node in scope.graph.node)
-    yield f"{counts.total()} operators: " + ", ".join(f"{count} {name}" for name, count in counts.most_common())
+    listed = ", ".join(f"{count} {name}" for name, count in counts.most_common())
+    yield Text(f"{counts.total()} operators: {listed}", f"{counts.total()} 个算子：{listed}")
     weights = [weight for scope in found for weight in scope.graph.initializer]
     elements = sum(_elements(weight) for weight in weights)
     types = Counter(dtype_name(weight.data_type) for weight in weights)
-    yield f"{len(weights)} weights, {elements} elements: " + ", ".join(f"{n} {name}" for name, n in types.most_common())
+    listed = ", ".join(f"{n} {name}" for name, n in types.most_common())
+    yield Text(f"{len(weights)} weights, {elements} elements: {listed}",
+               f"{len(weights)} 个权重，共 {elements} 个元素：{listed}")  # fmt: skip
     if "layers" in parts or "attributes" in parts:
         for scope in found:
             depth = len(scope.key)
             if scope.parent is not None:
-                yield f"{'  ' * depth}in {scope.path}:"
+                yield Text(f"{'  ' * depth}in {scope.path}:", f"{'  ' * depth}{scope.path} 内：")
             for node in scope.graph.node:
-                yield f"{'  ' * depth}{node.op_type:18s} {node.name}: {_names(node.input)} -> {_names(node.output)}"
+                begin, read, made_of = f"{'  ' * depth}{node.op_type:18s} {node.name}", node.input, node.output
+                yield Text(f"{begin}: {_names(read).en} -> {_names(made_of).en}",
+                           f"{begin}：{_names(read).zh} -> {_names(made_of).zh}")  # fmt: skip
                 for attribute in node.attribute if "attributes" in parts else ():
-                    yield f"{'  ' * depth}    {attribute.name} = {_value(attribute)}"
+                    begin, value = f"{'  ' * depth}    {attribute.name} = ", _value(attribute)
+                    yield Text(f"{begin}{value.en}", f"{begin}{value.zh}")
     if "weights" in parts:
         for weight in weights:
             shape = f"{dtype_name(weight.data_type)} {list(weight.dims)}"
-            yield f"{weight.name}  {shape}{_range(weight, model.folder)}"
+            span = _range(weight, model)
+            yield Text(f"{weight.name}  {shape}{span.en}", f"{weight.name}  {shape}{span.zh}")
 
 
-def _type(item: Any) -> str:
+def _type(item: Any) -> Text:
     kind = item.type.WhichOneof("value")
     if kind != "tensor_type":
-        return str(kind or "unknown type").removesuffix("_type")
-    shape = tensor_shape(item.type.tensor_type)
-    dims = "shape unknown" if shape is None else f"[{', '.join(map(str, shape))}]"
-    return f"{dtype_name(item.type.tensor_type.elem_type)} {dims}"
+        return same(str(kind).removesuffix("_type")) if kind else Text("unknown type", "类型未知")
+    shape, dtype = tensor_shape(item.type.tensor_type), dtype_name(item.type.tensor_type.elem_type)
+    if shape is None:
+        return Text(f"{dtype} shape unknown", f"{dtype} 形状未知")
+    return same(f"{dtype} [{', '.join(map(str, shape))}]")
 
 
-def _names(names: Any) -> str:
-    return ", ".join(name or "-" for name in names) or "nothing"
+def _names(names: Any) -> Text:
+    found = ", ".join(name or "-" for name in names)
+    return same(found) if found else Text("nothing", "无")
 
 
 def _elements(weight: Any) -> int:
@@ -75,26 +87,35 @@ def _elements(weight: Any) -> int:
     return count
 
 
-def _range(weight: Any, folder: Path) -> str:
-    """Smallest and largest value, and what is not finite."""
+def _range(weight: Any, model: Model) -> Text:
+    """Smallest and largest value, and what is not finite. Raises ModelError."""
     from onnx import numpy_helper
 
-    array = numpy_helper.to_array(weight, base_dir=str(folder))
+    try:
+        array = numpy_helper.to_array(weight, base_dir=str(model.folder))
+    except (ValueError, TypeError, KeyError, OSError, MemoryError) as error:
+        said = say("weight_unreadable", name=weight.name, error=str(error) or type(error).__name__)
+        raise ModelError(said, where=model.path, hint=say("export_again")) from error
     if array.dtype.kind not in "fiub" and array.dtype.isbuiltin != 2:
-        return ""
+        return same("")
     wide = array.astype(np.float64)
     finite = wide[np.isfinite(wide)]
-    said = f"  {finite.min():.6g} to {finite.max():.6g}" if finite.size else ""
-    return said + (f", {wide.size - finite.size} not finite" if finite.size < wide.size else "")
+    low, high = (f"{finite.min():.6g}", f"{finite.max():.6g}") if finite.size else ("", "")
+    en, zh = (f"  {low} to {high}", f"  {low} 至 {high}") if finite.size else ("", "")
+    if broken := wide.size - finite.size:
+        en, zh = f"{en}, {broken} not finite", f"{zh}，{broken} 个非有限值"
+    return Text(en, zh)
 
 
-def _value(attribute: Any) -> str:
+def _value(attribute: Any) -> Text:
     from onnx import helper
 
     if attribute.HasField("g") or attribute.graphs:
-        return f"a graph of {len(attribute.g.node)} operators" if attribute.HasField("g") else "graphs"
+        size = len(attribute.g.node)
+        whole = Text(f"a graph of {size} operators", f"含 {size} 个算子的子图")
+        return whole if attribute.HasField("g") else Text("graphs", "若干子图")
     if attribute.HasField("t"):
-        return f"{dtype_name(attribute.t.data_type)} {list(attribute.t.dims)}"
+        return same(f"{dtype_name(attribute.t.data_type)} {list(attribute.t.dims)}")
     value = helper.get_attribute_value(attribute)
     text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-    return text if len(text) <= _LONG else f"{text[:_LONG]}…"
+    return same(text if len(text) <= _LONG else f"{text[:_LONG]}…")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..records import Operator, Stored
+from .defaults import with_defaults
 from .graph import all_graphs
 from .model import Model
 
@@ -25,6 +26,7 @@ class FileOperators:
     def __init__(self, model: Model) -> None:
         self._folder = str(model.folder)
         self._graph = model.proto.graph
+        self._opsets = {item.domain or "ai.onnx": int(item.version) for item in model.proto.opset_import}
         self._arrays: dict[str, Array] = {}
 
     @functools.cached_property
@@ -60,25 +62,41 @@ class FileOperators:
                 found.update({name: None if name in found else node for name in node.output if name})
         return found
 
+    @functools.cached_property
+    def _owners(self) -> dict[str, str]:
+        """The first output of the node in whose body a tensor is made, by the tensor's name."""
+        return {
+            name: next((one for one in node.output if one), "")
+            for graph in all_graphs(self._graph) for node in graph.node
+            for item in node.attribute for body in (*([item.g] if item.HasField("g") else ()), *item.graphs)
+            for inner in body.node for name in inner.output if name
+        }  # fmt: skip
+
     def operator_of(self, name: str) -> Operator | None:
         """The node that makes a tensor; None where no node does, or more than one."""
         node = self._makers.get(name)
         return None if node is None else self.described(node)
 
     def described(self, node: Any) -> Operator:
-        """A node of the graph."""
+        """A node of the graph, what it leaves out of its attributes among them."""
         from onnx import helper
 
-        attributes = {
+        said = {
             item.name: _plain(helper.get_attribute_value(item))
             for item in node.attribute
             if not (item.HasField("g") or item.HasField("t") or item.graphs or item.tensors)
         }
         constants = {name: array for name in node.input if name and (array := self.get(name)) is not None}
+        weight = constants.get(node.input[1]) if len(node.input) > 1 else None
+        attributes = with_defaults(
+            node.op_type, said, domain=node.domain, opset=self._opsets.get(node.domain or "ai.onnx", 1),
+            weight=None if weight is None else weight.shape,
+        )  # fmt: skip
         stored = {name: found for name in node.input if (found := self._stored(node, name)) is not None}
         reads = tuple(name for name in node.input if name and name not in constants)
+        inside = next((self._owners[name] for name in node.output if name in self._owners), "")
         return Operator(
-            op_type=node.op_type, attributes=attributes, parameters=constants, stored=stored, reads=reads
+            op_type=node.op_type, attributes=attributes, parameters=constants, stored=stored, reads=reads, inside=inside
         )  # fmt: skip
 
     def _stored(self, node: Any, name: str) -> Stored | None:

@@ -139,6 +139,12 @@ def threads_may_read() -> bool:
     return bool(api_implementation.Type() != "python")
 
 
+def _size(tensor: Any) -> int:
+    """Bytes of a tensor whose file is not said to hold so many; 0 where its type, or a size, is none."""
+    many = math.prod(tensor.dims) if all(dim >= 0 for dim in tensor.dims) else 0
+    return many * _BYTES.get(tensor.data_type, 0)
+
+
 def _find_external(proto: Any, path: Path) -> Path:
     """The folder of a model's external weights: the one of the file, or of what it is a link to.
 
@@ -154,7 +160,7 @@ def _find_external(proto: Any, path: Path) -> Path:
         except ValueError as error:
             what = f"says of '{tensor.name}' that its weights lie at no number: {error}"
             raise ModelError(what, where=str(path), hint="export the model again") from error
-        ends[place.location] = max(ends.get(place.location, 0), place.offset + place.length)
+        ends[place.location] = max(ends.get(place.location, 0), place.offset + (place.length or _size(tensor)))
     places: dict[str, Path] = {}
     for location, end in ends.items():
         file = _place_of(location, path)

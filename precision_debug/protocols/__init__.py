@@ -9,6 +9,8 @@ from ..safety.late import offered
 __all__ = [
     "BETWEEN",
     "WHOLE",
+    "Agreeing",
+    "Agreement",
     "AloneFiles",
     "AloneScripter",
     "Backend",
@@ -55,11 +57,13 @@ __all__ = [
     "WeightKeeper",
     "Workbench",
     "demand",
+    "is_line",
     "progress_to",
     "tell",
 ]
 
 if TYPE_CHECKING:
+    from .agreeing import Agreeing, Agreement
     from .backend import Backend, demand
     from .capabilities import (
         AloneFiles,
@@ -85,7 +89,7 @@ if TYPE_CHECKING:
     )
     from .description import DescribedLayer, DescribedWeight, Describer, Description
     from .executed import Executed, PrecisionReader
-    from .keeping import BETWEEN, WHOLE, Handed, Keep, Keeper
+    from .keeping import BETWEEN, WHOLE, Handed, Keep, Keeper, is_line
     from .progress import ProgressReader, progress_to, tell
     from .running import OneRun
     from .session import Replace, Replacer, Session
@@ -96,12 +100,13 @@ if TYPE_CHECKING:
 __getattr__ = offered(
     __name__,
     {
+        "agreeing": "Agreeing Agreement",
         "backend": "Backend demand",
         "capabilities": "AloneFiles AloneScripter Capabilities Exporter Follower Ladder Layer LayerKeeper Matches "
         "OnDevice OnDeviceAlone Operator OperatorRunner Operators Pairer Rung Switch Watcher Watching WeightKeeper",
         "description": "DescribedLayer DescribedWeight Describer Description",
         "executed": "Executed PrecisionReader",
-        "keeping": "BETWEEN WHOLE Handed Keep Keeper",
+        "keeping": "BETWEEN WHOLE Handed Keep Keeper is_line",
         "running": "OneRun",
         "session": "Replace Replacer Session",
         "survey": "Refused Survey Surveyor",

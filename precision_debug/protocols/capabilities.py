@@ -11,6 +11,7 @@ from ..reasons import Reason
 
 if TYPE_CHECKING:
     from ..records import SessionSpec, TensorMeta
+    from .agreeing import Agreeing
     from .description import Describer
     from .executed import PrecisionReader
     from .keeping import Keeper
@@ -69,6 +70,7 @@ class Capabilities:
     alone_scripter: AloneScripter | None = None
     precision_reader: PrecisionReader | None = None
     bare_runner: BareRunner | None = None
+    agreeing: Agreeing | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from ..reasons import ReasonOrText
 from ..records import InputMeta
 
 __all__ = ["DescribedLayer", "DescribedWeight", "Describer", "Description"]
@@ -52,7 +53,7 @@ class Description:
     inputs: Sequence[InputMeta]
     outputs: Sequence[InputMeta]
     layers: Sequence[DescribedLayer]
-    facts: Sequence[str] = ()
+    facts: Sequence[ReasonOrText] = ()
     weights: Iterable[DescribedWeight] | None = None
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,13 +13,20 @@ from typing import Any, Protocol
 
 from ..records import SessionSpec, TensorMeta
 
-__all__ = ["BETWEEN", "WHOLE", "Handed", "Keep", "Keeper"]
+__all__ = ["BETWEEN", "WHOLE", "Handed", "Keep", "Keeper", "is_line"]
+
+_LINE = re.compile(r"[^/\\]+\.py:\d+$")
 
 WHOLE = "(model)"
 """The module that is all of a model: what its own forward computes is kept with everything."""
 
 BETWEEN = "(between)"
 """What a model computes outside of its modules that have weights: it can be kept without them."""
+
+
+def is_line(key: str) -> bool:
+    """Whether a key stands for what a line of the model's source calls, "model.py:57", rather than for a module."""
+    return bool(_LINE.match(key))
 
 
 @dataclass(frozen=True, kw_only=True)

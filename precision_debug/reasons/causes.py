@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from .cause import Cause, Kind
 from .engine_causes import ENGINE_CAUSES
+from .quantised_causes import QUANTISED_CAUSES
 from .reason import Wording
 from .step_causes import STEP_CAUSES
 
@@ -117,13 +118,15 @@ CAUSES: Mapping[str, Cause] = {
         ),
         instead={
             "cut": Wording(
-                "`{source}` is cut off where it is cast to {cast}: {count} elements, up to {largest}, are above that"
+                "`{source}` is cut off where it is cast to {cast}: {count} {count:element|elements}, up to"
+                " {largest}, {count:is|are} above that"
                 " type's maximum of {limit} and become it",
                 "`{source}` 转为 {cast} 时被截断：{count} 个元素（最大 {largest}）超过该类型的最大值"
                 " {limit}，变为该最大值",
             ),
             "cast": Wording(
-                "overflow where `{source}` is cast to {cast}: {count} elements, up to {largest}, are above that type's"
+                "overflow where `{source}` is cast to {cast}: {count} {count:element|elements}, up to {largest},"
+                " {count:is|are} above that type's"
                 " maximum of {limit}",
                 "`{source}` 转为 {cast} 时上溢：{count} 个元素（最大 {largest}）超过该类型的最大值 {limit}",
             ),
@@ -171,13 +174,21 @@ CAUSES: Mapping[str, Cause] = {
             "下溢，{lost} 个结果小于该类型最小值而变为 0（占张量的 {share}）",
         ),
         instead={
+            "digits": Wording(
+                "underflow, {digits} {digits:result|results} below the type's smallest normal number, {smallest}, lose"
+                " digits ({share} of the tensor)",
+                "下溢，{digits} 个结果小于该类型的最小正规数 {smallest}，因而丢失有效位（占张量的 {share}）",
+            ),
             "cast": Wording(
-                "underflow where `{source}` is cast to {cast}: {share} of it becomes 0 ({lost} elements), because that"
+                "underflow where `{source}` is cast to {cast}: {share} of it becomes 0 ({lost}"
+                " {lost:element|elements}), because that"
                 " type's smallest number is {smallest}",
                 "`{source}` 转为 {cast} 时下溢：其中 {share}（{lost} 个元素）变为 0，因为该类型的最小值为 {smallest}",
             )
         },
-        evidence={"lost": _COUNT, "share": _SHARE, "smallest": _FIGURE, "cast": _TEXT, "source": _TEXT},
+        evidence={
+            "lost": _COUNT, "digits": _COUNT, "share": _SHARE, "smallest": _FIGURE, "cast": _TEXT, "source": _TEXT,
+        },
         out_of_range="below",
     ),
     "weight_underflow": Cause(
@@ -188,80 +199,17 @@ CAUSES: Mapping[str, Cause] = {
             "its constant {weight} (an epsilon?), {value}, is below the type's smallest value, {smallest}",
             "其常量 {weight}（epsilon？）为 {value}，小于该类型可表示的最小值 {smallest}",
         ),
-        evidence={"weight": _TEXT, "value": _FIGURE, "smallest": _FIGURE},
-        out_of_range="below",
-    ),
-    "saturation": Cause(
-        en="saturation", zh="饱和截断",
-        do="Calibrate on inputs that reach these values, or use another calibration method.",
-        do_zh="用能达到这些值的输入校准，或换一种方法。",
-        why=Wording(
-            "saturation, {share} of its results are clipped at {limit}, though they reach {largest}",
-            "饱和，{share} 的结果被截断在 {limit}，而实际达到 {largest}",
-        ),
-        evidence={"share": _SHARE, "largest": _FIGURE, "limit": _FIGURE},
-    ),
-    "weight_clipped": Cause(
-        en="a quantised weight is clipped", zh="量化权重被截断",
-        do="Quantise the weight again with a scale that reaches its largest value.",
-        do_zh="用能覆盖其最大值的比例重新量化该权重。",
-        why=Wording(
-            "its constant {weight} reaches {largest} and is clipped at {limit} by its scale"
-            " ({count} {count:element|elements})",
-            "其常量 {weight} 达到 {largest}，被其量化比例截断在 {limit}（{count} 个元素）",
-        ),
-        evidence={"weight": _TEXT, "count": _COUNT, "largest": _FIGURE, "limit": _FIGURE},
-    ),
-    "bias_clipped": Cause(
-        en="a quantised bias is clipped", zh="量化偏置被截断",
-        do="Use a larger weight scale, so that the bias fits into int32, or leave the operator in float.",
-        do_zh="增大权重的比例，使偏置能放入 int32，或将该算子保留为浮点。",
-        why=Wording(
-            "its int32 bias {weight} stands at the type's maximum, {limit}, in {count} elements: it was clipped",
-            "其 int32 偏置 {weight} 有 {count} 个元素位于该类型的端点 {limit}：已被截断",
-        ),
-        evidence={"weight": _TEXT, "count": _COUNT, "limit": _COUNT},
-    ),
-    "zero_point": Cause(
-        en="a wrong zero point", zh="零点错误",
-        do="Compare the zero point used to quantise it with the one used to read it.",
-        do_zh="对照量化时与读取时的零点。",
-        why=Wording(
-            "a wrong zero point: all its results are off by the same {shift}, {steps} steps",
-            "零点错误：其全部结果均偏移 {shift}，即 {steps} 个量化步长",
-        ),
         instead={
-            "weight": Wording(
-                "a wrong zero point: all values of its constant {weight} are off by the same {shift}, {steps} steps",
-                "零点错误：其常量 {weight} 的所有数均偏移 {shift}，即 {steps} 个量化步长",
+            "off": Wording(
+                "its constant {weight}, around {value}, is below the type's smallest normal number, {smallest}, and"
+                " loses digits there: it is off by {off} (Rel L2)",
+                "其常量 {weight}（约 {value}）小于该类型的最小正规数 {smallest}，因而丢失有效位：相对 L2 误差 {off}",
             )
         },
-        evidence={"weight": _TEXT, "shift": _FIGURE, "steps": _FIGURE},
+        evidence={"weight": _TEXT, "value": _FIGURE, "smallest": _FIGURE, "off": _FIGURE},
+        out_of_range="below",
     ),
-    "outlier_channel": Cause(
-        en="an outlier channel", zh="离群通道",
-        do="Quantise per channel, or smooth the outlier into the weights.",
-        do_zh="逐通道量化，或将离群值平滑到权重中。",
-        why=Wording(
-            "one channel ({channel}) is {ratio} x larger than {than} and takes up the quantised range",
-            "通道 {channel} 比{than}大 {ratio} 倍，占去了量化范围",
-        ),
-        instead={
-            "too": Wording(
-                "one channel ({channel}) is {ratio} x larger than {than} and takes up the quantised range, and the"
-                " same one does so in {too}",
-                "通道 {channel} 比{than}大 {ratio} 倍，占去了量化范围，在 {too} 中也是同一通道",
-            ),
-            "from": Wording(
-                "one channel ({channel}) of `{from}` is {ratio} x larger than {than} and takes up the quantised range",
-                "`{from}` 的通道 {channel} 比{than}大 {ratio} 倍，占去了量化范围",
-            ),
-        },
-        evidence={
-            "from": _TEXT, "channel": _COUNT, "axis": _COUNT, "ratio": _FIGURE, "than": _WORD, "too": _TEXT,
-        },
-        unproven=True,
-    ),
+    **QUANTISED_CAUSES,
     "inside_body": Cause(
         en="inside a body that was not seen", zh="出自未能查看的子图",
         do="Compare the body as a model of its own, or in an engine that shows its operators.",
@@ -281,7 +229,14 @@ CAUSES: Mapping[str, Cause] = {
             "a mask value of {largest} sets the quantised range, so every real score becomes 0",
             "掩码值 {largest} 决定了量化范围，所有真实得分变为 0",
         ),
-        evidence={"largest": _FIGURE},
+        evidence={"largest": _FIGURE, "mask": _TEXT},
+        instead={
+            "mask": Wording(
+                "the mask `{mask}` is quantised, and with {largest} in its range one quantised step is larger than any"
+                " real score",
+                "掩码 `{mask}` 被量化，其范围含 {largest}，一个量化步长就大于任何真实得分",
+            ),
+        },
     ),
     "cancellation": Cause(
         gradient="below",
@@ -310,6 +265,10 @@ CAUSES: Mapping[str, Cause] = {
             "普通舍入误差，被 {amplifier_type} `{amplifier}` 放大 {factor} 倍",
         ),
         instead={
+            "broken": Wording(
+                "ordinary rounding, of which {amplifier_type} `{amplifier}` makes NaN or Inf (elements: {broken})",
+                "普通舍入误差，{amplifier_type} `{amplifier}` 由此产生 NaN 或 Inf（{broken} 个元素）",
+            ),
             "weight": Wording(
                 "its constant {weight} was rounded to {held} (off by {off}), amplified {factor} x by {amplifier_type}"
                 " `{amplifier}`",
@@ -318,7 +277,7 @@ CAUSES: Mapping[str, Cause] = {
         },
         evidence={
             "amplifier": _TEXT, "amplifier_type": _TEXT, "factor": _FIGURE, "weight": _TEXT, "held": _TEXT,
-            "off": _FIGURE,
+            "off": _FIGURE, "broken": _COUNT,
         },
         unproven=True,
     ),
@@ -349,18 +308,19 @@ CAUSES: Mapping[str, Cause] = {
     ),
     "born_on_both": Cause(
         en="NaN or Inf in both runs", zh="两次运行均产生 NaN 或 Inf",
-        do="Check what this operator reads: a division by 0, a root or logarithm of what is not positive, labels that"
-           " are all ignored.",
-        do_zh="检查该算子的输入：除以 0、对非正数开方或取对数、标签全部被忽略等。",
+        do="Check what this operator reads: weights that hold NaN or Inf, a division by 0, a root or logarithm of what"
+           " is not positive, labels that are all ignored.",
+        do_zh="检查该算子的输入：权重中的 NaN 或 Inf、除以 0、对非正数开方或取对数、标签全部被忽略等。",
         why=Wording(
-            "it makes {kind} ({count} elements) of inputs that have none, in the baseline too",
-            "它由不含 {kind} 的输入产生 {kind}（{count} 个元素），基线中也是如此",
+            "of the tensors that were compared, its result is the first with {kind} ({count} {count:element|elements}),"
+            " in the baseline too",
+            "在参与比较的张量中，其结果最先出现 {kind}（{count} 个元素），基线中也是如此",
         ),
         evidence={"kind": _TEXT, "count": _COUNT, "output": _TEXT},
         sentence=Wording(
             "{what} `{name}` makes the {kind} of `{output}`: {why}. The precision is not the reason: look at what it"
-            " reads.",
-            "`{output}` 的 {kind} 来自 {what} `{name}`：{why}。与精度无关：请检查它的输入。",
+            " reads, its weights among it.",
+            "`{output}` 的 {kind} 来自 {what} `{name}`：{why}。与精度无关：请检查它的输入与权重。",
         ),
         mended=False, fails="always",
     ),
@@ -378,7 +338,8 @@ CAUSES: Mapping[str, Cause] = {
         do="Keep the state of the loop in FP32, or use larger steps.",
         do_zh="将循环的状态保留为 FP32，或使用更大的步长。",
         why=Wording(
-            "over {depth} iterations its rounding is biased to one side because of the loop's own state; together that"
+            "over {depth} {depth:iteration|iterations} its rounding is biased to one side because of the loop's"
+            " own state; together that"
             " makes {share} of the squared error",
             "在 {depth} 次迭代中，其舍入因循环自身的状态而总偏向同一侧，合计占平方误差的 {share}",
         ),
@@ -411,25 +372,26 @@ CAUSES: Mapping[str, Cause] = {
         do="Check what is decided here, and keep the operators that compute it in FP32.",
         do_zh="看此处作出的判定；将算出它的算子保留为 FP32。",
         why=Wording(
-            "{count} of {elements} decisions differ on the same inputs",
-            "相同输入下 {elements} 个判定中有 {count} 个不同",
+            "{count} of {elements} results, whole numbers or truth values, differ on the same inputs",
+            "相同输入下 {elements} 个整数或布尔结果中有 {count} 个不同",
         ),
         instead={
             "margin": Wording(
-                "ordinary rounding, which flips {count} of {elements} choices of {amplifier_type} `{amplifier}`: its"
-                " scores there are {margin} apart at most in the baseline, and off by up to {off} in the target",
-                "普通舍入误差，使 {amplifier_type} `{amplifier}` 的 {elements} 个选择中有 {count} 个改变：这些选择的"
+                "ordinary rounding, behind which {count} of {elements} choices of {amplifier_type} `{amplifier}` flip:"
+                " its scores there are {margin} apart at most in the baseline, and off by up to {off} in the target",
+                "普通舍入误差，其后 {amplifier_type} `{amplifier}` 的 {elements} 个选择中有 {count} 个改变：这些选择的"
                 "分数在基线中至多相差 {margin}，而在目标中偏差可达 {off}",
             ),
             "off": Wording(
-                "ordinary rounding, which flips {count} of {elements} decisions of {amplifier_type} `{amplifier}`,"
-                " whose inputs there are off by up to {off}",
-                "普通舍入误差，使 {amplifier_type} `{amplifier}` 的 {elements} 个判定中有 {count} 个改变，"
+                "ordinary rounding, behind which {count} of {elements} decisions of {amplifier_type} `{amplifier}`,"
+                " whose inputs there are off by up to {off}, flip",
+                "普通舍入误差，其后 {amplifier_type} `{amplifier}` 的 {elements} 个判定中有 {count} 个改变，"
                 "其输入在这些位置的偏差可达 {off}",
             ),
             "amplifier": Wording(
-                "ordinary rounding, which flips {count} of {elements} decisions of {amplifier_type} `{amplifier}`",
-                "普通舍入误差，使 {amplifier_type} `{amplifier}` 的 {elements} 个判定中有 {count} 个改变",
+                "ordinary rounding, behind which {count} of {elements} decisions of {amplifier_type} `{amplifier}`"
+                " flip",
+                "普通舍入误差，其后 {amplifier_type} `{amplifier}` 的 {elements} 个判定中有 {count} 个改变",
             ),
         },
         evidence={
@@ -453,7 +415,7 @@ CAUSES: Mapping[str, Cause] = {
         do_zh="将该算子保留为更高精度。",
         instead={
             "steps": Wording(
-                "this type is too coarse: its values span {steps} steps of {step} each",
+                "this type is too coarse: its values span {steps} {steps:step|steps} of {step} each",
                 "该类型精度不足：其数值只占 {steps} 个量化步长，每步 {step}",
             ),
             "cast": Wording(
@@ -474,6 +436,7 @@ _THINGS = {
     "an_attribute": Wording("attribute", "属性"),
     "is_there": Wording("there", "有"),
     "is_missing": Wording("missing", "无"),
+    "axis_and_behind": Wording("{axis} with all axes behind it", "{axis} 及其后的所有轴"),
     "an_input": Wording("what is read by", "所读取的张量："),
     "other_channels": Wording("any other", "其他任一通道"),
     "quarter_of_channels": Wording("a quarter of the channels", "四分之一的通道"),

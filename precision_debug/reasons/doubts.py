@@ -37,7 +37,7 @@ DOUBTS: Mapping[str, Wording] = {
         "最终输出 {name} 在两侧都没有元素，没有比较任何内容。请换一个能产生结果的输入。", "Use real --inputs.",
     ),
     "nothing_decided": Wording(
-        "None of the {compared} compared tensors could be judged by this tolerance.",
+        "None of the {compared} compared {compared:tensor|tensors} could be judged by this tolerance.",
         "比较的 {compared} 个张量中没有一个能用该容差判定。", "Use a smaller --atol.",
     ),
     "few_compared": Wording(
@@ -85,6 +85,9 @@ DOUBTS: Mapping[str, Wording] = {
     ),
     "precision_not_run": Wording(
         "Nothing ran in {precision}: {detail}.", "没有任何部分以 {precision} 运行：{detail}。", _MODE
+    ),
+    "none_of": Wording(
+        "none of the operators computes in it", "没有一个算子以它计算", _MODE, decides=False
     ),
     "providers_unknown": Wording(
         "Which nodes {provider} took is unknown: {detail}.", "{provider} 接管了哪些节点无从得知：{detail}。", _MODE

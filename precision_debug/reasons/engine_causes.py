@@ -23,7 +23,8 @@ ENGINE_CAUSES: Mapping[str, Cause] = {
         do_zh="按可粘贴的那一行关闭该 pass，并向引擎开发者报告。",
         why=Wording(
             "the engine turns {replaced} into {instead} ({passes}), which changes the computation: the outputs are off"
-            " by {before} (Rel L2), and by {after} with the pass switched off (bisected {of} passes in {runs} builds)",
+            " by {before} (Rel L2), and by {after} with the pass switched off (bisected {of} {of:pass|passes} in"
+            " {runs} {runs:build|builds})",
             "引擎的 {passes} 将 {replaced} 变为 {instead}，改变了计算：启用时输出相差 {before}（相对"
             " L2），关闭后为 {after}（{of} 个 pass 中二分，构建 {runs} 次）",
         ),
@@ -42,7 +43,7 @@ ENGINE_CAUSES: Mapping[str, Cause] = {
         why=Wording(
             "the engine turns {replaced} into {instead} ({passes}), which rounds in other places, and this model"
             " amplifies rounding: the outputs are off by {before} (Rel L2), and by {after} with the pass switched off"
-            " (bisected {of} passes in {runs} builds)",
+            " (bisected {of} {of:pass|passes} in {runs} {runs:build|builds})",
             "引擎的 {passes} 将 {replaced} 变为 {instead}，舍入位置不同，而该模型会放大舍入误差："
             "启用时输出相差 {before}（相对 L2），关闭后为 {after}（{of} 个 pass 中二分，构建"
             " {runs} 次）",
@@ -53,6 +54,36 @@ ENGINE_CAUSES: Mapping[str, Cause] = {
             "误差来自 {what} `{name}`：{why}。关闭它：`{paste}`。",
         ),
         mended=False, pastes="option",
+    ),
+    "fewer_roundings": Cause(
+        en="compiled kernels round less often than the baseline does", zh="编译后的内核比基线舍入得少",
+        do="Use the option to paste if results have to equal the baseline's; of the two, trust the one that is nearer"
+        " to float64.",
+        do_zh="若结果须与基线一致，使用可粘贴的选项；两者之中，以更接近 float64 的一侧为准。",
+        why=Wording(
+            "compiled kernels keep float32 from one operator to the next, where the baseline rounds each result to"
+            " {type}: with {switch} the outputs are off by {after} (Rel L2) instead of {before}",
+            "编译后的内核在算子之间保持 float32，而基线会把每个结果舍入到 {type}：启用 {switch} 后输出相差 {after}"
+            "（相对 L2），此前为 {before}",
+        ),
+        instead={
+            "exact_base": Wording(
+                "compiled kernels keep float32 from one operator to the next, where the baseline rounds each result to"
+                " {type}: with {switch} the outputs are off by {after} (Rel L2) instead of {before}; against the same"
+                " model in float64, the baseline is off by {exact_base} and the target by {exact_target}",
+                "编译后的内核在算子之间保持 float32，而基线会把每个结果舍入到 {type}：启用 {switch} 后输出相差 {after}"
+                "（相对 L2），此前为 {before}；与同一模型的 float64 相比，基线相差 {exact_base}，目标相差"
+                " {exact_target}",
+            ),
+        },
+        evidence={
+            "type": _TEXT, "switch": _TEXT, "before": _FIGURE, "after": _FIGURE, "count": _COUNT,
+            "exact_base": _FIGURE, "exact_target": _FIGURE,
+        },
+        sentence=Wording(
+            "{what} `{name}` is where the two sides differ: {why}.", "两侧的差异在于 {what} `{name}`：{why}。"
+        ),
+        mended=False, one_switch=True,
     ),
     "wrong_kernel": Cause(
         en="the baseline's own kernel is wrong", zh="基线自身的内核有误",

@@ -15,22 +15,27 @@ _NAMES = "Pair tensors with --rename where values cannot tell them apart."
 EXPORTS: Mapping[str, Wording] = {
     # how much is paired
     "paired_by_value": Wording(
-        "Paired by value and graph in {mode} against {other}: {count} of the {all} tensors of {path} ({kinds});"
-        " {refused} left unpaired because values cannot tell them apart; {partners} of the model's {own} tensors have"
+        "Paired by value and graph in {mode} against {other}: {count} of the {all} {all:tensor|tensors} of"
+        " {path} ({kinds});"
+        " {refused} left unpaired because values cannot tell them apart; {partners} of the model's {own}"
+        " {own:tensor|tensors} {partners:has|have}"
         " a partner.",
         "以 {mode} 对 {other} 按数值和图配对：{path} 的 {all} 个张量中配对 {count} 个（{kinds}）；{refused} 个因"
         "数值无法"
         "区分而未配对；模型的 {own} 个张量中有 {partners} 个有对应。", _NAMES,
     ),
     "paired_by_value_none": Wording(
-        "Paired by value and graph in {mode} against {other}: {count} of the {all} tensors of {path}; {refused} left"
-        " unpaired because values cannot tell them apart; {partners} of the model's {own} tensors have a partner.",
+        "Paired by value and graph in {mode} against {other}: {count} of the {all} {all:tensor|tensors} of"
+        " {path}; {refused} left"
+        " unpaired because values cannot tell them apart; {partners} of the model's {own} {own:tensor|tensors}"
+        " {partners:has|have} a partner.",
         "以 {mode} 对 {other} 按数值和图配对：{path} 的 {all} 个张量中配对 {count} 个；{refused} 个因数值无法区"
         "分而未配对；"
         "模型的 {own} 个张量中有 {partners} 个有对应。", _NAMES,
     ),
     "paired_converted": Wording(
-        "Paired by name and value in float32: {count} of the {all} tensors of {path}, {turned} of them in another"
+        "Paired by name and value in float32: {count} of the {all} {all:tensor|tensors} of {path}, {turned} of"
+        " them in another"
         " layout, which is turned back; {missing} of the model's tensors have no partner.",
         "在 float32 下按名称和数值配对：{path} 的 {all} 个张量中配对 {count} 个，其中 {turned} 个布局不同，已转换回来；"
         "模型有 {missing} 个张量没有对应。", _NAMES,
@@ -44,7 +49,8 @@ EXPORTS: Mapping[str, Wording] = {
         "{file} is wrong at {place}. Cause: {cause}.", "{file} 在 {place} 处有误。原因：{cause}。", _EXPORT
     ),
     "wrong_at_more": Wording(
-        "{file} is wrong at {count} more operators: {names}.", "{file} 另有 {count} 个算子有误：{names}。", _FIRST
+        "{file} is wrong at {count} more {count:operator|operators}: {names}.",
+        "{file} 另有 {count} 个算子有误：{names}。", _FIRST
     ),
     "output_apart": Wording(
         "The output {name} of {file} differs from the model's {base} (relative distance {distance:.3g}), but no wrong"
@@ -138,7 +144,8 @@ EXPORTS: Mapping[str, Wording] = {
     ),
     "weights": Wording("{parts:;}.", "{parts:;}。"),
     "weights_same": Wording(
-        "{count} of {all} weights of the module are in {file} unchanged", "模块的 {all} 个权重中有 {count} 个"
+        "{count} of {all} {all:weight|weights} of the module are in {file} unchanged",
+        "模块的 {all} 个权重中有 {count} 个"
         "原样在 {file} 中"
     ),
     "weights_rounded": Wording("{count} rounded to a lower precision", "{count} 个舍入到较低精度"),

@@ -29,6 +29,11 @@ FAILURES: Mapping[str, Wording] = {
     "see_help": Wording("see `{program} --help`", "`{program} --help` 说明各选项"),
     "unknown_options": Wording("unrecognized arguments: {names}", "无法识别的选项：{names}"),
     "no_value_given": Wording("argument {option}: a value is missing", "选项 {option}：缺少值"),
+    "value_empty": Wording("the value is empty", "值为空"),
+    "write_or_leave_out": Wording("write one, or leave the option out", "请给出值，或去掉该选项"),
+    "write_joined": Wording("write {option}", "请写 {option}"),
+    "given_twice": Wording("given twice, with different values", "给了两次，且值不同"),
+    "keep_one": Wording("keep one of them", "请只保留一个"),
     "no_whole_number": Wording(
         "argument {option}: '{value}' is not a whole number", "选项 {option}：'{value}' 不是整数"
     ),
@@ -69,6 +74,7 @@ FAILURES: Mapping[str, Wording] = {
     ),
     "no_backend_reads": Wording("no backend reads {kind}", "没有后端能读取 {kind}"),
     "known_endings": Wording("known endings: {endings}", "可用的后缀：{endings}"),
+    "weight_unreadable": Wording("its weight '{name}' cannot be read: {error}", "其权重 '{name}' 无法读取：{error}"),
     "weights_alone": Wording(
         "it holds weights but no model: write a factory FILE.py:FUNCTION that builds the module and loads them, or use"
         " --model_dir with a folder saved by transformers; {known}",
@@ -161,6 +167,10 @@ FAILURES: Mapping[str, Wording] = {
         "without it the model runs: {option}; in a script of yours `{paste}`; report it to the engine's developers",
         "关闭后模型可以运行：{option}；在自己的脚本中：`{paste}`；请报告给引擎的开发者",
     ),
+    "recording_taken": Wording("another run is recording into this folder", "另一个运行正在录制到该文件夹"),
     "report_taken": Wording("another run is writing this report", "另一个运行正在写这份报告"),
     "wait_for_it": Wording("wait for it to finish, or name another --output", "请等待它结束，或另写一个 --output"),
+    "wait_or_record": Wording(
+        "wait for it to finish, or record into another folder", "请等待它结束，或录制到另一个文件夹"
+    ),
 }  # fmt: skip

@@ -40,6 +40,14 @@ FIXES: Mapping[str, Wording] = {
         "目标的输出与基线的布局或名称不完全一致",
     ),
     "fix_failed": Wording("the engine failed with something kept: {detail}", "保留部分算子后引擎运行失败：{detail}"),
+    "fix_setting_failed": Wording(
+        "the engine failed with every setting that was tried: {detail}", "试用的设置均使引擎运行失败：{detail}"
+    ),
+    "fix_setting_large": Wording(
+        "one run with another setting processes {gigabytes:.2g} GB of tensors, too much for a comparison by default;"
+        " add --explain full to try it",
+        "换一种设置运行一次需处理 {gigabytes:.2g} GB 的张量，超出一次对比的默认工作量；加上 --explain full 会尝试",
+    ),
     "fix_ended": Wording(
         "No fix is known: the run ended while sets of operators were tried on the engine.",
         "尚无可用的修复：运行在引擎上试验算子集合时结束。",

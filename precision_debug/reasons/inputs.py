@@ -12,6 +12,25 @@ _RANGE = "Use --val_range NAME:LOW,HIGH, or real --inputs."
 _REAL = "Use real --inputs."
 
 INPUTS: Mapping[str, Wording] = {
+    "default_left_out": Wording("left out by default: the model has a value for it", "默认省略：模型自带其值"),
+    "default_none": Wording("no default: give {give}", "没有默认值：请给出 {give}"),
+    "default_fed": Wording("by default {shape}, {values}", "默认 {shape}，{values}"),
+    "default_chosen": Wording(
+        "by default {shape} ({chosen}: chosen), {values}", "默认 {shape}（{chosen} 为自选），{values}"
+    ),
+    "random_values": Wording("random, from 0 to 1", "0 到 1 的随机数"),
+    "dimension": Wording("dimension {place} {size}", "第 {place} 维 {size}"),
+    "dimension_named": Wording("'{name}' {size}", "'{name}' {size}"),
+    "dimension_batch": Wording("batch {size}", "批大小 {size}"),
+    "dimension_channels": Wording("channels {size}", "通道数 {size}"),
+    "dimension_depth": Wording("depth {size}", "深度 {size}"),
+    "dimension_height": Wording("height {size}", "高 {size}"),
+    "dimension_width": Wording("width {size}", "宽 {size}"),
+    "dimension_length": Wording("length {size}", "长度 {size}"),
+    "dimension_layers": Wording("layers {size}", "层数 {size}"),
+    "dimension_past": Wording("past {size}", "历史长度 {size}"),
+    "dimension_samples": Wording("samples {size}", "采样点数 {size}"),
+    "dimension_total": Wording("total {size}", "总长度 {size}"),
     "input_left_out": Wording(
         "{name}: left out, because the model has a default for"
         " it", "{name}：未给出，模型有默认值", "Provide it with --inputs."
@@ -51,7 +70,8 @@ INPUTS: Mapping[str, Wording] = {
         "{name}: {have} converted to {dtype} without loss", "{name}：{have} 转换为 {dtype}，数值不变"
     ),
     "input_non_finite": Wording(
-        "{name}: {nan} NaN and {inf} infinite of {count} values", "{name}：{count} 个值中有 {nan} 个 NaN、{inf}"
+        "{name}: {nan} NaN and {inf} infinite of {count} {count:value|values}",
+        "{name}：{count} 个值中有 {nan} 个 NaN、{inf}"
         " 个无穷",
         "Use an input without them.",
     ),
@@ -65,7 +85,7 @@ INPUTS: Mapping[str, Wording] = {
     ),
     "input_rounded_infinite": Wording(
         "{name}: the target takes {dtype}, and is fed the baseline's {have} values rounded to it, as in deployment;"
-        " {beyond} values become infinite",
+        " {beyond} {beyond:value becomes|values become} infinite",
         "{name}：目标接受 {dtype}，按部署时的做法喂入舍入后的基线 {have} 值；其中 {beyond} 个变为无穷",
         "Scale the input down.",
     ),

@@ -16,13 +16,15 @@ MISTAKES: Mapping[str, Wording] = {
     "no_labels": Wording("no labels can be read ({error})", "读不到标签（{error}）"),
     "labels_form": Wording("expects a .npy with one class index per sample", "请给出每个样本一个类别编号的 .npy"),
     "labels_with_numpy": Wording("write them with numpy.save", "请用 numpy.save 保存"),
+    "labels_in_one": Wording("it holds {count} arrays, not the labels alone", "其中有 {count} 个数组，而不只是标签"),
     "labels_of_samples": Wording(
-        "{count} labels for inputs of {samples} samples", "标签有 {count} 个，输入却有 {samples} 个样本"
+        "{count} labels for {count:input|inputs} of {samples} {samples:sample|samples}",
+        "标签有 {count} 个，输入却有 {samples} 个样本"
     ),
     "no_marks": Wording("the marks cannot be read: {error}", "无法读取标记：{error}"),
     "no_such_tensor": Wording("no tensor is called {names}", "没有名为 {names} 的张量"),
     "no_tensor_matches": Wording("no tensor matches {names}", "没有张量匹配 {names}"),
-    "of_tensors": Wording("{count} tensors", "{count} 个张量"),
+    "of_tensors": Wording("{count} {count:tensor|tensors}", "{count} 个张量"),
     "glob_matches": Wording("'{glob}' matches {count}", "'{glob}' 匹配 {count} 个"),
     "near_and_glob": Wording("{near} {found}", "{near}{found}"),
     "no_regex": Wording("'{word}' is not a regular expression: {error}", "'{word}' 不是正则表达式：{error}"),
@@ -34,6 +36,25 @@ MISTAKES: Mapping[str, Wording] = {
     "no_inspector": Wording("no engine inspector file matches", "没有匹配的引擎 inspector 文件"),
     "check_pattern": Wording("check the path, and quote the pattern", "请检查路径，并给通配符加上引号"),
     "marks_lists": Wording("`precision_debug marks` lists the names", "`precision_debug marks` 列出名字"),
+    # a caller's arguments
+    "no_tolerance": Wording("expects a Tolerance, got {kind}", "应为 Tolerance，却是 {kind}"),
+    "write_tolerance": Wording(
+        "write Tolerance(atol=…, rtol=…), or atol and rtol", "请写 Tolerance(atol=…, rtol=…)，或 atol 与 rtol"
+    ),
+    "no_saved_baseline": Wording("expects a SaveBaseline, got {kind}", "应为 SaveBaseline，却是 {kind}"),
+    "pass_the_hook": Wording("pass the hook that the baseline was run with", "请传入运行基线时所用的钩子"),
+    "no_path": Wording("expects a path, got {kind}", "应为路径，却是 {kind}"),
+    "name_a_file": Wording("name a file", "请写文件名"),
+    "no_arrays": Wording(
+        "expects a path, or arrays by input name, got {kind}", "应为路径或按输入名给出的数组，却是 {kind}"
+    ),
+    "judged_nothing": Wording("it returned an empty dict", "它返回了空字典"),
+    "judged_strange": Wording("it judged {names}, and no output is called so", "它判定了 {names}，而没有这样的输出"),
+    "judged_with": Wording("it returned {kind}", "它返回了 {kind}"),
+    "judge_form": Wording(
+        "return True or False, or a dict of output name to True or False",
+        "请返回 True 或 False，或按输出名给出真假的字典",
+    ),
     # settings and numbers
     "no_pair": Wording("expects KEY=VALUE, got '{value}'", "请写 KEY=VALUE，而不是 '{value}'"),
     "others_setting": Wording(
@@ -41,6 +62,9 @@ MISTAKES: Mapping[str, Wording] = {
     ),
     "one_side_only": Wording("it is for the {side} only", "它只用于{side}"),
     "needs_workers": Wording("{option} requires --engine ray or --jobs", "{option} 须与 --engine ray 或 --jobs 同用"),
+    "needs_option": Wording("has no effect without {option}", "没有 {option} 时无效"),
+    "add_or_leave_out": Wording("add that, or leave it out", "请加上它，或去掉该选项"),
+    "has_no_params": Wording("'{ending}' files have no file of parameters", "'{ending}' 文件没有单独的参数文件"),
     "add_one": Wording("add one of them", "请加上其中之一"),
     "no_ray": Wording("Ray is not installed", "没有安装 Ray"),
     "compares_nothing": Wording("compares against nothing", "没有可对比的一侧"),
@@ -104,6 +128,7 @@ MISTAKES: Mapping[str, Wording] = {
         "write LOW,HIGH for all inputs or NAME:LOW,HIGH for one", "全部输入请写 下限,上限，单个输入请写 名字:下限,上限"
     ),
     "no_rename": Wording("'{value}' is not a rename", "'{value}' 不是改名"),
+    "renamed_twice": Wording("two names for '{name}'", "'{name}' 有两个名字"),
     "rename_form": Wording("write TARGET_NAME=BASELINE_NAME", "请写 目标中的名字=基线中的名字"),
     "needs_a_comparison": Wording(
         "needs a comparison, and --record without --baseline does not"
@@ -135,6 +160,13 @@ MISTAKES: Mapping[str, Wording] = {
     ),
     "no_json": Wording("is not readable JSON: {error}", "不是可读的 JSON：{error}"),
     "python_objects": Wording("holds Python objects, which are not read", "含有 Python 对象，不予读取"),
+    "array_twice": Wording("holds {names} twice", "其中 {names} 有两个"),
+    "more_than_an_array": Wording("holds more than one array", "其中不止一个数组"),
+    "output_twice": Wording("is given as --output twice", "在 --output 中给了两次"),
+    "written_twice": Wording(
+        "is also written by {other}", "{other} 也写入此文件"
+    ),
+    "not_ending": Wording("is not a {ending} file", "不是 {ending} 文件"),
     "write_savez": Wording(
         "write it with numpy.savez(FILE, NAME=ARRAY)", "请用 numpy.savez(文件, 名字=数组) 写出"
     ),
@@ -213,11 +245,11 @@ MISTAKES: Mapping[str, Wording] = {
     ),
     "move_it": Wording("move or rename it, or its folder", "请移动它，或为它或其所在文件夹改名"),
     "damaged_weight": Wording(
-        "its weight '{name}' has {bytes:,} bytes, which does not match its shape {shape}",
+        "its weight '{name}' has {bytes:,} {bytes:byte|bytes}, which does not match its shape {shape}",
         "其权重 '{name}'（形状 {shape}）有 {bytes:,} 字节，与形状不符",
     ),
     "too_many_nodes": Wording(
-        "its functions expand to {count:,} operators, more than a model can have",
+        "its functions expand to {count:,} {count:operator|operators}, more than a model can have",
         "其函数展开后有 {count:,} 个算子，超出模型可能的规模",
     ),
     "export_again": Wording("export or copy the model again", "请重新导出或复制模型"),

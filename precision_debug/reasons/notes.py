@@ -42,7 +42,8 @@ NOTES: Mapping[str, Wording] = {
     ),
     # another tool's tensors
     "dump_paired": Wording(
-        "{path}{layout}: {count} of its {all} tensors were paired with the model's; {missing} of the model's tensors"
+        "{path}{layout}: {count} of its {all} {all:tensor|tensors} {count:was|were} paired with the model's;"
+        " {missing} of the model's tensors"
         " are not in it.",
         "{path}{layout}：其 {all} 个张量中有 {count} 个与模型的张量配对；模型有 {missing} 个张量不在其中。",
         "`precision_debug dumps DIR --model_file M` lists the pairs.",
@@ -67,7 +68,8 @@ NOTES: Mapping[str, Wording] = {
         "Use --second_opinion.",
     ),
     "second_opinion": Wording(
-        "Second opinion: {count} operator types ({types}) were recomputed by {by}; in {wrong} of them only the"
+        "Second opinion: {count} operator {count:type|types} ({types}) {count:was|were} recomputed by {by}; in"
+        " {wrong} of them only the"
         " baseline's engine disagrees.",
         "第二意见：{count} 种算子（{types}）由 {by} 重新计算；其中 {wrong} 种只有基线引擎的结果不同。",
         "Nothing to do if that is 0.",
@@ -100,20 +102,23 @@ NOTES: Mapping[str, Wording] = {
         "虽同名却已不同。precision_debug.watch(config) 会略去这些张量。", "Use precision_debug.watch(config).",
     ),
     "not_marked": Wording(
-        "{count} of {all} baseline tensors were not marked and are not in the table.",
+        "{count} of {all} baseline {all:tensor|tensors} {count:was|were} not marked and are not in the table.",
         "基线 {all} 个张量中有 {count} 个未被标记，不在表中。", _ALL,
     ),
     "not_marked_nor": Wording(
-        "{count} of {all} baseline tensors were not marked and are not in the table, nor are {alone} that only the"
+        "{count} of {all} baseline {all:tensor|tensors} {count:was|were} not marked and are not in the table,"
+        " nor are {alone} that only the"
         " target has.",
         "基线 {all} 个张量中有 {count} 个未被标记，不在表中；仅目标有的 {alone} 个也不在表中。", _ALL,
     ),
     "only_target_left_out": Wording(
-        "{alone} tensors that only the target has are not in the table: marks name the baseline's.",
+        "{alone} {alone:tensor|tensors} that only the target has {alone:is|are} not in the table: marks name the"
+        " baseline's.",
         "仅目标有的 {alone} 个张量不在表中：标记针对的是基线的张量。", _ALL,
     ),
     "own_steps": Wording(
-        "{count} tensors are not in the table: the target's engine produced them inside operators of the model"
+        "{count} {count:tensor is|tensors are} not in the table: the target's engine produced them inside"
+        " operators of the model"
         " ({some}), whose results are in the table.",
         "{count} 个张量不在表中：它们由目标引擎在模型算子内部产生（{some}），这些算子的结果在表中。",
         "Nothing to do; to see them, compare with a run of the same engine.",
@@ -135,7 +140,8 @@ NOTES: Mapping[str, Wording] = {
         "只检查了一次运行，没有与任何基线比较：含 NaN 或无穷的行即为未通过。", "Use a --baseline to compare.",
     ),
     "samples": Wording(
-        "{count} samples were compared: each row covers one tensor over all of them. Worst by its outputs: {worst};"
+        "{count} {count:sample was|samples were} compared: each row covers one tensor over all of them. Worst by"
+        " its outputs: {worst};"
         " --sample NUMBER runs one alone.",
         "共比较 {count} 个样本：每行为一个张量在全部样本上的结果。按输出最差的样本：{worst}；"
         "--sample 编号 可单独运行。",
@@ -146,21 +152,22 @@ NOTES: Mapping[str, Wording] = {
         "Run another one alone with --sample NUMBER.",
     ),
     "one_recorded": Wording(
-        "Of {count} samples, only the first was recorded.", "共给出 {count} 个样本；仅录制第一个。",
+        "Of {count} {count:sample|samples}, only the first was recorded.", "共给出 {count} 个样本；仅录制第一个。",
         "Record another one with --sample NUMBER.",
     ),
     "choices_flip": Wording(
-        "{op} `{name}` chooses otherwise in {count} of {places} places.",
+        "{op} `{name}` chooses otherwise in {count} of {places} {places:place|places}.",
         "{op} `{name}` 的 {places} 个选择中有 {count} 个与基线不同。",
     ),
     "choices_flip_apart": Wording(
-        "{op} `{name}` chooses otherwise in {count} of {places} places: its scores there are {margin:.3g} apart at"
+        "{op} `{name}` chooses otherwise in {count} of {places} {places:place|places}: its scores there are"
+        " {margin:.3g} apart at"
         " most in the baseline, and off by up to {off:.3g} in the target.",
         "{op} `{name}` 的 {places} 个选择中有 {count} 个与基线不同：这些选择的分数在基线中至多相差 {margin:.3g}，"
         "而在目标中偏差可达 {off:.3g}。",
     ),
     "samples_calibrate": Wording(
-        "The first {count} of {all} samples are used for calibration if the run mode needs it.",
+        "The first {count} of {all} {all:sample|samples} {count:is|are} used for calibration if the run mode needs it.",
         "{all} 个样本中前 {count} 个用于校准（若运行模式需要）。",
     ),
     "apart": Wording(
@@ -194,7 +201,8 @@ NOTES: Mapping[str, Wording] = {
         "在引擎上只比较了输出，因为观测其他张量需另建引擎；由模拟指出是哪些算子。",
     ),
     "held_out_used": Wording(
-        "{count} initially unseen inputs showed the search what an earlier set missed: the answer is checked on them"
+        "{count} initially unseen {count:input|inputs} showed the search what an earlier set missed: the answer"
+        " is checked on them"
         " too, but they no longer count as unseen",
         "最初未见过的 {count} 组输入已告诉搜索先前的集合漏了什么：答案也在其上验证，但不再算作未见过的输入",
     ),
@@ -221,18 +229,19 @@ NOTES: Mapping[str, Wording] = {
 
 STAGES: Mapping[str, Wording] = {
     # two engines
-    "layers_to": Wording("{before} layers to {after}", "{before} 层变为 {after} 层"),
+    "layers_to": Wording("{before} {before:layer|layers} to {after}", "{before} 层变为 {after} 层"),
     "layers_to_copies": Wording(
         "{layers}, format copies {before} to {after}", "{layers}，格式复制由 {before} 个变为 {after} 个"
     ),
     "lost": Wording("{count} lost", "失去 {count}"),
     "lost_first": Wording("{count} lost (first: {name})", "失去 {count}（首个：{name}）"),
     "fusion_kept": Wording(
-        "fusion kept: {layers}; {changed} of {common} common layers run another tactic",
+        "fusion kept: {layers}; {changed} of {common} common {common:layer|layers} {changed:runs|run} another tactic",
         "融合保持：{layers}；{common} 个共有层中有 {changed} 个采用了别的 tactic",
     ),
     "fusion_changed": Wording(
-        "fusion changed: {layers}; {kept} kept, {lost}, {added} added; {changed} of {common} common layers run"
+        "fusion changed: {layers}; {kept} kept, {lost}, {added} added; {changed} of {common} common"
+        " {common:layer|layers} {changed:runs|run}"
         " another"
         " tactic",
         "融合改变：{layers}；保留 {kept}，{lost}，新增 {added}；{common} 个共有层中有 {changed} 个采用了别的 tactic",
@@ -253,6 +262,10 @@ STAGES: Mapping[str, Wording] = {
     "stage_explaining": Wording("explaining: running operators individually", "归因：逐个运行算子"),
     "stage_second_opinion": Wording("getting a second opinion on each operator", "对每个算子询问第二意见"),
     "stage_trying_fixes": Wording("trying fixes on the engine", "在引擎上尝试修复"),
+    "stage_trying_set": Wording(
+        "trying fixes on the engine: set {number} of at most {most}, {passed:.0f} of at most {seconds:.0f} s",
+        "在引擎上尝试修复：第 {number} 组（至多 {most} 组），已用 {passed:.0f} 秒（至多 {seconds:.0f} 秒）",
+    ),
     "stage_writing": Wording("writing the report", "正在写入报告"),
     "stage_explaining_worst": Wording("explaining sample {sample}, the worst", "归因：误差最大的样本 {sample}"),
     "stage_set": Wording(
@@ -260,7 +273,7 @@ STAGES: Mapping[str, Wording] = {
         "第 {number} 组：{mode} 中保留 {all} 个中的 {count} 个（{names}）",
     ),
     "stage_for": Wording("{stage}, {what}", "{stage}，{what}"),
-    "set_held_out": Wording("on {count} other inputs", "用其他 {count} 组输入验证"),
+    "set_held_out": Wording("on {count} other {count:input|inputs}", "用其他 {count} 组输入验证"),
     "set_joined": Wording("with operators that save casts", "连同可减少转换的算子"),
     "set_rough": Wording("calibrated once for all sets", "所有组共用一次校准"),
     "set_learnt": Wording("with inputs that the set before it missed", "加入上一组未能通过的输入"),

@@ -88,20 +88,21 @@ PROVEN: Mapping[str, Wording] = {
         _REPORT,
     ),
     "proven_constant": Wording(
-        "The files prove it: {op} `{name}` reads a different constant in the second (`{constant}`, off by {off:.3g}).",
-        "两个文件即可证明：{op} `{name}` 在第二个中读取不同的常量（`{constant}`，相差 {off:.3g}）。", _REPORT,
+        "The files prove it: {op} `{name}` reads a different constant in the second (`{constant}`, off by {off:.3g} Rel"
+        " L2).",
+        "两个文件即可证明：{op} `{name}` 在第二个中读取不同的常量（`{constant}`，相对 L2 误差 {off:.3g}）。", _REPORT,
     ),
     "proven_folded_weight": Wording(
         "The files prove it: {op} `{name}` of the second does not have the weight that folding BatchNormalization"
-        " `{norm}` gives (`{constant}`, off by {off:.3g}).",
+        " `{norm}` gives (`{constant}`, off by {off:.3g} Rel L2).",
         "两个文件即可证明：第二个的 {op} `{name}` 的权重不是折叠 BatchNormalization `{norm}` 所得（`{constant}`，"
-        "相差 {off:.3g}）。", _REPORT,
+        "相对 L2 误差 {off:.3g}）。", _REPORT,
     ),
     "proven_folded_bias": Wording(
         "The files prove it: {op} `{name}` of the second does not have the bias that folding BatchNormalization"
-        " `{norm}` gives (`{constant}`, off by {off:.3g}).",
+        " `{norm}` gives (`{constant}`, off by {off:.3g} Rel L2).",
         "两个文件即可证明：第二个的 {op} `{name}` 的偏置不是折叠 BatchNormalization `{norm}` 所得（`{constant}`，"
-        "相差 {off:.3g}）。", _REPORT,
+        "相对 L2 误差 {off:.3g}）。", _REPORT,
     ),
     "proven_removed": Wording(
         "The files prove it: {op} `{name}` is not in the second, and nothing there does what it did: {why}.",

@@ -20,9 +20,9 @@ ROWS: Mapping[str, Wording] = {
     # the verdict
     "shape": Wording("shape", "形状不同", _SHAPES),
     "types": Wording("types: {base} against {target}", "类型不同：{base} 与 {target}", _SHAPES),
-    "elements": Wording("{count} of {all} elements", "{all} 个元素中有 {count} 个", _NUMBERS),
+    "elements": Wording("{count} of {all} {all:element|elements}", "{all} 个元素中有 {count} 个", _NUMBERS),
     "elements_and": Wording(
-        "{count} of {all} elements, {special}", "{all} 个元素中有 {count} 个，{special}", _NUMBERS
+        "{count} of {all} {all:element|elements}, {special}", "{all} 个元素中有 {count} 个，{special}", _NUMBERS
     ),
     "on_both": Wording("{what} on both sides", "两侧都有 {what}", _OWN),
     "in_baseline": Wording("{what} in the baseline", "基线中有 {what}", _OWN),
@@ -129,7 +129,8 @@ ROWS: Mapping[str, Wording] = {
         "耗时超过 {minutes:.0f} 分钟，已中止；--explain full 无此上限", "Use --explain full.",
     ),
     "not_tried": Wording(
-        "{tried} operators were tried alone and do not explain it; the {left} not tried may do so together; --explain"
+        "{tried} {tried:operator was|operators were} tried alone and do not explain it; the {left} not tried may"
+        " do so together; --explain"
         " full tries them all",
         "已单独尝试 {tried} 个算子，均不足以解释；另有 {left} 个未尝试，其合计可能解释；--explain full 会全部尝试",
         "Use --explain full.",

@@ -66,6 +66,7 @@ WHAT_TO_DO: Mapping[str, str] = {
     "Use an input without them.": "给出不含它们的输入。",
     "Provide it with --inputs.": "用 --inputs 给出。",
     "Provide more inputs to calibrate on.": "给出更多校准输入。",
+    "Add an input that enters it.": "请加入会进入该分支的输入。",
     "Use real --inputs.": "给真实的 --inputs。",
     "Use the --atol that the sentence suggests.": "用该句中给出的 --atol。",
     "Use the ONNX file instead of the engine.": "给出 ONNX 文件，而不是引擎。",
@@ -165,4 +166,6 @@ WHAT_TO_DO: Mapping[str, str] = {
     "Check the condition before these lines: it reads a type, or a value that rounding changes.":
         "查看这些行之前的条件：它读取了类型，或会因舍入而改变的值。",
     "Write the report to a separate folder.": "把报告写到单独的文件夹。",
+    "Compare what the two branches compute: the compiled model is another one.":
+        "比较两个分支的计算：编译后的模型与原模型不同。",
 }  # fmt: skip

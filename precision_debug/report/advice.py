@@ -15,6 +15,9 @@ __all__ = ["advice", "finer_than_rounding"]
 _PASSED_ON = 2.0
 """Below this error growth an operator was given about as large an error as it gives."""
 
+_MOST_ITSELF = 0.5
+"""Part of an operator's error below which what it introduced itself is not what it is off by."""
+
 
 def advice(row: Row, precision: str) -> tuple[Text, ...]:
     """Sentences for a row that was compared, the most telling first; none for one that was not.
@@ -36,7 +39,7 @@ def advice(row: Row, precision: str) -> tuple[Text, ...]:
     if broken:
         return broken
     return (
-        *_growth(row, precision),
+        *_growth(row, comparison, precision),
         *(_subnormal(comparison) if precision == "float16" else ()),
         *_few(row, comparison),
         *_tolerance(comparison),
@@ -93,7 +96,7 @@ def _not_finite(comparison: Comparison, precision: str) -> tuple[Text, ...]:
     )
 
 
-def _growth(row: Row, precision: str) -> tuple[Text, ...]:
+def _growth(row: Row, comparison: Comparison, precision: str) -> tuple[Text, ...]:
     growth = row.error_growth
     if growth is None or math.isnan(growth):
         return ()
@@ -114,7 +117,6 @@ def _growth(row: Row, precision: str) -> tuple[Text, ...]:
                 "请对照下面列出的算子。",
             ),
         )
-    wide = "FP64" if precision == "float64" else "FP32"
     remedy = (
         Text(
             "Try it in higher precision first; if it is quantised, check its calibration range and per-channel scales.",
@@ -124,14 +126,11 @@ def _growth(row: Row, precision: str) -> tuple[Text, ...]:
         else Text("Try it in FP32 first.", "请先让它以 FP32 运行。")
         if is_narrow(precision)
         else Text(
-            "The target computes in FP32 too: compare what both sides compute here.",
-            "目标同样以 FP32 计算：请对照两侧在此处的运算。",
-        )
-        if wide == "FP32"
-        else Text(
             "The target computes in FP64, which rounds less: compare what both sides compute here.",
             "目标以 FP64 计算，舍入更小：请对照两侧在此处的运算。",
         )
+        if precision == "float64"
+        else _alike(comparison)
     )
     if math.isinf(growth):
         return (
@@ -141,6 +140,16 @@ def _growth(row: Row, precision: str) -> tuple[Text, ...]:
             ),
         )
     own = row.introduced.rel_l2 if row.introduced is not None else None
+    size = row.relative_l2
+    if own is not None and size is not None and own < _MOST_ITSELF * size:
+        return (
+            Text(
+                f"Error growth {figure(growth)}: it introduced {figure(own)} itself, and enlarges what it was given."
+                " The loss begins earlier: compare the operators below.",
+                f"误差放大 {figure(growth)} 倍：其自身仅引入 {figure(own)}，主要是放大了输入的误差。损失始于更早的"
+                "算子，请对照下面列出的算子。",
+            ),
+        )
     itself = (
         Text(
             "whether it lost that itself or enlarges what it was given was not measured",
@@ -154,6 +163,18 @@ def _growth(row: Row, precision: str) -> tuple[Text, ...]:
             f"Error growth {figure(growth)}: {itself.en}. {remedy.en}",
             f"误差放大 {figure(growth)} 倍：{itself.zh}。{remedy.zh}",
         ),
+    )
+
+
+def _alike(comparison: Comparison) -> Text:
+    """Of a target that promises no narrow type: a model's own may be one, on both sides."""
+    held = {promised(side.dtype).short for side in (comparison.base, comparison.target)}
+    if len(held) > 1 or "" in held:
+        return Text("Compare what both sides compute here.", "请对照两侧在此处的运算。")
+    short = held.pop()
+    return Text(
+        f"The target computes in {short} too: compare what both sides compute here.",
+        f"目标同样以 {short} 计算：请对照两侧在此处的运算。",
     )
 
 

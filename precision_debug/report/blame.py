@@ -6,25 +6,32 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from ..explain import allowed_to_many, is_mended
+from ..explain import LEAST, allowed_to_many, hidden_share
 from ..numbers.precisions import MODEL, is_narrow
 from ..observe.sample_columns import WORST_SAMPLES
 from ..reasons import Text, same
 from ..reasons.cause import Cause, Kind
 from ..reasons.causes import CAUSES
-from ..records import Culprit, Explanation, Row, Status
+from ..records import Culprit, Explanation, Overlap, Row, Status
 from ..search import ToKeep
+from .coverage import ENOUGH, coverage
 from .culprit_ranks import culprit_ranks
-from .figures import count, figure, percent
-from .model import Report
+from .figures import count, figure, many, percent
+from .model import Report, Verdict
+from .next_step import next_of_culprits, next_of_many
 from .section import Cell, Section, plain
-from .tried import UNITS, tried_sentence, untold
+from .tried import UNITS, untold
 from .values import has_numbers, newly_broken
-from .words import explained, recognised, said, word
+from .words import recognised, said, word
 
-__all__ = ["FIX", "NEXT", "PASTE", "UNITS", "blame", "culprits", "expectation", "sentence_of"]
+__all__ = [
+    "UNITS", "blame", "culprits", "diffuse", "expectation", "harmless", "said_of", "sentence_of",
+]  # fmt: skip
 
 _SHOWN = 5
+
+_TYPES = 4
+"""Operator types of a stretch that a sentence names."""
 
 _KEPT = 8
 """Tensors to keep that a sentence names; the JSON has all."""
@@ -64,8 +71,30 @@ def sentence_of(culprit: Culprit, precision: str, to_keep: ToKeep | None = None)
     return said if ranks is None else Text(f"{said.en} {ranks.en}", f"{said.zh}{ranks.zh}")
 
 
+def said_of(report: Report, culprit: Culprit) -> Text:
+    """The same, of a report: where the error that a culprit makes passes, nobody lost what had to be kept."""
+    said = sentence_of(culprit, report.target.precision, report.to_keep)
+    known = CAUSES.get(culprit.cause)
+    if not harmless(report) or known is None or known.sentence is not None:
+        return said
+    what, why = _types(culprit, 4), _why(culprit)
+    if culprit.cause == "coarse" and not known.instead.keys() & culprit.evidence.keys():
+        why = Text("its own rounding to this type", "其自身舍入到该类型")
+    return Text(f"{what} `{culprit.name}` ({why.en}).", f"{what} `{culprit.name}`（{why.zh}）。")
+
+
+def _types(culprit: Culprit, most: int) -> str:
+    """The last of its operators' types; an Identity computes nothing of what is said of them."""
+    return "+".join(([one for one in culprit.op_types if one != "Identity"] or list(culprit.op_types))[-most:])
+
+
+def harmless(report: Report) -> bool:
+    """Whether the error that the culprits make is within what is expected, so that they are named and not accused."""
+    return report.explanation is not None and report.explanation.passes and report.verdict is not Verdict.FAIL
+
+
 def _sentence(culprit: Culprit, precision: str, to_keep: ToKeep | None) -> Text:
-    what = "+".join(culprit.op_types[-4:])
+    what = stretch = _types(culprit, _TYPES)
     why = _why(culprit)
     named, more = culprit.keep[:_KEPT], len(culprit.keep) - _KEPT
     *before, last = [*(f"`{name}`" for name in named), *([f"{count(more)} more"] if more > 0 else [])] or [""]
@@ -75,10 +104,15 @@ def _sentence(culprit: Culprit, precision: str, to_keep: ToKeep | None) -> Text:
     own = _whole(known, culprit, what, why) if known is not None else None
     if own is not None:
         return own
+    if len(culprit.op_types) > _TYPES and len(culprit.inside) == len(culprit.op_types) and is_narrow(precision):
+        # which of them are left out, and where the stretch begins, is not to be guessed from its last operator
+        first, last = f"{culprit.op_types[0]} `{culprit.inside[0]}`", culprit.op_types[-1]
+        what = f"The stretch of {count(len(culprit.inside))} operators from {first} to {last}"
+        stretch = f"由 {first} 至 {last}"
     certain = known is not None and not known.by_a_pass  # why is known: nothing is left to compare
     if precision == MODEL or (certain and not is_narrow(precision)):
         return Text(f"{what} `{culprit.name}` lost the precision:"
-                    f" {why.en}.", f"精度损失于 {what} `{culprit.name}`：{why.zh}。")
+                    f" {why.en}.", f"精度损失于 {stretch} `{culprit.name}`：{why.zh}。")
     wide = "FP64" if precision == "float64" else "FP32"
     if not is_narrow(precision) and known is not None and known.by_a_pass:
         return Text(
@@ -91,15 +125,15 @@ def _sentence(culprit: Culprit, precision: str, to_keep: ToKeep | None) -> Text:
         return Text(
             f"{what} `{culprit.name}` lost the precision: {why.en}. The target computes in {wide} too: compare what"
             " both sides compute here.",
-            f"精度损失于 {what} `{culprit.name}`：{why.zh}。目标同样以 {wide} 计算：请对照两侧在此处的运算。",
+            f"精度损失于 {stretch} `{culprit.name}`：{why.zh}。目标同样以 {wide} 计算：请对照两侧在此处的运算。",
         )
     if not untold(to_keep):
         return Text(f"{what} `{culprit.name}` lost the precision:"
-                    f" {why.en}.", f"精度损失于 {what} `{culprit.name}`：{why.zh}。")
+                    f" {why.en}.", f"精度损失于 {stretch} `{culprit.name}`：{why.zh}。")
     return Text(
         f"{what} `{culprit.name}` lost the precision: {why.en}. Keep {keep} in FP32, and the operators that read"
         f" {'it' if len(culprit.keep) == 1 else 'them'}.",
-        f"精度损失于 {what} `{culprit.name}`：{why.zh}。请将 {kept} 及其读取者保留为 FP32。",
+        f"精度损失于 {stretch} `{culprit.name}`：{why.zh}。请将 {kept} 及其读取者保留为 FP32。",
     )
 
 
@@ -114,7 +148,10 @@ def expectation(report: Report) -> list[Text]:
     at = _worst_sample(report, explained.at)
     english = f"No tolerance was given: {explained.at} is off by {figure(explained.actual)} (Rel L2){at.en}"
     chinese = f"未给出容差：{explained.at} 的相对 L2 误差{at.zh}为 {figure(explained.actual)}"
-    if explained.expected:
+    if explained.actual <= LEAST:  # how many times a prediction of next to nothing that is says nothing
+        english += f", which is of no account in any type (at most {figure(LEAST)})"
+        chinese += f"，对任何类型都可忽略（不超过 {figure(LEAST)}）"
+    elif explained.expected and coverage(report.rows).share >= ENOUGH:  # what was not seen was not rounded either
         times = figure(float(f"{explained.actual / explained.expected:.3g}"))
         english += f", {times} x the error predicted for rounding everywhere"
         chinese += f"，是处处舍入所预测误差的 {times} 倍"
@@ -147,6 +184,8 @@ def _worst_sample(report: Report, name: str) -> Text:
 def blame(report: Report) -> Section:
     """The culprits, or why there are none."""
     title = Text("Culprits and causes", "元凶及原因")
+    if harmless(report):
+        title = Text("What makes most of the error, which passes", "误差的主要来源（误差在预期之内）")
     explanation = report.explanation
     if explanation is None:
         return Section(key="culprits", title=title)
@@ -155,69 +194,17 @@ def blame(report: Report) -> Section:
     for place, culprit in enumerate(explanation.culprits[:_SHOWN], 1):
         row = rows.get(culprit.name)
         label = Cell(text=same(f"{place}. {_short(culprit.name)}"), row=_index(row))
-        lines.append((label, plain(sentence_of(culprit, report.target.precision, report.to_keep))))
+        lines.append((label, plain(said_of(report, culprit))))
         lines.append((plain(same("")), plain(_evidence(culprit, row, _fails_first(report, culprit)))))
         if place == 1:  # what to do stands with the first: nobody should have to look for it below the others
-            lines += _next(report)
+            lines += next_of_culprits(report)
     more = len(explanation.culprits) - _SHOWN
     if more > 0:
         lines.append((plain(same("")), plain(Text(f"… and {count(more)} more", f"……另有 {count(more)} 个"))))
     if not lines and (text := _none(report)) is not None:
         lines.append((plain(text),))
+        lines += next_of_many(report)
     return Section(key="culprits", title=title, lines=tuple(lines))
-
-
-def _next(report: Report) -> list[tuple[Cell, ...]]:
-    """What to paste so that the culprits are kept, and what finds less to keep and verifies it."""
-    target, explanation = report.target, report.explanation
-    named = explanation.culprits if explanation is not None else ()
-    for one in named:
-        known = CAUSES.get(one.cause)
-        option = one.evidence.get(known.pastes) if known is not None else None
-        if option:
-            return [(Cell(text=PASTE), Cell(text=same(str(option)), tone="paste"))]
-    if report.fix is not None or not any(is_mended(one.cause, target.precision) for one in named):
-        return []
-    kept = report.to_keep
-    if kept is None:
-        return [(Cell(text=NEXT), plain(SEARCH))]
-    tried = tried_sentence(report)
-    if tried is None:
-        return [(Cell(text=NEXT), plain(_no_option(target.mode, kept)))]
-    if not kept.option:
-        return [(Cell(text=FIX), plain(tried)), (Cell(text=NEXT), plain(SEARCH))]
-    return [
-        (Cell(text=FIX), plain(tried)),
-        (Cell(text=PASTE), Cell(text=same(kept.option), tone="paste")),
-        (Cell(text=NEXT), plain(SEARCH)),
-    ]
-
-
-PASTE = Text("Paste", "可粘贴")
-FIX = Text("Fix", "修复")
-NEXT = Text("Next", "下一步")
-
-SEARCH = Text(
-    "precision_debug search, with the same options, finds the smallest set to keep, verifies it, and writes the model",
-    "以相同选项运行 precision_debug search，可找出需保留的最小集合，加以验证并交付模型",
-)
-
-
-def _no_option(mode: str, kept: ToKeep) -> Text:
-    why = explained(kept.why)
-    en, zh = (f" ({why.en})", f"（{why.zh}）") if kept.why else ("", "")
-    if kept.modes:
-        return Text(
-            f"{mode} has no setting that keeps single operators{en}: precision_debug search in"
-            f" {' or '.join(kept.modes)} finds what to keep",
-            f"{mode} 没有可保留单个算子的设置{zh}：在 {' 或 '.join(kept.modes)} 中运行 precision_debug search"
-            " 可找出应保留的算子",
-        )
-    return Text(
-        f"{mode} has no setting that keeps single operators{en}: leave them out where the model is quantised, converted"
-        " or built, and compare again",
-        f"{mode} 没有可保留单个算子的设置{zh}：请在量化、转换或构建模型时排除这些算子，然后重新对比",
-    )
 
 
 def _short(name: str, most: int = 32) -> str:
@@ -239,7 +226,7 @@ def _none(report: Report) -> Text | None:
             f"NaN 或 Inf 首先出现在 `{broken.name}`，未能查明由哪个算子产生。",
         )
     if explanation.state == "diffuse":
-        return _diffuse(explanation)
+        return diffuse(explanation)
     if explanation.state == "unknown":
         return Text(
             f"Which operator introduced the error was not measured: {explanation.reason}.",
@@ -254,7 +241,9 @@ def _none(report: Report) -> Text | None:
         )
     if explanation.candidates:
         tried = _tried(explanation)
-        if max(explanation.budget.values(), default=0.0) >= _MOST_OF_IT:
+        left = explanation.candidates - explanation.tried
+        most = max(*explanation.budget.values(), hidden_share(explanation) or 0.0 if left else 0.0, 0.0)
+        if most >= _MOST_OF_IT:
             return Text(
                 f"Nobody is accused: the error is within what is expected, and {tried.en}.",
                 f"未归咎于任何算子：误差在预期之内，{tried.zh}。",
@@ -283,11 +272,43 @@ def _none(report: Report) -> Text | None:
     )
 
 
-def _diffuse(explanation: Explanation) -> Text:
+def diffuse(explanation: Explanation) -> Text:
+    """That nobody is to blame: what all add up to, or that one alone does what the others do without it."""
+    if explanation.overlap is not None:
+        return _overlapping(explanation, explanation.overlap)
     tried = _tried(explanation)
     return Text(
         f"Diffuse: no single culprit. The rounding of many operators adds up to the error: {tried.en}.",
         f"误差分散，无单一算子可归因：由众多算子的舍入误差累积而成：{tried.zh}。",
+    )
+
+
+def _overlapping(explanation: Explanation, overlap: Overlap) -> Text:
+    whole, name = figure(explanation.actual or 0.0), overlap.name
+    if overlap.kept:
+        share, left = percent(explanation.budget.get(name, 0.0)), figure(overlap.without)
+        kept = many(overlap.kept, "operator")
+        return Text(
+            f"Diffuse: no single culprit, because the errors of the operators do not add up. That of `{name}` alone"
+            f" makes {share} of the squared error at {explanation.at}, but with it and all others that were suspected"
+            f" kept in FP32 on the engine ({kept}) {left} of {whole} is left.",
+            f"误差分散，无单一算子可归因，因为各算子的误差不是相加的：仅 `{name}` 的误差就占 {explanation.at}"
+            f" 平方误差的 {share}，但在引擎上将它与其他可疑算子保留为 FP32（{count(overlap.kept)} 个算子）后，"
+            f"误差为 {left}（原为 {whole}）。",
+        )
+    fewest = Text(
+        f"halving it takes leaving out the {count(overlap.fewest or 0)} largest of the {count(overlap.tried)} tried",
+        f"要减半须去掉已尝试的 {count(overlap.tried)} 个中最大的 {count(overlap.fewest or 0)} 个",
+    ) if overlap.fewest is not None else Text(
+        f"leaving out all {count(overlap.tried)} that were tried does not halve it",
+        f"去掉尝试过的全部 {count(overlap.tried)} 个也不能减半",
+    )
+    return Text(
+        f"Diffuse: no single culprit, because the errors of the operators do not add up. That of `{name}` alone puts"
+        f" {explanation.at} off by {figure(overlap.alone or 0.0)} (all together: {whole}), but without it"
+        f" {figure(overlap.without)} would be left; {fewest.en}.",
+        f"误差分散，无单一算子可归因，因为各算子的误差不是相加的：仅 `{name}` 的误差就使 {explanation.at} 的误差为"
+        f" {figure(overlap.alone or 0.0)}（全部合计为 {whole}），但去掉它仍剩 {figure(overlap.without)}；{fewest.zh}。",
     )
 
 
@@ -297,13 +318,17 @@ def _tried(explanation: Explanation) -> Text:
     if not explanation.tried and explanation.rest is not None:
         share = percent(explanation.rest)
         return Text(
-            f"all {count(left)} operators together make {share} of it", f"全部 {count(left)} 个算子合计占 {share}"
+            f"{'all ' * (left > 1)}{many(left, 'operator')} together make {share} of it",
+            f"全部 {count(left)} 个算子合计占 {share}"
         )
-    en = f"of {count(explanation.tried)} operators tried alone, the largest makes {percent(most)} of it"
+    en = f"of {many(explanation.tried, 'operator')} tried alone, the largest makes {percent(most)} of it"
     zh = f"已单独尝试 {count(explanation.tried)} 个，单个算子的最大占比为 {percent(most)}"
     if left and explanation.rest is not None:
-        en += f", and {count(left)} more make {percent(explanation.rest)} together"
+        en += f", and {count(left)} more {'makes' if left == 1 else 'make'} {percent(explanation.rest)} together"
         zh += f"，其余 {count(left)} 个合计 {percent(explanation.rest)}"
+        if explanation.part is not None:
+            en += f" (by parts, at most {percent(explanation.part)} each)"
+            zh += f"（分成几部分时每部分至多 {percent(explanation.part)}）"
     return Text(en, zh)
 
 
@@ -340,15 +365,22 @@ def _evidence(culprit: Culprit, row: Row | None, shown: str) -> Text:
         mal = "" if culprit.units is None else f"（单次舍入的 {figure(culprit.units)} 倍）"
         english.append(f"introduced error {figure(culprit.introduced)}{units}")
         chinese.append(f"自身引入误差 {figure(culprit.introduced)}{mal}")
+    if culprit.inner:
+        part = percent(min(1.0, culprit.inner_part or 0.0))
+        english.append(f"inside it, rounding `{culprit.inner}` alone in the baseline's run makes {part} of that error")
+        chinese.append(f"其内部仅将 `{culprit.inner}` 舍入（在基线的运行中）即造成该误差的 {part}")
     if culprit.share is not None and culprit.at:
         with_others = bool(culprit.evidence.get("too"))  # of one channel: see explain.one_outlier
         who, zhe = ("together they explain", "它们共同解释") if with_others else ("alone it explains", "单独即可解释")
-        english.append(f"{who} {percent(culprit.share)} of the squared error at {culprit.at}")
-        chinese.append(f"{zhe} {culprit.at} 处平方误差的 {percent(culprit.share)}")
+        what, shen = ("NaN and Inf", "NaN 和 Inf 的") if culprit.non_finite else ("squared error", "平方误差的")
+        english.append(f"{who} {percent(culprit.share)} of the {what} at {culprit.at}")
+        chinese.append(f"{zhe} {culprit.at} 处{shen} {percent(culprit.share)}")
     if culprit.without is not None and culprit.at:
         whose = _left_out(culprit)
-        english.append(f"without {whose.en} {culprit.at} would be off by {figure(culprit.without)}")
-        chinese.append(f"若无{whose.zh}，{culprit.at} 的误差为 {figure(culprit.without)}")
+        much = f" instead of {figure(culprit.with_all)}" if culprit.with_all is not None else ""
+        duo = f"，而非 {figure(culprit.with_all)}" if culprit.with_all is not None else ""
+        english.append(f"without {whose.en} {culprit.at} would be off by {figure(culprit.without)}{much}")
+        chinese.append(f"若无{whose.zh}，{culprit.at} 的误差为 {figure(culprit.without)}{duo}")
     if shown not in ("", culprit.name):
         english.append(f"first tensor that fails because of it: {shown}")
         chinese.append(f"因其首先超限的张量：{shown}")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ..reasons import Text
 from ..records import Culprit
-from .blame import sentence_of
+from .blame import said_of
 from .difference import Change, Difference, Tensor
 from .figures import count, figure
 from .summary import VERDICT_NAME
@@ -123,5 +123,5 @@ def _verdicts(found: Difference) -> Text:
 
 
 def _culprit(title: Text, culprit: Culprit, found: Difference) -> Text:
-    sentence = sentence_of(culprit, found.after.target.precision, found.after.to_keep)
+    sentence = said_of(found.after, culprit)
     return Text(f"{title.en} {sentence.en}", f"{title.zh}{sentence.zh}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from decimal import ROUND_CEILING, Context
 
-__all__ = ["count", "duration", "figure", "percent", "shape", "sufficient"]
+__all__ = ["are", "count", "duration", "figure", "many", "percent", "shape", "sufficient", "were"]
 
 
 def figure(value: float | None) -> str:
@@ -34,6 +34,19 @@ def percent(share: float) -> str:
 def count(value: int) -> str:
     """With thousands apart."""
     return f"{value:,}"
+
+
+def many(value: int, noun: str) -> str:
+    """ "1 tensor", "1,024 tensors"."""
+    return f"{count(value)} {noun}{'' if value == 1 else 's'}"
+
+
+def are(value: int) -> str:
+    return "is" if value == 1 else "are"
+
+
+def were(value: int) -> str:
+    return "was" if value == 1 else "were"
 
 
 def shape(value: tuple[int, ...]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..reasons import Text, same
 from ..search import Artefact, Fix, KeptUnit, TradePoint, gives_up_most
-from .figures import count, duration, figure, percent
+from .figures import count, duration, figure, many, percent, were
 from .model import Report
 from .section import Cell, Section, pair, plain
 from .tried import UNITS
@@ -67,12 +67,12 @@ def _checked(fix: Fix, mode: str) -> Text:
     parts, zh = [f"run in {mode}"], [f"在 {mode} 中运行通过"]
     if fix.held_out:
         held = f"{count(fix.held)} of {count(fix.held_out)}"
-        parts.append(f"on {held} unseen inputs")
+        parts.append(f"on {held} unseen {'input' if fix.held_out == 1 else 'inputs'}")
         zh.append(f"在搜索未见过的 {count(fix.held_out)} 组输入中 {count(fix.held)} 组成立")
     again = [item.verified for item in fix.artefacts if item.verified is not None]
     if again:
         good = f"{count(sum(again))} of {count(len(again))}"
-        parts.append(f"{good} artefacts (files and settings) reloaded and run")
+        parts.append(f"{good} {'artefact' if len(again) == 1 else 'artefacts'} (files and settings) reloaded and run")
         zh.append(f"可取用的 {count(len(again))} 项产物重新加载运行，{count(sum(again))} 项通过")
     but = "" if fix.held_out or "`" in fix.limit else " It was not checked on other inputs."
     dan = "" if fix.held_out or "`" in fix.limit else "未在其他输入上验证。"
@@ -92,7 +92,8 @@ def _answered(fix: Fix) -> Text:
     low, still, was = same(""), fix.still, fix.was
     if still is not None and was is not None:
         low = Text(
-            f"; {count(still.low)} of {count(still.of)} operators still run in {still.precision} ({count(was.low)} of"
+            f"; {count(still.low)} of {many(still.of, 'operator')} still {'runs' if still.low == 1 else 'run'} in"
+            f" {still.precision} ({count(was.low)} of"
             f" {count(was.of)} before)",
             f"；{count(still.of)} 个算子中的 {count(still.low)} 个仍以 {still.precision} 运行"
             f"（此前 {count(was.of)} 个中的 {count(was.low)} 个）",
@@ -191,10 +192,11 @@ def _overview(fix: Fix) -> Section:
             )
         )
     effort = Text(
-        f"{count(fix.evaluations)} sets were run ({count(fix.on_engine)} on the engine"
+        f"{many(fix.evaluations, 'set')} {were(fix.evaluations)} run ({count(fix.on_engine)} on the engine"
         + (f", the others in {fix.simulation}" if fix.simulation else "")
         + (f", {count(fix.again)} known from an earlier search" if fix.again else "")
-        + f"), {count(1 + fix.rankings)} rankings, {count(fix.builds)} times opened or built, {duration(fix.seconds)}",
+        + f"), {many(1 + fix.rankings, 'ranking')}, {many(fix.builds, 'time')} opened or built,"
+        f" {duration(fix.seconds)}",
         f"运行了 {count(fix.evaluations)} 个集合（其中引擎 {count(fix.on_engine)} 次"
         + (f"，其余在 {fix.simulation} 中" if fix.simulation else "")
         + (f"，{count(fix.again)} 个来自之前的搜索" if fix.again else "")
@@ -365,7 +367,7 @@ def _effort(fix: Fix) -> Text:
     again = f", {count(fix.again)} of them known from before" if fix.again else ""
     zai = f"，其中 {count(fix.again)} 个来自之前" if fix.again else ""
     limit = explained(fix.limit)
-    return Text(f"{sets} sets{where}{again}; {limit.en}", f"{sets} 个集合{wo}{zai}；{limit.zh}")
+    return Text(f"{many(fix.evaluations, 'set')}{where}{again}; {limit.en}", f"{sets} 个集合{wo}{zai}；{limit.zh}")
 
 
 def _error(error: float | None) -> str:

@@ -197,10 +197,13 @@ class _ReportState:
             table = tuple(dataclasses.replace(row, repeated=self.repeated.get(row.name)) for row in table)
         explained = self.values.get("explanation")
         allowed = allowed_by(explained, self.sides["target"].precision)
-        own = explained.allowed_at if explained is not None else {}
+        own, rounded = (explained.allowed_at, {*explained.rounded}) if explained is not None else ({}, set())
         tolerance, validate = self.spec.tolerance, self.spec.validate
         return tuple(
-            judge.judged(row, tolerance, allowed=own.get(row.name, allowed), validate=validate) for row in table
+            judge.judged(
+                row, tolerance, allowed=own.get(row.name, allowed), validate=validate, rounded=row.name in rounded
+            )
+            for row in table
         )
 
 

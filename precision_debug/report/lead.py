@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from ..explain import LEAST, MOST, allowed_by
+from ..explain import LEAST, MOST, allowed_by, hidden_share
 from ..observe.sample_columns import SAMPLES
 from ..reasons import NOTHING, Text, as_reason, same
 from ..records import Culprit, Row, Status
 from .advice import advice
-from .blame import blame, culprits, sentence_of
-from .figures import count, figure, percent
+from .blame import blame, culprits, diffuse, harmless, said_of
+from .figures import count, figure, many, percent, were
 from .fix import fix_sentences
 from .model import Report, Verdict
 from .repeated import repeat_sentences
 from .tried import tried_sentence
+from .values import newly_broken
 from .words import explained
 
 __all__ = ["LEFT_OVER", "MORE", "lead"]
@@ -37,7 +38,7 @@ def lead(report: Report) -> tuple[Text, ...]:
     """Sentences, the first of which stands alone. Always at least one."""
     named = culprits(report)
     if named:
-        who = _small(report, named[0]) or sentence_of(named[0], report.target.precision, report.to_keep)
+        who = _small(report, named[0]) or said_of(report, named[0])
         sentences = [_calm(report), _left_over(named[0], who)] if _tolerated(report) else [who]
         if (tried := tried_sentence(report)) is not None:
             sentences.append(tried)
@@ -50,6 +51,8 @@ def lead(report: Report) -> tuple[Text, ...]:
         sentences = [_calm(report)]
     elif report.first_mismatch is not None:
         sentences = _accused(report)
+        if (tried := tried_sentence(report)) is not None:
+            sentences.append(tried)
     else:
         sentences = []
     if named and (missing := _without_gradient(report)) is not None:
@@ -61,9 +64,12 @@ def lead(report: Report) -> tuple[Text, ...]:
         sentences = [*found, *(sentences if named else [])]
     proven = [explained(note) for note in report.notes if as_reason(note).code.startswith("proven_")]
     alike = {as_reason(note).code for note in report.notes} & _WRONG_ON_BOTH_SIDES
-    place = 1 if named or (report.first_mismatch is None and not alike) else 0
+    calm = report.first_mismatch is None or report.verdict is Verdict.EXPECTED
+    place = 1 if named or (calm and not alike) else 0
     sentences[place:place] = proven
     sentences += repeat_sentences(report)
+    if named and report.verdict is Verdict.INCONCLUSIVE and report.doubts[0].code == "precision_not_run":
+        sentences.insert(0, _calm(report))  # whatever makes the error, the target is not what was asked for
     if report.checks:
         sentences.insert(0, _checked(report))
     if report.failure:
@@ -72,10 +78,11 @@ def lead(report: Report) -> tuple[Text, ...]:
         done = len(report.compared)
         left = len(report.rows) - done
         far = Text(
-            f"{count(done)} of {count(len(report.rows))} tensors were compared before that, {count(left)} were not.",
+            f"{count(done)} of {many(len(report.rows), 'tensor')} {were(done)} compared before that,"
+            f" {count(left)} {were(left)} not.",
             f"此前已比较 {count(len(report.rows))} 个张量中的 {count(done)} 个，{count(left)} 个未比较。",
         ) if report.explanation is None else Text(
-            f"The comparison was finished before that: {count(done)} of {count(len(report.rows))} tensors were"
+            f"The comparison was finished before that: {count(done)} of {many(len(report.rows), 'tensor')} {were(done)}"
             " compared, and the rows of the others say why they were not.",
             f"对比在此之前已完成：{count(len(report.rows))} 个张量中比较了 {count(done)} 个，其余各行注明原因。",
         )
@@ -106,9 +113,9 @@ def _left_over(culprit: Culprit, who: Text) -> Text:
 def _small(report: Report, culprit: Culprit) -> Text | None:
     """One operator makes most of an error that fails nothing."""
     explanation = report.explanation
-    if explanation is None or not explanation.passes or report.verdict is Verdict.FAIL:
+    if explanation is None or not harmless(report):
         return None
-    said, share = sentence_of(culprit, report.target.precision, report.to_keep), culprit.share or 0.0
+    said, share = said_of(report, culprit), culprit.share or 0.0
     who, zhe = ("one channel", "一个通道") if culprit.evidence.get("too") else ("one operator", "一个算子")
     if report.verdict in (Verdict.INCONCLUSIVE, Verdict.PARTIAL):
         return Text(
@@ -135,14 +142,14 @@ def _calm(report: Report) -> Text:
         reason = explained(row.non_finite or (NOTHING if counted else row.reason))
         why = Text(f" ({reason.en})", f"（{reason.zh}）") if reason.en else same("")
         off = Text(
-            f"the worst output `{worst.name}` is off by {worst.relative_l2:.2g} (Rel L2), as expected"
-            if worst is not None else "the outputs are identical",
-            f"误差最大的输出 `{worst.name}` 相对 L2 误差为 {worst.relative_l2:.2g}，符合预期"
+            f"the worst, `{worst.name}`, is off by {worst.relative_l2:.2g} (Rel L2)"
+            if worst is not None else "they are identical",
+            f"误差最大的输出 `{worst.name}` 相对 L2 误差为 {worst.relative_l2:.2g}"
             if worst is not None else "各输出相同",
         )  # fmt: skip
         return Text(
-            f"The outputs are not affected: `{row.name}` is out of bounds{why.en}, but {off.en}.{beside.en}",
-            f"不影响输出：`{row.name}` 超限{why.zh}，但{off.zh}。{beside.zh}",
+            f"The outputs are as expected: {off.en}, although `{row.name}` is out of bounds{why.en}.{beside.en}",
+            f"各输出符合预期：{off.zh}，尽管 `{row.name}` 超限{why.zh}。{beside.zh}",
         )
     agree = _agreeing(report)
     if worst is None:
@@ -154,8 +161,9 @@ def _calm(report: Report) -> Text:
     bound = report.explanation.allowed_at.get(worst.name, 0.0) if report.explanation is not None else 0.0
     if bound > MOST and (worst.relative_l2 or 0.0) > MOST:  # of a step's gradient: see explain.steps
         over = Text(
-            f"{over.en}, within {figure(float(bound))}, which rounding everywhere predicts of it",
-            f"{over.zh}，未超过处处舍入对它所预测的 {figure(float(bound))}",
+            f"{over.en}, within its bound of {figure(float(bound))}, which is some times what rounding everywhere"
+            " predicts of it",
+            f"{over.zh}，未超过其界限 {figure(float(bound))}（处处舍入对它的预测的若干倍）",
         )
     en = f"{agree.en[:1].upper()}{agree.en[1:]}" if open_ else f"Nothing to do: {agree.en}"
     return Text(
@@ -170,7 +178,7 @@ def _agreeing(report: Report) -> Text:
     compared, agree = report.coverage.compared, report.counts[Status.PASS]
     if agree < compared:
         return Text(
-            f"{count(agree)} of {count(compared)} compared tensors agree",
+            f"{count(agree)} of {many(compared, 'compared tensor')} {'agrees' if agree == 1 else 'agree'}",
             f"比较的 {count(compared)} 个张量中有 {count(agree)} 个一致",
         )
     return Text(f"all {count(compared)} compared tensors agree", f"比较的 {count(compared)} 个张量全部一致")
@@ -216,7 +224,7 @@ def _unmeasured(report: Report) -> Text | None:
             f" {explanation.reason}.",
             f"该界限是 {report.target.mode} 的通常值，未测量该模型自身的界限：{explained(explanation.reason).zh}。",
         )
-    if explanation is None or explanation.state != "healthy" or (explanation.rest or 1.0) < _A_CULPRITS:
+    if explanation is None or explanation.state != "healthy" or (hidden_share(explanation) or 1.0) < _A_CULPRITS:
         return None
     if left := explanation.candidates - explanation.tried:
         return Text(
@@ -251,6 +259,9 @@ def _accused(report: Report) -> list[Text]:
     assert first is not None
     if (fed := _fed_broken(report)) is not None:
         return [fed]
+    explanation = report.explanation
+    if explanation is not None and explanation.state == "diffuse" and not any(map(newly_broken, report.outputs)):
+        return [diffuse(explanation)]
     reason = explained(first.reason)
     failed = report.counts[Status.FAIL]
     place = Text("the only tensor", "唯一的超差张量")

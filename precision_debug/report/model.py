@@ -168,8 +168,12 @@ class Report:
 
     def worst(self, count: int = 5) -> tuple[Row, ...]:
         """Failed rows whose operator itself lost the most: by the relative L2 error that it introduced, as measured, or
-        where that was not, by how much larger than its inputs' its error is."""
-        return tuple(sorted((r for r in self.rows if r.status is Status.FAIL), key=_loss, reverse=True)[:count])
+        where that was not, by how much larger than its inputs' its error is. Of failed rows that only hand on what they
+        were given, those rows whose operators introduced it."""
+        failed = [row for row in self.rows if row.status is Status.FAIL]
+        if failed and all(row.introduced is not None and row.introduced.rel_l2 == 0 for row in failed):
+            failed = [row for row in self.compared if row.introduced is not None and row.introduced.rel_l2]
+        return tuple(sorted(failed, key=_loss, reverse=True)[:count])
 
     def save(self, path: str | Path) -> Path:
         """Write the report in the format of the path's suffix (.xlsx .csv .json …). Raises OutputError."""

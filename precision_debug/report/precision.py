@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
+from ..explain.operators import plain_type
 from ..inspector import real_precision
-from ..numbers.precisions import QUANTISED, promised
+from ..numbers.precisions import CONVERTS, PRECISIONS, QUANTISED, promised
 from ..reasons import Text, same
-from ..records import Row
+from ..records import Row, Status
 from .figures import count, percent
 from .model import Report
 from .section import Cell, Section, plain
@@ -25,7 +26,17 @@ def _held(row: Row) -> str:
         return ""
     if row.view == "dequantised" or QUANTISED.search(row.target_op_type):
         return "INT8"
+    for known in PRECISIONS.values():  # a quantised layer's result is in the type that its readers take
+        if known.narrow and row.target_op_type.startswith(tuple(f"{name}." for name in known.shown_by)):
+            return known.short
     return _SHORT.get(side.dtype, side.dtype)
+
+
+def _multiplies_integers(row: Row) -> bool:
+    """Whether the target alone has it: a product of integers, of which the rows of the baseline's tensors have the
+    result that another operator scales back to floats."""
+    kind = plain_type(row.target_op_type or row.op_type)
+    return row.status is Status.UNMATCHED and bool(QUANTISED.search(kind)) and not CONVERTS.fullmatch(kind)
 
 
 def precision(report: Report) -> Section:
@@ -38,6 +49,8 @@ def precision(report: Report) -> Section:
         what, source = Text("Tensors", "张量数"), Text("reported by the engine", "由引擎给出")
     else:
         found = Counter(filter(None, map(_held, report.rows)))
+        if whole := len({row.node or row.name for row in report.rows if _multiplies_integers(row)}):
+            found["INT8"] += whole
         what = Text("Tensors", "张量数")
         source = Text("the type of the target operator's result", "目标算子给出张量的类型")
     if report.target.simulation:

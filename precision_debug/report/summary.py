@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from ..reasons import Text, same
 from ..records import Row, Status
 from .advice import advice, finer_than_rounding
-from .blame import FIX, blame, culprits, expectation
+from .blame import blame, culprits, expectation
 from .doubts import worded
-from .figures import count, figure, percent
+from .figures import are, count, figure, many, percent, were
 from .fix import FIX_NAME, fix_sections
 from .lead import lead
 from .model import Report, Verdict
+from .next_step import FIX
 from .precision import precision
 from .provenance import provenance
 from .repeated import repeat_section
@@ -31,7 +32,7 @@ _LINKED = 40
 STATUS_TEXT = {
     Status.PASS: Text("within tolerance", "在容差内"),
     Status.FAIL: Text("out of tolerance", "超出容差"),
-    Status.INCONCLUSIVE: Text("the tolerance cannot decide", "该容差无法判定"),
+    Status.INCONCLUSIVE: Text("no elements, or a tolerance that cannot decide", "没有元素，或该容差无法判定"),
     Status.FUSED_AWAY: Text("fused into another operator, or removed", "已被目标图融合，不再存在"),
     Status.UNMATCHED: Text("only the target has it", "仅目标有，基线中无对应张量"),
     Status.NOT_COMPARED: Text("could not be seen or compared", "无法取得或无法比较"),
@@ -108,8 +109,10 @@ def summary(report: Report) -> Summary:
 
 
 def _beside(section: Section, said: Sequence[Text]) -> Section:
-    """Without the fix that the lead has told already."""
-    lines = tuple(line for line in section.lines if line[0].text != FIX or line[-1].text not in said)
+    """Without what the lead has told already: the fix, or why nobody is named."""
+    lines = tuple(
+        line for line in section.lines if not (line[0].text == FIX or len(line) == 1) or line[-1].text not in said
+    )  # fmt: skip
     return dataclasses.replace(section, lines=lines)
 
 
@@ -127,32 +130,33 @@ def _details(report: Report) -> list[Text]:
     details = [*expectation(report)]
     covered, counts = report.coverage, report.counts
     compared, rest = covered.compared, covered.total - covered.compared
-    was = "was" if rest == 1 else "were"
-    more = Text(f"; {count(rest)} {was} not compared", f"；另有 {count(rest)} 个未比较") if rest else same("")
+    more = Text(f"; {count(rest)} {were(rest)} not compared", f"；另有 {count(rest)} 个未比较") if rest else same("")
     failed = counts[Status.FAIL]
     if compared and failed and report.verdict is Verdict.EXPECTED:
-        but = Text(", without affecting an output", "，但不影响输出")
+        but = Text(", while no output is", "，而各输出均未超限")
         if culprits(report):
             but = Text("; the outputs are as expected", "；输出符合预期")
         details.append(
             Text(
-                f"{count(failed)} of {count(compared)} compared tensors are out of bounds{but.en}{more.en}.",
+                f"{count(failed)} of {many(compared, 'compared tensor')} {are(failed)} out of bounds{but.en}{more.en}.",
                 f"比较了 {count(compared)} 个张量，其中 {count(failed)} 个超限{but.zh}{more.zh}。",
             )
         )
     elif compared and failed:
         details.append(
             Text(
-                f"{count(failed)} of {count(compared)} compared tensors are out of tolerance{more.en}.",
+                f"{count(failed)} of {many(compared, 'compared tensor')} {are(failed)} out of tolerance{more.en}.",
                 f"比较了 {count(compared)} 个张量，其中 {count(failed)} 个超出容差{more.zh}。",
             )
         )
     elif compared:
         passed = counts[Status.PASS]
-        all_en, all_zh = ("All ", "全部") if passed >= compared else (f"{count(passed)} of ", f"有 {count(passed)} 个")
+        all_en, all_zh = ("All " if compared > 1 else "", "全部") if passed >= compared else (
+            f"{count(passed)} of ", f"有 {count(passed)} 个"
+        )  # fmt: skip
         details.append(
             Text(
-                f"{all_en}{count(compared)} compared tensors are within tolerance{more.en}.",
+                f"{all_en}{many(compared, 'compared tensor')} {are(passed)} within tolerance{more.en}.",
                 f"比较的 {count(compared)} 个张量{all_zh}在容差内{more.zh}。",
             )
         )
@@ -187,7 +191,7 @@ def shares(report: Report) -> Text:
         en.append(f"{count(number)} {name.en} ({share})")
         zh.append(f"{name.zh} {count(number)}（{share}）")
     total = count(covered.total)
-    return Text(f"Of {total} tensors: {', '.join(en)}.", f"共 {total} 个张量：{'，'.join(zh)}。")
+    return Text(f"Of {many(covered.total, 'tensor')}: {', '.join(en)}.", f"共 {total} 个张量：{'，'.join(zh)}。")
 
 
 def _first(report: Report) -> Section:
@@ -195,7 +199,7 @@ def _first(report: Report) -> Section:
     expected = report.verdict is Verdict.EXPECTED
     title = Text("First mismatch, in execution order", "首个超差张量（按执行顺序）")
     if expected:
-        title = Text("First tensor out of bounds, without affecting an output", "首个超限而不影响输出的张量")
+        title = Text("First tensor out of bounds, while no output is", "首个超限的张量（各输出均未超限）")
     if row is None:
         return Section(key="first", title=title)
     lines = [

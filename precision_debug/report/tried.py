@@ -5,20 +5,23 @@ from __future__ import annotations
 import math
 
 from ..explain import allowed_to_many
-from ..protocols import BETWEEN, WHOLE, Executed
-from ..reasons import Text, as_reason
-from ..search import ToKeep, Tried, gives_up_most
-from .figures import count, figure
+from ..protocols import BETWEEN, WHOLE, Executed, is_line
+from ..reasons import Text, as_reason, same
+from ..search import ENGINE_OPTION, UNCOMPILED, ToKeep, Tried, gives_up_most
+from .figures import count, figure, many, were
 from .model import Report
 from .words import explained
 
-__all__ = ["UNITS", "about", "tried_sentence", "untold"]
+__all__ = ["OF_THE_ENGINE", "UNITS", "about", "tried_sentence", "untold"]
 
 UNITS = {
     "operator": Text("operators", "个算子"), "operator type": Text("operator types", "种算子类型"),
     "module": Text("modules", "个模块"),
 }  # fmt: skip
 """What a mode keeps, in the plural."""
+
+OF_THE_ENGINE = (ENGINE_OPTION, UNCOMPILED)
+"""What stands there where nothing is kept in a higher precision."""
 
 _NAMED = 4
 
@@ -61,17 +64,20 @@ def about(kept: ToKeep, mode: str, *, strict: bool = False, of_many: float | Non
     en, zh = f"{en}{whether.en}", f"{zh}{whether.zh}"
     if tried.still is not None and (tried.was is None or tried.was.low):  # else nobody sees what runs in it
         low = _low(tried.still)
-        en += f"; {low.en} still run in {tried.still.precision}"
+        en += f"; {low.en} still {_run(tried.still)} in {tried.still.precision}"
         zh += f"；{low.zh}仍以 {tried.still.precision} 运行"
         if tried.was is not None:
             before = _low(tried.was)
             en += f" ({count(tried.was.low)} of {count(tried.was.of)} before)"
             zh += f"（此前为 {before.zh}）"
     if tried.trade:
-        fewer = ", ".join(f"{_error(point.error)} with {count(point.kept)} kept" for point in tried.trade)
-        shao = "、".join(f"保留 {count(point.kept)} 个时为 {_wu(point.error)}" for point in tried.trade)
-        en += f"; smaller sets leave {fewer}"
-        zh += f"；更小的集合：{shao}"
+        units = UNITS.get(kept.unit, UNITS["operator"])  # other than those that still run in low precision
+        fewer = ", ".join(
+            f"{count(point.kept)} leave{'s' if point.kept == 1 else ''} {_error(point.error)}" for point in tried.trade
+        )
+        shao = "，".join(f"{count(point.kept)} {units.zh}时误差为 {_wu(point.error)}" for point in tried.trade)
+        en += f"; of smaller sets of {units.en}, {fewer}"
+        zh += f"；只保留 {shao}"
     if tried.others:
         en += (
             f"; on {count(tried.others)} other input{'s' if tried.others > 1 else ''} from"
@@ -79,12 +85,22 @@ def about(kept: ToKeep, mode: str, *, strict: bool = False, of_many: float | Non
         )
         zh += f"；在另外 {count(tried.others)} 组输入上从 {_wu(tried.others_before)}"
         zh += f" 降到 {_wu(tried.others_after)}"
+    if tried.exact:
+        _, was, then = tried.exact
+        en += f"; against the same model in float64 the error goes from {figure(was)} to {figure(then)}"
+        zh += f"；与同一模型的 float64 相比，误差从 {figure(was)} 变为 {figure(then)}"
+        if then > _LESS_TRUE * was:
+            en += ", so that it agrees with the baseline and is less accurate"
+            zh += "，即与基线一致，但精度更低"
     if tried.slower is not None:
         en += f"; a run takes {tried.slower:.2f} times as long as with nothing kept"
         zh += f"；单次运行耗时为不保留时的 {tried.slower:.2f} 倍"
         if tried.whole_slower is not None:
             en += f" (with everything kept: {tried.whole_slower:.2f} times)"
             zh += f"（全部保留时为 {tried.whole_slower:.2f} 倍）"
+    if tried.stopped is not None:
+        en += f"; no smaller set was looked for after {figure(tried.stopped)} s"
+        zh += f"；{figure(tried.stopped)} 秒后不再查找更小的集合"
     if kept.replaced:
         en += f"; it replaces this command's {', '.join(kept.replaced)}"
         zh += f"；替换此命令已有的 {'、'.join(kept.replaced)}"
@@ -96,11 +112,19 @@ def _whether(tried: Tried, *, strict: bool, of_many: float | None) -> Text:
     expected that no single operator makes: whether one makes what is left was not asked."""
     mended = tried.state == "mended"
     if strict:
+        if mended and tried.pasted is False:
+            return Text(
+                f", with every output within the tolerance but not `{tried.blamed}` inside, so that the command still"
+                " ends out of tolerance",
+                f"，各输出均在容差内，但内部的 `{tried.blamed}` 不在，因此该命令仍以超差结束",
+            )
         return Text(", within the tolerance", "，在容差内") if mended else Text(
             ", still out of tolerance", "，仍超出容差"
         )
     if tried.allowed is None:
         return Text("", "")
+    if tried.pasted is not None and tried.bound is not None:
+        return _as_pasted(tried, tried.bound)
     bound = tried.allowed if mended else max(tried.allowed, of_many or 0.0)
     more = Text("as expected", "符合预期") if mended else Text("still more than expected", "仍高于预期")
     if not mended and tried.after is not None and tried.after <= bound:
@@ -110,10 +134,27 @@ def _whether(tried: Tried, *, strict: bool, of_many: float | None) -> Text:
     return Text(f", {more.en} (up to {figure(bound)})", f"，{more.zh}（不超过 {figure(bound)}）")
 
 
+def _as_pasted(tried: Tried, bound: float) -> Text:
+    """What the command with the option says of what is left; whoever it names has a bound of its own."""
+    limit = figure(bound)
+    if tried.pasted:
+        return Text(f", as expected (up to {limit})", f"，符合预期（不超过 {limit}）")
+    if not tried.blamed:
+        return Text(f", still more than expected (up to {limit})", f"，仍高于预期（不超过 {limit}）")
+    return Text(
+        f", still more than expected of what one operator makes, here `{tried.blamed}` (up to {limit})",
+        f"，仍高于单个算子（此处为 `{tried.blamed}`）造成误差时的预期（不超过 {limit}）",
+    )
+
+
 def _power(scale: str) -> str:
     """ "65536" as "2^16", as the sentence before it has it; a scale that is no such power as it is."""
     exponent = math.log2(float(scale))
     return f"2^{int(exponent)}" if exponent == int(exponent) and exponent >= 4 else scale
+
+
+_LESS_TRUE = 1.5
+"""Times the error against float64 from which on what agrees with the baseline is called less accurate."""
 
 
 def _kept(kept: ToKeep) -> Text:
@@ -121,55 +162,87 @@ def _kept(kept: ToKeep) -> Text:
         return Text(f"a loss scale of {_power(kept.keys[0])}", f"损失缩放取 {_power(kept.keys[0])}")
     if kept.unit == _MODE:
         return Text(f"{kept.keys[0]}, whose parameters are float32,", f"改用 {kept.keys[0]}（其参数为 float32）")
+    if kept.unit in OF_THE_ENGINE:
+        listed = ", ".join(f"`{key}`" for key in kept.keys)
+        left_out = Text(f"leaving {listed} out of the compilation", f"不编译 {listed}")
+        return left_out if kept.unit == UNCOMPILED else same(listed)
     units = UNITS.get(kept.unit, UNITS["operator"])
     if WHOLE in kept.keys:
         return Text("keeping the whole model in FP32", "将整个模型保留为 FP32")
-    keys = [key for key in kept.keys if key != BETWEEN]
+    lines = [key for key in kept.keys if is_line(key)]
+    keys = [key for key in kept.keys if key != BETWEEN and key not in lines]
     named = [f"`{key}`" for key in keys[:_NAMED]] + ["…"] * (len(keys) > _NAMED)
     between = Text("the operations between modules", "模块之间的运算")
+    if lines:
+        places = [f"`{line}`" for line in lines[:_NAMED]] + ["…"] * (len(lines) > _NAMED)
+        calls = "calls" if len(lines) == 1 else "call"
+        between = Text(f"what {', '.join(places)} {calls}", f"{'、'.join(places)} 所调用的运算")
     if not keys:
         return Text(f"keeping {between.en} in FP32", f"将{between.zh}保留为 FP32")
-    en = f"keeping {count(len(keys))} of {count(kept.of)} {units.en} ({', '.join(named)})"
+    of = units.en if kept.of > 1 else units.en.removesuffix("s")
+    en = f"keeping {count(len(keys))} of {count(kept.of)} {of} ({', '.join(named)})"
     zh = f"将 {count(kept.of)} {units.zh}中的 {count(len(keys))} 个（{'、'.join(named)}）"
-    if BETWEEN in kept.keys:
+    if BETWEEN in kept.keys or lines:
         en += f" and {between.en}"
         zh += f"以及{between.zh}"
     return Text(f"{en} in FP32", f"{zh}保留为 FP32")
 
 
 def _nothing(kept: ToKeep, tried: Tried) -> Text:
-    if kept.unit in (_SCALE, _MODE):
-        own = _kept(kept)
+    own = _kept(kept)
+    if kept.unit in OF_THE_ENGINE and tried.runs > 1:
+        runs = count(tried.runs)
+        return Text(
+            f"No fix was found: of {runs} settings that were run, the best ({own.en}) leaves the error at"
+            f" {_error(tried.after)}.",
+            f"未找到修复：试运行了 {runs} 种设置，其中最好的（{own.zh}）误差仍为 {_wu(tried.after)}。",
+        )
+    if kept.unit in (_SCALE, _MODE, *OF_THE_ENGINE):
         return Text(
             f"No fix was found: {own.en} leaves the error at {_error(tried.after)}.",
             f"未找到修复：{own.zh}时误差仍为 {_wu(tried.after)}。",
         )
     units = UNITS.get(kept.unit, UNITS["operator"])
     en = (
-        f"No fix was found: {count(tried.runs)} sets were kept in FP32 and run, and none halves the error of"
-        f" {_error(tried.before)} while the rest stays in low precision"
+        f"No fix was found: {many(tried.runs, 'set')} {were(tried.runs)} kept in FP32 and run, and none halves the"
+        f" error of {_error(tried.before)} while the rest stays in low precision"
     )
     zh = (
         f"未找到修复：试运行了 {count(tried.runs)} 个保留 FP32 的集合，没有一个能把误差 {_wu(tried.before)}"
         " 降到一半以下且其余部分仍为低精度"
     )
+    if tried.trade:
+        en += "; the best of them left " + ", ".join(
+            f"{_error(point.error)} with {count(point.kept)} of {count(kept.of)} kept" for point in tried.trade
+        )
+        best = (f"保留 {count(point.kept)} 个时为 {_wu(point.error)}" for point in tried.trade)
+        zh += f"；其中最好的：{'、'.join(best)}"
     if tried.whole_ran:
-        en += f"; with all {count(kept.of)} {units.en} kept it is {_error(tried.whole)}"
-        zh += f"；全部 {count(kept.of)} {units.zh}都保留时误差为 {_wu(tried.whole)}"
+        all_en = f"all {count(kept.of)} {units.en}" if kept.of > 1 else f"the only {units.en.removesuffix('s')}"
+        all_zh = f"全部 {count(kept.of)} {units.zh}都" if kept.of > 1 else f"唯一的一{units.zh}"
+        en += f"; with {all_en} kept it is {_error(tried.whole)}"
+        zh += f"；{all_zh}保留时误差为 {_wu(tried.whole)}"
         if tried.whole_still is not None and tried.whole_still.low:
             low = _low(tried.whole_still)
-            en += f", although {low.en} still run in {tried.whole_still.precision}"
+            en += f", although {low.en} still {_run(tried.whole_still)} in {tried.whole_still.precision}"
             zh += f"，且 {low.zh}仍以 {tried.whole_still.precision} 运行"
     helps = tried.whole is not None and tried.whole <= (math.inf if tried.before is None else tried.before) / 2
     if tried.each and helps:
         en += "; none of them can be left in low precision on its own, so only keeping all of them helps"
         zh += "；其中任何一个单独留在低精度时也都不行，因此只有全部保留才有效"
+    if tried.stopped is not None:
+        en += f"; no further set was run after {figure(tried.stopped)} s (--explain full goes on)"
+        zh += f"；{figure(tried.stopped)} 秒后未再试运行（--explain full 会继续）"
     return Text(f"{en}.", f"{zh}。")
+
+
+def _run(executed: Executed) -> str:
+    return "runs" if executed.low == 1 else "run"
 
 
 def _low(executed: Executed) -> Text:
     return Text(
-        f"{count(executed.low)} of {count(executed.of)} operators",
+        f"{count(executed.low)} of {many(executed.of, 'operator')}",
         f"{count(executed.of)} 个算子中的 {count(executed.low)} 个",
     )
 

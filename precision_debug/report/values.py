@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Any
 
 from ..numbers.born import is_broken
-from ..records import Row, TensorStats
+from ..records import Explanation, Row, TensorStats
 
 __all__ = [
     "Get",
@@ -25,6 +25,7 @@ __all__ = [
     "newly_broken",
     "of_base",
     "of_target",
+    "shares_of_broken",
     "target_side",
     "total",
 ]
@@ -155,3 +156,8 @@ def total(row: Row) -> int | None:
     """Elements of the tensor, by the baseline where it has it."""
     side = base_side(row) or target_side(row)
     return None if side is None else side.elements
+
+
+def shares_of_broken(explanation: Explanation) -> bool:
+    """Whether the shares at ``explanation.at`` are of the NaN and Inf there, and not of a squared error."""
+    return any(culprit.non_finite and culprit.at == explanation.at for culprit in explanation.culprits)

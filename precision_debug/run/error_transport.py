@@ -12,9 +12,10 @@ __all__ = ["as_ours", "error_of", "failure_of", "of_the_machine"]
 
 
 def failure_of(error: PrecisionDebugError) -> events.Failure:
-    """The event that tells of it."""
+    """The event that tells of it. A backend's own kind of an error travels as the one of ours that it is."""
+    ours = (kind.__name__ for kind in type(error).__mro__ if getattr(errors, kind.__name__, None) is kind)
     return events.Failure(
-        text=str(error), kind=type(error).__name__, what=error.what, where=error.where, hint=error.hint
+        text=str(error), kind=next(ours, type(error).__name__), what=error.what, where=error.where, hint=error.hint
     )
 
 

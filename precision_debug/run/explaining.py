@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from .. import events, explain
@@ -12,30 +12,37 @@ from ..errors import PrecisionDebugError
 from ..onnx.file_operators import FileOperators
 from ..onnx.model import read_model
 from ..reasons import say
-from ..records import Culprit, Explanation, Operator, Status
+from ..records import Explanation, Operator, Status
+from ..search import ToKeep
+from .agreeing import with_agreement
 from .comparing import Comparing
 from .faulty_pass import with_faulty_pass
 from .fixes import tried_fix
 from .inside_sums import inside_sums
 from .open_pair_run import OpenPair, SampleResult
+from .pasted import Pasted
 from .plan import Opening, crosses
+from .refuted import withdrawn
 from .second_opinion import with_second_opinion
 from .step_fix import scale_asked, tried_mode, tried_scale, wide_mode
 
 __all__ = ["Again", "explain_sample"]
 
-Again = Callable[[Mapping[str, Any]], Sequence[Culprit]]
-"""The culprits of one more comparison, with further settings of the target's."""
+Again = Callable[[Mapping[str, Any]], Pasted]
+"""What comes of one more comparison, with further settings of the target's."""
 
 
 def explain_sample(work: Comparing, both: OpenPair, sample: int, ran: SampleResult, again: Again) -> None:
     """Tell the journal who introduced the error of a sample, and what to keep. ran: what that sample gave."""
     work.journal.write(events.Stage(text=say("stage_explaining")))
     subject = _subject(work, both, sample, ran)
-    explanation = _explained(work, both, subject, sample)
+    explanation, agreeing = _explained(work, both, subject, sample)
+    if agreeing is not None:
+        work.journal.write(events.KeepFound(to_keep=agreeing))
+        return
     if not work.fixes:
         return
-    if explanation.culprits:
+    if explanation.culprits or explain.is_of_many(explanation):
         work.journal.write(events.Stage(text=say("stage_trying_fixes")))
     scaled = None
     if subject.is_step and (scale := scale_asked(explanation)):
@@ -50,9 +57,12 @@ def explain_sample(work: Comparing, both: OpenPair, sample: int, ran: SampleResu
         again=None if both.base.opening.recording else again,
         foreign=subject.two_files or crosses(both.base.opening, both.target.opening),
         begun=lambda known: work.journal.write(events.KeepFound(to_keep=known)),
+        on_stage=lambda stage: work.journal.write(events.Stage(text=stage)),
     )  # fmt: skip
     if scaled is not None and (kept is None or kept.tried is None or kept.tried.state != "mended"):
         kept = scaled  # no module mends it either
+    if (nobody := withdrawn(explanation, kept)) is not None:
+        work.journal.write(events.Explained(explanation=nobody))
     if kept is not None:
         work.journal.write(events.KeepFound(to_keep=kept))
 
@@ -107,7 +117,9 @@ def _in_files(
     return held
 
 
-def _explained(work: Comparing, both: OpenPair, subject: explain.Subject, sample: int) -> Explanation:
+def _explained(
+    work: Comparing, both: OpenPair, subject: explain.Subject, sample: int
+) -> tuple[Explanation, ToKeep | None]:  # fmt: skip
     spec, journal = work.spec, work.journal
     feeds, target_feeds = work.feeds(sample)
     explanation, found = explain.explain(
@@ -131,6 +143,12 @@ def _explained(work: Comparing, both: OpenPair, subject: explain.Subject, sample
         explanation, notes = with_second_opinion(explanation, both.base, feeds, work.folder)
         for reason in notes:
             work.note(reason)
+    agreeing = None
+    if work.fixes:
+        explanation, agreeing = with_agreement(
+            explanation, spec, both.base, both.target, subject, work.feed_set, work.folder, sample=sample,
+            begun=lambda: journal.write(events.Stage(text=say("stage_trying_fixes"))),
+        )  # fmt: skip
     journal.write(events.IntroducedErrors(tensors=tuple(found)))
     journal.write(events.Explained(explanation=explanation))
-    return explanation
+    return explanation, agreeing

@@ -2,14 +2,17 @@
 
 The first set keeps what the culprits are, with what reads them. Where that is not enough, in INT8 what makes what they
 read is kept too, then the same in every layer, then what a comparison with these kept names next, then what the
-ranking has next. Of a set that does it, parts are tried as long as the work allows. A set counts only if its error is
-less than half of what it was, and what was to stay in the low precision still runs in it. One that gives up most of the
-low precision is offered only where no smaller one comes near it, and says so.
+ranking has next. An error of many operators has no culprits: then it is larger and larger parts of the ranking. Of a
+set that does it, parts are tried as long as the work allows. A set counts only if its error is less than half of what
+it was, and what was to stay in the low precision still runs in it. One that gives up most of the low precision is
+offered only where no smaller one comes near it, and says so.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -19,6 +22,7 @@ from ..numbers.precisions import promised
 from ..protocols import BETWEEN, WHOLE, Executed, Session
 from ..records import Culprit
 from ..search import Evaluation, Group, ToKeep, TradePoint, Tried, gives_up_most, repeats_of
+from .pasted import Pasted, as_pasted, is_open
 from .searching.criterion import Sample
 from .searching.trials import Trials
 from .staying_low import stays_low
@@ -39,15 +43,24 @@ _LARGE, _SHARE, _FEWER, _NEARLY = 24, 1 / 3, 1 / 4, 2.0
 """Units from which on a set is too large beyond that share of them, where a fourth of it comes to twice the allowed
 error: a third of a model in FP32 is no answer to a few operators' fault."""
 
+_PARTS = (32, 16, 8, 4, 2)
+"""Of the units, which parts are kept one after the other where the error is that of many operators."""
+
 _FEW, _SMALL_WORK = 24, 12
 """Units up to which each is left in the low precision by itself, and sets that may be run of a model that is small
 enough for it."""
+
+_TO_LESSEN = 4
+"""Of those, the ones that are left for parts of a set that helps."""
 
 _NO_ERROR = 1e-12
 """What is as good as no error."""
 
 _POINTS = 3
 """Smaller sets that are told of beside a fix that gives up most of the low precision."""
+
+_NEAREST = 2
+"""Of the sets that were run in vain, those that are told."""
 
 _AGAIN = 3
 """Runs of a set that another comparison, explained, is worth."""
@@ -61,6 +74,10 @@ _STEADY = 0.1
 _AUTHORS = 3
 """Culprits that are tried each by itself."""
 
+PATIENCE, PATIENT = 300.0, 1800.0
+"""Seconds from which on no further set is run, unasked and of a full explanation. How many sets are run is counted in
+work, which load does not change; this is for engines that take minutes to open, and a fix says where it ended so."""
+
 Groups = tuple[tuple[str, ...], ...]
 """Of each operator that is kept, the keys that keep it."""
 
@@ -70,8 +87,10 @@ class FixFinder:
     """trials: of the target. samples: the inputs of the comparison, then others. before: the target's error on each of
     them, inf where it is not finite. was: in which precision the target ran. most: sets that may be run.
 
-    again: the culprits of another comparison with some keys kept; None: there is to be none. ranking: groups of units,
-    the most likely ones first. beside: the target with nothing kept, where runs may be timed beside it.
+    again: the culprits of another comparison with some keys kept; None: there is to be none. pasted: what that command
+    comes to; of_many, of_one: up to which an error is as expected that many operators make, or one. ranking: groups of
+    units, the most likely ones first. beside: the target with nothing kept, where runs may be timed beside it.
+    patience: see ``PATIENCE``. on_set: told of each set before it is run: its number, of how many, and seconds passed.
     """
 
     keepable: Keepable
@@ -82,20 +101,30 @@ class FixFinder:
     allowed: float
     most: int
     again: Callable[[tuple[str, ...]], Sequence[Culprit]] | None = None
+    pasted: Callable[[tuple[str, ...]], Pasted] | None = None
+    of_many: float = math.inf
+    of_one: float = 0.0
     ranking: Callable[[], Sequence[Group]] = field(default=lambda: ())
     beside: Session | None = None
     seen: dict[Groups, Evaluation] = field(default_factory=dict)
     confirmed: dict[Groups, Evaluation | None] = field(default_factory=dict)
+    vain: dict[Groups, Evaluation] = field(default_factory=dict)
     no_less: dict[Groups, int] = field(default_factory=dict)
     spent: int = 0
     ran: int = 0
     each: bool = False
     rough: bool = True
+    patience: float = PATIENCE
+    on_set: Callable[[int, int, float], None] = lambda _number, _most, _seconds: None
+    begun: float = field(default_factory=time.monotonic)
+    stopped: bool = False
 
     def find(self, culprits: Sequence[Culprit]) -> ToKeep:
         """What to paste, with what it brought; without an option where nothing brought anything."""
         names = self._names(culprits)
         for groups in self._wider(names):
+            if self.most >= _SMALL_WORK and self.most - self.spent < _TO_LESSEN and any(map(self._helps, self.seen)):
+                break  # what helps already is rather made smaller
             self._run(groups)
             if self._holds(groups):
                 break
@@ -104,7 +133,8 @@ class FixFinder:
         found = self._best(culprits)
         if found is None and self.trials.calibrates and not self.each:
             # what one calibration promised does not hold where each set is calibrated anew: then no set is judged by it
-            self.rough, self.seen = False, {groups: self.seen[groups] for groups in self.confirmed}
+            self.rough, self.vain = False, dict(self.seen)
+            self.seen = {groups: self.seen[groups] for groups in self.confirmed}
             self._leave_low()
             found = self._best(culprits)
         return self._nothing() if found is None else self._to_keep(found)
@@ -135,6 +165,9 @@ class FixFinder:
 
     def _wider(self, names: tuple[str, ...]) -> Iterator[Groups]:
         """Larger and larger sets, each made when the one before it was not enough."""
+        if not names:
+            yield from self._of_the_ranking(*(max(1, len(self.keepable.units) // part) for part in _PARTS))
+            return
         first, authors = self.keepable.groups(names), self.keepable.groups(names, readers=False)
         coarse, module = self.keepable.keep.unit != "operator", self.keepable.keep.unit == "module"
         if coarse:
@@ -150,7 +183,7 @@ class FixFinder:
         if module:
             yield from _parts(self.keepable.groups(self._everywhere(names)))
         yield self.keepable.groups(self._everywhere(names))
-        if self.again is not None and self.most - self.spent > _AGAIN:
+        if self.again is not None and self.most - self.spent > _AGAIN and not self._late():
             kept = min(self.seen, key=self._error, default=())
             self.spent += _AGAIN
             try:
@@ -164,10 +197,15 @@ class FixFinder:
             return
         if len(self.keepable.units) >= _LARGE and any(self._nearly(groups) for groups in self.seen):
             return  # the ranking's next ones are many for little
+        units = len(self.keepable.units)
+        yield from self._of_the_ranking(1, 2, 4, 8, units // 2, units - 1)
+
+    def _of_the_ranking(self, *counts: int) -> Iterator[Groups]:
+        """As many of the units as are counted, the most likely ones first."""
         units = self.keepable.units.units
         order = dict.fromkeys(units[unit].keys for group in self.ranking() for unit in sorted(group.units))
         ranked = list(order)
-        for count in sorted({1, 2, 4, 8, len(units) // 2, len(units) - 1}):
+        for count in sorted({*counts}):
             if 0 < count < len(units):
                 yield tuple(ranked[:count])
 
@@ -217,7 +255,7 @@ class FixFinder:
             self.keepable.groups(authors, readers=False), self.keepable.groups(pairs, readers=False),
             *(self.keepable.groups(names, readers=False) for names in each[:_AUTHORS]),
             self.keepable.groups(self._everywhere(authors), readers=False),
-            self.keepable.groups(each[0] if each else ()),
+            self.keepable.groups(each[0] if each else ()), self.keepable.groups(authors[:1]),
         ]  # fmt: skip
         for groups in sorted(dict.fromkeys(plain), key=len):
             if 0 < len(groups) < len(best) and not self._in_vain(groups) and self._as_good(groups, best):
@@ -276,10 +314,11 @@ class FixFinder:
         """What came of a set; None where it has nothing in it, or the runs are used up. rough: see ``Trials.run``."""
         if groups in self.seen:
             return self.seen[groups]
-        if not groups or self.spent >= self.most:
+        if not groups or self.spent >= self.most or self._late():
             return None
         self.spent += 1
         self.ran += 1
+        self.on_set(self.ran, max(self.most, self.ran), time.monotonic() - self.begun)
         keys = tuple(dict.fromkeys(key for group in groups for key in group))
         try:
             found = self.trials.run(keys, self.samples[:1], timed=False, rough=rough and self.rough)
@@ -287,6 +326,11 @@ class FixFinder:
             found = Evaluation(kept=keys, mode=self.trials.mode, passes=False, text=str(error))
         self.seen[groups] = found
         return found
+
+    def _late(self) -> bool:
+        """Whether the time for it is over; the first set is run however long the run took until then."""
+        self.stopped = self.stopped or (bool(self.seen) and time.monotonic() - self.begun > self.patience)
+        return self.stopped
 
     def _error(self, groups: Groups) -> float:
         found = self.seen[groups].error
@@ -312,8 +356,7 @@ class FixFinder:
         return False, len(groups) if well else math.inf, error, len(groups)
 
     def _cost(self, groups: Groups) -> float:
-        """The share of the units that is kept, and of the way, in decades, that is left to the least error seen: as in
-        ``trade.best_trade``."""
+        """Shares of the units kept, and of the decades left to the least error seen: see ``trade.best_trade``."""
         seen = [error for error in map(self._error, self.seen) if math.isfinite(error)]
         least = max(self.allowed, min(seen), _NO_ERROR)
         most = max(self.before[0] if math.isfinite(self.before[0]) else max(seen), 2 * least)
@@ -326,14 +369,16 @@ class FixFinder:
     def _trade(self, groups: Groups) -> tuple[TradePoint, ...]:
         """Of the smaller sets that were run, those with the least error of their size and below."""
         least, chosen = self.before[0], list[Groups]()
-        for smaller in sorted(self.seen, key=lambda one: (len(one), self._error(one))):
-            if len(smaller) < len(groups) and self._error(smaller) < least:
-                least = self._error(smaller)
+        ran = {**self.vain, **self.seen}
+        errors = {one: math.inf if found.error is None else found.error for one, found in ran.items()}
+        for smaller in sorted(ran, key=lambda one: (len(one), errors[one])):
+            if len(smaller) < len(groups) and errors[smaller] < least:
+                least = errors[smaller]
                 chosen.append(smaller)
-        return tuple(map(self._point, chosen[-_POINTS:]))
+        return tuple(self.point(one, ran[one]) for one in chosen[-_POINTS:])
 
-    def _point(self, groups: Groups) -> TradePoint:
-        found = self.seen[groups]
+    def point(self, groups: Groups, found: Evaluation) -> TradePoint:
+        """A set as it is told of."""
         if self.trials.calibrates:  # what is told was run as it would be pasted
             found = self.trials.run(found.kept, self.samples[:1], timed=False)
         return TradePoint(what="curve", kept=len(groups), error=found.error, passes=found.passes)
@@ -391,12 +436,20 @@ class FixFinder:
             others_after=max((e for e in again.errors[1:] if e is not None), default=None), slower=again.slower,
             whole_slower=None if again.slower is None else self._whole_slower(),
             trade=self._trade(groups) if self._gives_up(groups) else (),
+            stopped=self.patience if self.stopped else None,
         )  # fmt: skip
-        return replace(self.keepable.typed(groups), tried=tried)
+        return replace(self.keepable.typed(groups), tried=self._as_pasted(tried, again.kept))
+
+    def _as_pasted(self, tried: Tried, keys: tuple[str, ...]) -> Tried:
+        strict = self.trials.criterion.tolerance.given
+        if self.pasted is not None and is_open(tried, strict=strict, of_one=self.of_one, of_many=self.of_many):
+            with contextlib.suppress(PrecisionDebugError):  # then it is not known
+                return as_pasted(tried, self.pasted(keys), strict=strict)
+        return tried
 
     def _whole_slower(self) -> float | None:
         """Times as long a run takes with everything kept; None where the runs are used up."""
-        if self.spent >= self.most:
+        if self.spent >= self.most or self._late():
             return None
         self.spent += 1
         keys = tuple(dict.fromkeys(key for group in self.keepable.everything for key in group))
@@ -405,6 +458,7 @@ class FixFinder:
     def _nothing(self) -> ToKeep:
         """What came of everything that can be kept says where else to look."""
         everything = self.keepable.everything
+        trade = self._trade(everything)[-_NEAREST:]
         self.most += 1
         whole = self._run(everything, rough=False)
         least = min((self._error(groups) for groups in self.seen if groups != everything), default=math.inf)
@@ -414,7 +468,8 @@ class FixFinder:
                 state="none", before=_finite(self.before[0]), after=_finite(least), allowed=self.allowed,
                 was=self.was, runs=self.ran, whole=whole.error if whole is not None else None,
                 whole_still=whole.executed if whole is not None else None,
-                whole_ran=whole is not None and bool(whole.errors), each=self.each,
+                whole_ran=whole is not None and bool(whole.errors), each=self.each and not self.stopped, trade=trade,
+                stopped=self.patience if self.stopped else None,
             ),
         )  # fmt: skip
 

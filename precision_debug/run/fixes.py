@@ -2,38 +2,36 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ..errors import PrecisionDebugError
-from ..explain import Subject, allowed_by, is_mended
+from ..explain import Subject, allowed_to_many, is_mended, is_of_many, worth
 from ..feeds import FeedSet
-from ..numbers.arrays import as_array
 from ..numbers.precisions import MODEL, is_narrow
-from ..protocols import Feeds
-from ..reasons import say
-from ..records import Culprit, Explanation, RunSpec
+from ..reasons import Reason, say
+from ..records import Explanation, RunSpec
 from ..search import ToKeep, Tried, rank_groups
-from ..search.request import SearchRequest
 from .executed import executed_of
-from .fix_finder import FixFinder
+from .fix_finder import PATIENCE, PATIENT, FixFinder
+from .judging import further_samples, judging_of
+from .pasted import Pasted
 from .plan import Opening
-from .searching.criterion import Criterion, Sample
-from .searching.held_out import held_out_feeds
-from .searching.trials import Trials, outputs_of
+from .refuted import in_vain
+from .searching.trials import Trials
 from .side import CALIBRATE, OpenSide
-from .step_fix import tight, wrong_outputs
 from .to_keep import Keepable, keepable
 
 __all__ = ["tried_fix"]
 
 _MOST = 12
 """Sets that are run for a small model."""
+
+_OF_MANY = 8
+"""The same of an error of many operators, where each larger part of the ranking is a set, and the smallest that helps
+is the search's to find."""
 
 _WORK = 2 << 30
 """Bytes of tensors and weights that all of them may pass through, unasked; one set always may, up to ``_LARGE``."""
@@ -48,64 +46,69 @@ _CALIBRATES = 2
 """Times the work of opening a mode that calibrates, where what was measured for one set serves the next: the model is
 rewritten, and what is chosen is calibrated anew."""
 
-_OTHERS = 2
-"""Other inputs that a fix is run on: more than one, so that it is not one lucky input."""
-
 
 def tried_fix(
     spec: RunSpec, base: OpenSide, target: OpenSide, subject: Subject, explanation: Explanation, feed_set: FeedSet,
-    folder: Path, *, sample: int, again: Callable[[Mapping[str, Any]], Sequence[Culprit]] | None, foreign: bool,
-    begun: Callable[[ToKeep], None],
+    folder: Path, *, sample: int, again: Callable[[Mapping[str, Any]], Pasted] | None, foreign: bool,
+    begun: Callable[[ToKeep], None], on_stage: Callable[[Reason], None] = lambda _stage: None,
 ) -> ToKeep | None:  # fmt: skip
     """What to paste and what it brought; None where there is nobody to keep, or nobody can tell how.
 
     Both sessions are open, and have run. folder: for what is written meanwhile. sample: which of the feeds the subject
-    is of. again: the culprits of one more comparison with further settings of the target's; None: there can be none.
-    begun: told what is known of a fix while sets are run, in case the run ends in that.
+    is of. again: what comes of one more comparison with further settings of the target's; None: there can be none.
+    begun: told what is known of a fix while sets are run, in case the run ends in that. on_stage: told of each set.
     An engine that fails with something kept costs no finished comparison: then nothing is offered.
     """
     feeds = feed_set.for_target().feeds
     opening = dataclasses.replace(_lowered(target), comparer=None)
+    precision = opening.precision or target.session.arithmetic
+    of_many = is_of_many(explanation) and is_narrow(precision) and not subject.is_step
+    if of_many and _sets(spec, subject, target.opening)[0] <= 1:
+        return None  # one set of many says nothing
     found = keepable(
         target.opening, base.tensors, subject.targets, subject.rows, explanation.culprits, feeds,
-        precision=opening.precision or target.session.arithmetic, foreign=foreign,
+        precision=precision, foreign=foreign, of_many=of_many,
     )  # fmt: skip
     if found is None or isinstance(found, ToKeep):
         return found
     if drawn := next((one.name for one in explanation.culprits if one.cause == "random"), ""):
         return _untried(found, say("fix_random", name=drawn))
-    pairs = {row.name: row.target_name or row.name for row in subject.rows if row.is_output and row.comparison}
-    allowed, bounds = allowed_by(explanation, opening.precision), {}
-    if subject.is_step:  # the others have bounds of their own, which they keep
-        pairs = {name: pairs[name] for name in wrong_outputs(subject, explanation)}
-        bounds = {name: explanation.allowed_at.get(name, allowed) for name in pairs}
-        allowed = tight(bounds.values(), allowed)
-    criterion = Criterion.of(SearchRequest(), spec.tolerance, pairs, allowed, bounds)
-    first = Sample(feeds=subject.feeds, target_feeds=subject.feeds_of_target, values=_copied(subject.outputs, pairs))
-    got = _copied(subject.target_outputs, pairs.values())
-    if not pairs or not set(pairs.values()) <= got.keys() or not set(pairs) <= first.values.keys():
+    judging = judging_of(spec, subject, explanation, opening.precision)
+    if judging is None:
         return _untried(found, say("fix_no_outputs"))
-    before = criterion.judge(first, got)[1]
+    criterion, allowed, first, before = judging.criterion, judging.criterion.allowed, judging.first, judging.error
     most, work = _sets(spec, subject, target.opening)
+    if of_many and spec.explain != "full":
+        most = min(most, _OF_MANY)
     if not most:
         return _untried(found, say("fix_large", gigabytes=work / 1e9))
-    further = _judged(spec, base, target, criterion, feed_set, sample) if most > 1 else ()
+    further = further_samples(spec, base, target, criterion, feed_set, sample) if most > 1 else ()
     samples, errors = zip((first, before), *further, strict=True)
     room = folder / "fixes"
     room.mkdir(exist_ok=True)
     trials = Trials(opening, found.keep, criterion, feeds[:CALIBRATE], room)
     keeps = found
+    patience = PATIENT if spec.explain == "full" else PATIENCE
+
+    def on_set(number: int, of: int, passed: float) -> None:
+        on_stage(say("stage_trying_set", number=number, most=of, passed=passed, seconds=patience))
+
     finder = FixFinder(
         keepable=keeps, trials=trials, samples=samples, before=errors, allowed=allowed, most=most,
         was=executed_of(opening, target.session),
-        again=None if again is None else lambda keys: again({**keeps.keep.options(keys), **trials.roughly}),
+        again=None if again is None else lambda keys: again({**keeps.keep.options(keys), **trials.roughly}).culprits,
+        pasted=None if again is None or subject.is_step else lambda keys: again(keeps.keep.options(keys)),
+        of_many=allowed_to_many(explanation) or allowed, of_one=min(allowed, worth(explanation.unit or 0.0)),
         ranking=lambda: rank_groups(keeps.units, subject.rows, explanation),
-        beside=None if _not_timed(target, subject) else target.session,
+        beside=None if _not_timed(target, subject) else target.session, patience=patience, on_set=on_set,
     )  # fmt: skip
     named = [one for one in explanation.culprits if is_mended(one.cause, opening.precision)]
     begun(_untried(found, say("fix_ended")))
     try:
-        return finder.find(named)
+        tried = finder.find(named)
+        names = [name for one in named for name in one.keep or (one.name,)]
+        theirs = keeps.groups(names) if len(named) == len(explanation.culprits) else ()
+        return in_vain(tried, {**finder.vain, **finder.seen}, theirs, before, finder.was, finder.point)
     except PrecisionDebugError as error:
         return _untried(found, say("fix_failed", detail=str(error)))
 
@@ -141,33 +144,6 @@ def _sets(spec: RunSpec, subject: Subject, opening: Opening) -> tuple[int, int]:
     if opening.mode is not None and opening.mode.builds and spec.explain != "full":
         return 1, work
     return max(1, min(_MOST, times * _WORK // max(1, work))), work
-
-
-def _others(
-    spec: RunSpec, base: OpenSide, target: OpenSide, feed_set: FeedSet, sample: int
-) -> Sequence[tuple[Feeds, Feeds]]:
-    """Further inputs, for both sides: the user's own, or other random ones where they are random."""
-    if len(feed_set.feeds) > 1:
-        theirs = feed_set.for_target().feeds
-        numbers = [number for number in range(min(len(feed_set.feeds), _OTHERS + 1)) if number != sample][:_OTHERS]
-        return [(feed_set.feeds[number], theirs[number]) for number in numbers]
-    return held_out_feeds(spec, SearchRequest(), base.opening, target.opening, feed_set)[0][:_OTHERS]
-
-
-def _copied(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Of outputs, those with these names: the others may lie on a device, and are many in a training step."""
-    return {name: np.array(as_array(values[name], name=name)) for name in names if name in values}
-
-
-def _judged(
-    spec: RunSpec, base: OpenSide, target: OpenSide, criterion: Criterion, feed_set: FeedSet, sample: int
-) -> Iterator[tuple[Sample, float | None]]:
-    """Further samples, each with its error where nothing is kept; up to the first that a session refuses."""
-    with contextlib.suppress(PrecisionDebugError):
-        for fed in _others(spec, base, target, feed_set, sample):
-            values = outputs_of(base.session, fed[0], base.opening.label)
-            other = Sample(feeds=fed[0], target_feeds=fed[1], values=values)
-            yield other, criterion.judge(other, outputs_of(target.session, fed[1], target.opening.label))[1]
 
 
 def _untried(found: Keepable, why: Any) -> ToKeep:

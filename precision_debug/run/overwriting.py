@@ -28,18 +28,45 @@ _OURS = b'"precision_debug report"'
 
 
 def refuse_overwriting(outputs: Iterable[str | Path], *read: Any) -> None:
-    """Raises UsageError where an output is a file that the command reads, by whatever name or link.
+    """Raises UsageError where an output is a file that the command reads, or writes something else into, by whatever
+    name or link.
 
     read: strings, and records, mappings and sequences of them. A string counts where it names a file, a folder,
     SCRIPT.py:function or a pattern of files; what a record's settings save is an output too.
     """
     named = list(files_named(*read))
-    saved = [item for thing in read if isinstance(thing, RunSpec) for item in _saved(thing)]
-    for output in (*outputs, *saved):
+    saved = {option: path for thing in read if isinstance(thing, RunSpec) for option, path in _saved(thing)}
+    outputs = list(outputs)
+    _refuse_written_twice(outputs, saved)
+    for output in (*outputs, *saved.values()):
         for path in named:
             why = _overwritten(str(output), path)
             if why:
                 raise UsageError(why, where=str(output), hint=say("another_file"))
+
+
+def _refuse_written_twice(outputs: Iterable[str | Path], saved: Mapping[str, str]) -> None:
+    """The last one would be all that is left; a device takes them all."""
+    written: dict[str, str] = {}
+    for output in outputs:
+        place = _place(output)
+        if place in written:
+            raise UsageError(say("output_twice"), where=str(output), hint=say("keep_one"))
+        written[place] = "--output"
+    for option, path in saved.items():
+        place = _place(path)
+        if place in written and (os.path.isfile(place) or not os.path.exists(place)):
+            said = say("written_twice", other=written[place])
+            raise UsageError(said, where=f"{option} {path}", hint=say("another_file"))
+        written[place] = option
+
+
+def _place(path: str | Path) -> str:
+    """What a path names, by whatever link; as it is typed where the current folder is gone."""
+    try:
+        return os.path.realpath(path)
+    except FileNotFoundError:
+        return str(path)
 
 
 def files_named(*things: Any) -> Iterator[str]:
@@ -58,7 +85,7 @@ def _texts(thing: Any) -> Iterator[str]:
     elif isinstance(thing, Path):
         yield str(thing)
     elif isinstance(thing, RunSpec):
-        kept = {key: value for key, value in thing.options.items() if not key.startswith(_WRITTEN)}
+        kept = {key: value for key, value in thing.options.items() if not _is_written(key)}
         named = [value for one, value in differing(thing) if one.file == "read"]
         yield from _texts((*named, thing.baseline_model, kept))
     elif dataclasses.is_dataclass(thing) and not isinstance(thing, type):
@@ -70,9 +97,16 @@ def _texts(thing: Any) -> Iterator[str]:
             yield from _texts(item)
 
 
-def _saved(spec: RunSpec) -> list[str]:
-    of_backends = [value for key, value in spec.options.items() if key.startswith(_WRITTEN) and isinstance(value, str)]
-    return of_backends + [value for one, value in differing(spec) if one.file == "written"]
+def _saved(spec: RunSpec) -> list[tuple[str, str]]:
+    """What saves something, as it is typed, and where."""
+    kept = [(key, one) for key, one in spec.options.items() if _is_written(key) and isinstance(one, str) and one]
+    of_backends = [(f"--option {key}", one) for key, one in kept]
+    return of_backends + [(one.option, value) for one, value in differing(spec) if one.file == "written"]
+
+
+def _is_written(key: str) -> bool:
+    """Whether a backend's setting, maybe of one side, names a file that is written."""
+    return key.rpartition(".")[2].startswith(_WRITTEN)
 
 
 def _overwritten(output: str, read: str) -> Reason:

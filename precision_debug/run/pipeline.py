@@ -17,17 +17,18 @@ from .. import events
 from ..errors import PrecisionDebugError
 from ..protocols import Feeds
 from ..reasons import say
-from ..records import Culprit, RunSpec
+from ..records import RunSpec
 from ..report import machine
 from ..settings import without_saving
 from .comparing import Comparing
 from .dumped import with_recorded_dumps
 from .explaining import explain_sample
 from .inputs import feeds_of, storing
-from .journal import Journal, read_events
+from .journal import Journal
 from .one_sample import OneSample
 from .open_pair import Apart, open_pair, refuse_lockstep
 from .open_pair_run import OpenPair
+from .pasted import Pasted, pasted_in
 from .plan import Plan, make_plan
 from .proven import proven
 from .recorded import record
@@ -110,7 +111,7 @@ def _compare(work: Comparing, *, apart: bool = False) -> None:
             of_many = None if work.feed_set.many is None else number
             work.repetition.hold(both, ran, work.feeds(number)[1], of_many)
         if work.explains:
-            explain_sample(work, both, number, ran, partial(_culprits_with, work, number))
+            explain_sample(work, both, number, ran, partial(_once_more, work, number))
 
 
 def _in_parts(parts: Iterable[list[int]], samples: Samples, work: Comparing, both: OpenPair) -> None:
@@ -119,7 +120,7 @@ def _in_parts(parts: Iterable[list[int]], samples: Samples, work: Comparing, bot
         if len(part) == 1:
             ran = samples.again(part[0])
             if work.explains:
-                explain_sample(work, both, part[0], ran, partial(_culprits_with, work, part[0]))
+                explain_sample(work, both, part[0], ran, partial(_once_more, work, part[0]))
             continue
         samples.part(*part)
         if number == 0:
@@ -133,8 +134,8 @@ def _announced(both: OpenPair, journal: Journal) -> None:
     journal.write(events.Layers(layers=tuple(both.target.session.layers)))
 
 
-def _culprits_with(work: Comparing, sample: int, settings: Mapping[str, Any]) -> Sequence[Culprit]:
-    """Whom one more comparison names, with further settings of the target's, on one sample."""
+def _once_more(work: Comparing, sample: int, settings: Mapping[str, Any]) -> Pasted:
+    """What one more comparison comes to, with further settings of the target's, on one sample."""
     there = dataclasses.replace(work.target.spec, options={**without_saving(work.target.spec.options), **settings})
     plan = Plan(
         baseline=dataclasses.replace(work.baseline, comparer=None),
@@ -149,7 +150,4 @@ def _culprits_with(work: Comparing, sample: int, settings: Mapping[str, Any]) ->
         path = Path(room, "journal.jsonl")
         with Journal(path) as journal:
             execute(one, journal, folder=Path(room), feeds=[work.feeds(sample)[0]], plan=plan, fixes=False)
-        for event in read_events(path, events.Explained):
-            if isinstance(event, events.Explained):
-                return event.explanation.culprits
-    return ()
+        return pasted_in(path)

@@ -24,7 +24,7 @@ from ..records import InputMeta, ModelFiles, RunMode, RunSpec, SessionSpec
 from ..safety.path_encoding import is_utf8
 from ..safety.special_file import refuse_special
 from ..settings import SIDES, Setting, Taker, read_by, share
-from ..settings.options import differing
+from ..settings.options import Tolerance, differing
 
 if TYPE_CHECKING:
     from ..pairing.arrangement import Arrangement
@@ -124,6 +124,7 @@ def make_plan(spec: RunSpec, *, work_dir: str = "", check_machine: bool = True) 
         raise UsageError(f"expects a whole number, 0 or greater, got {spec.seed}", where="--seed")
     if spec.record and spec.baseline and os.path.realpath(spec.record) == os.path.realpath(spec.baseline):
         raise UsageError(say("records_over_its_baseline"), where=f"--record {spec.record}", hint=say("another_folder"))
+    _refuse_idle(spec)
     sides = _sides(spec)
     takers = _takers(sides)
     shared = share(spec.options, takers, {backend.name: backend.settings for backend in registry.backends()})
@@ -143,6 +144,25 @@ def make_plan(spec: RunSpec, *, work_dir: str = "", check_machine: bool = True) 
         made[taker.side] = dataclasses.replace(opening, spec=session)
     return Plan(baseline=made.get("baseline"), target=made["target"])
 
+
+def _refuse_idle(spec: RunSpec) -> None:
+    """Options that only matter beside another one, or that write another format than their file's name says."""
+    how, explained = spec.tolerance, spec.explain != "off"
+    by_quantile = how.check_error_stat == "quantile" or how.quantile == Tolerance.quantile
+    for option, ok, other in (
+        ("--error_quantile", by_quantile, "--check_error_stat quantile"),
+        ("--find_pass", explained or not spec.find_pass, "--explain fast"),
+        ("--second_opinion", explained or not spec.second_opinion, "--explain fast"),
+    ):
+        if not ok:
+            raise UsageError(say("needs_option", option=other), where=option, hint=say("add_or_leave_out"))
+    for option, path in (("--save_inputs", spec.save_inputs), ("--save_outputs", spec.save_outputs)):
+        if path and not path.lower().endswith(".json"):
+            raise UsageError(say("not_ending", ending=".json"), where=f"{option} {path}", hint=say("name_a_file"))
+
+
+_WHOLE = frozenset({".engine", ".onnx", ".plan", ".pt2", ".tflite"})
+"""Formats of which no backend reads parameters from a file that is named beside them."""
 
 _CONVERTED = frozenset({".tflite"})
 """Formats that nobody's framework writes by itself: a converter chose the names and the layouts."""
@@ -248,6 +268,9 @@ def _found(model: ModelFiles, mode: str) -> Opening:
         raise UsageError(say("exclusive", one="--model_file", other="--model_dir"), hint=say("leave_one_out"))
     if model.params_file and not Path(model.params_file).exists():
         raise ModelError(say("no_such_file"), where=model.params_file, hint=say("check_option", option="--params_file"))
+    if model.params_file and registry.suffix(model) in _WHOLE:
+        said = say("has_no_params", ending=registry.suffix(model))
+        raise ModelError(said, where=model.params_file, hint=say("leave_it_out"))
     plain = model.path if Path(model.path).exists() else model.path.partition(".py:")[0] + ".py"
     if not Path(model.path).exists() and not (".py:" in model.path and Path(plain).exists()):
         raise ModelError(say("no_such_model"), where=model.path, hint=say("check_the_path"))

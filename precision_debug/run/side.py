@@ -18,6 +18,7 @@ from ..protocols import Feeds, Hook, Session, progress_to
 from ..reasons import Reason, say
 from ..records import Doubt, Side, TensorMeta
 from ..settings import SIDES
+from .executed import not_run
 from .journal import Journal
 from .plan import Opening
 
@@ -102,6 +103,8 @@ class OpenSide:
             self.journal.write(Stage(text=say("stage_running", side=self._side, mode=self.opening.label)))
         begun = time.monotonic()
         outputs: Mapping[str, Any] = self._sized(lambda: self.session.run(fed, hook, names))
+        if self.seconds is None and (doubt := not_run(self.opening, self.session)) is not None:
+            self.doubt((doubt,))
         self.seconds = time.monotonic() - begun
         if not quiet:
             for role in self._roles:

@@ -70,7 +70,7 @@ def supervise(
     outputs = [_absolute(path) for path in outputs]
     home = outputs[0].parent if outputs else _absolute(Path(spec.record)).parent
     job = _job(spec, outputs, asked, spread)
-    with watching() as stopping, _locked(outputs, home) as locks, contextlib.ExitStack() as stack:
+    with watching() as stopping, _locked(outputs, home, spec.record) as locks, contextlib.ExitStack() as stack:
         clear_scratch()
         if not is_utf8(home):
             raise OutputError(say("not_utf8"), where=str(home), hint="name another --output")
@@ -188,17 +188,19 @@ def _passed_on(heard: Event | None, on_event: Callable[[Event], None]) -> Callab
 
 
 @contextlib.contextmanager
-def _locked(outputs: Sequence[Path], home: Path) -> Iterator[Mapping[Path, int]]:
-    """Hold every output for this run alone; a second run into the same file is refused, not mixed in.
+def _locked(outputs: Sequence[Path], home: Path, record: str) -> Iterator[Mapping[Path, int]]:
+    """Hold every output for this run alone, and the folder that it records into; a second run into the same is refused,
+    not mixed in.
 
     One that was killed a moment ago is waited for: its worker still delivers what was finished.
     """
     with contextlib.ExitStack() as stack:
         held: dict[Path, int] = {}
-        for output in outputs:
+        folders = [Path(os.path.realpath(record))] if record else []  # one folder, whatever links lead to it
+        for output in (*outputs, *folders):
             lock = lock_of(output)
             if lock in held:
-                raise UsageError("is given as --output twice", where=str(output), hint="keep one of them")
+                raise UsageError(say("output_twice"), where=str(output), hint=say("keep_one"))
             try:
                 lock.parent.mkdir(parents=True, exist_ok=True)
                 handle = take(lock)
@@ -207,13 +209,14 @@ def _locked(outputs: Sequence[Path], home: Path) -> Iterator[Mapping[Path, int]]
                     time.sleep(0.1)
                     handle = take(lock)
             except OSError as error:
+                another = "record into another folder" if output in folders else "name another --output"
                 raise OutputError(
-                    f"cannot write there: {error.strerror or error}", where=str(output), hint="name another --output"
+                    f"cannot write there: {error.strerror or error}", where=str(output), hint=another
                 ) from error
             if handle is None:
-                raise UsageError(
-                    say("report_taken"), where=str(output), hint=say("wait_for_it")
-                )  # fmt: skip
+                if output in folders:
+                    raise UsageError(say("recording_taken"), where=record, hint=say("wait_or_record"))
+                raise UsageError(say("report_taken"), where=str(output), hint=say("wait_for_it"))
             stack.callback(release, lock, handle)
             held[lock] = handle
         yield held

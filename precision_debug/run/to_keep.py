@@ -89,15 +89,15 @@ def typed(table: Sequence[Setting], settings: Mapping[str, Any]) -> str:
 
 def keepable(
     target: Opening, tensors: Sequence[TensorMeta], targets: Mapping[str, TensorMeta], rows: Sequence[Row],
-    culprits: Sequence[Culprit], calibrating: Sequence[Feeds], *, precision: str, foreign: bool,
+    culprits: Sequence[Culprit], calibrating: Sequence[Feeds], *, precision: str, foreign: bool, of_many: bool = False,
 ) -> Keepable | ToKeep | None:  # fmt: skip
     """How the target keeps what higher precision mends; a ToKeep that says why it cannot, and which modes can.
 
     tensors: the baseline's. targets: the target's, by name. precision: the target's, of a recording the one that it was
-    made in. foreign: the baseline is another model, so that its graph says nothing of the target's names. None where
-    there is nothing of the kind.
+    made in. foreign: the baseline is another model, so that its graph says nothing of the target's names. of_many: the
+    error is that of many operators. None where there is nothing of the kind.
     """
-    if not any(explain.is_mended(one.cause, precision) for one in culprits):
+    if not of_many and not any(explain.is_mended(one.cause, precision) for one in culprits):
         return None
     if target.backend is None:
         return ToKeep(why=say("recorded_tensors"))

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..feeds.script import load_function
+from ..reasons import say
 
 __all__ = ["UserCompare"]
 
@@ -30,11 +31,17 @@ class UserCompare:
 
         Raises InputError with what went wrong in the function.
         """
-        sides = [{name: np.asarray(value) for name, value in side.items()} for side in (baseline, target)]
+        sides = [{name: np.array(value) for name, value in side.items()} for side in (baseline, target)]  # to keep ours
         try:
             found = self._function(*sides)
             outcomes = found if isinstance(found, Mapping) else {"": found}
-            return {str(name): self._truth(one) for name, one in outcomes.items()}
+            told = {str(name): self._truth(one) for name, one in outcomes.items()}
+            if not told:
+                raise InputError(say("judged_nothing"), where=self._source, hint=say("judge_form"))
+            if strange := [name for name in told if name and name not in baseline and name not in target]:
+                known = say("such_as", example=", ".join(map(repr, baseline)))
+                raise InputError(say("judged_strange", names=strange), where=self._source, hint=known)
+            return told
         except InputError:
             raise
         except (Exception, SystemExit) as error:
@@ -43,9 +50,8 @@ class UserCompare:
     def _truth(self, value: Any) -> bool:
         if isinstance(value, (bool, np.bool_)):
             return bool(value)
-        if value is None or isinstance(value, (int, float, str, list, tuple, np.ndarray, np.number)):
-            raise InputError(
-                f"it returned {type(value).__name__}", where=self._source,
-                hint="return True or False, or a dict of output name to True or False",
-            )  # fmt: skip
+        number = isinstance(value, (int, float, np.ndarray, np.number))
+        if number or not hasattr(type(value), "__bool__") or value is None:
+            said = say("judged_with", kind=type(value).__name__)
+            raise InputError(said, where=self._source, hint=say("judge_form"))
         return bool(value)  # Polygraphy's own results are true or false in this way

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from ..safety.late import offered
 
 __all__ = [
+    "ENGINE_OPTION",
+    "UNCOMPILED",
     "Artefact",
     "Evaluation",
     "Fix",
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from .ranking import Group, kept_units, rank_groups
     from .repeats import repeats_of
     from .strategy import Found, minimise
-    from .to_keep import ToKeep, Tried, gives_up_most
+    from .to_keep import ENGINE_OPTION, UNCOMPILED, ToKeep, Tried, gives_up_most
     from .units import Unit, Units
 
 __getattr__ = offered(
@@ -48,7 +50,7 @@ __getattr__ = offered(
         "ranking": "Group kept_units rank_groups",
         "strategy": "Found minimise",
         "repeats": "repeats_of",
-        "to_keep": "ToKeep Tried gives_up_most",
+        "to_keep": "ENGINE_OPTION UNCOMPILED ToKeep Tried gives_up_most",
         "units": "Unit Units",
     },
 )

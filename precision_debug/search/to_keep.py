@@ -10,7 +10,10 @@ from ..protocols import Executed
 from ..reasons import NOTHING, Reason
 from .fix import TradePoint
 
-__all__ = ["ToKeep", "Tried", "gives_up_most"]
+__all__ = ["ENGINE_OPTION", "UNCOMPILED", "ToKeep", "Tried", "gives_up_most"]
+
+ENGINE_OPTION, UNCOMPILED = "engine option", "uncompiled module"
+"""``ToKeep.unit`` of what makes an engine compute as its baseline does: all of it, or modules that it leaves out."""
 
 _MOST = 0.5
 """Of what ran in the low precision, what has to be left of it: who asked for INT8 wants its speed."""
@@ -40,6 +43,12 @@ class Tried:
     nothing but everything helps then. trade: of a fix that gives up most of the low precision, smaller sets that were
     run, each with the least error of its size and those below. slower: a run with these kept takes so many times as
     long as with nothing kept, both by turns on this machine; whole_slower: with everything kept. None: not timed.
+    stopped: seconds after which no further set was run, where that ended it. exact: error of the worst output against
+    the same model in float64, of the baseline, of the target, and of the target with these kept; () not measured.
+    pasted: whether the command with the option passes, where the bound of what is left depends on whose it is, or on
+    the tensors inside: then it was compared so. None: it was not. blamed: whom that comparison names, or which tensor
+    is out of the tolerance that was given; bound: up to which its outputs are as expected there. in_vain: of all the
+    culprits kept, where that did nothing.
     """
 
     state: str
@@ -59,6 +68,12 @@ class Tried:
     slower: float | None = None
     whole_slower: float | None = None
     trade: tuple[TradePoint, ...] = ()
+    stopped: float | None = None
+    exact: tuple[float, ...] = ()
+    pasted: bool | None = None
+    blamed: str = ""
+    bound: float | None = None
+    in_vain: TradePoint | None = None
     why: Reason = NOTHING
 
 
@@ -68,9 +83,11 @@ class ToKeep:
 
     option: the words to add to the command; "" where the mode has no such setting, or nothing that was tried brought
     anything. settings: the same as values, by name. replaced: names of settings that the command has already, and that
-    it takes the place of. unit: "operator", "operator type" or "module". keys: those that it keeps, ``of`` how many
-    there are. modes: where there is no such setting, run modes of the same backend and precision that have one; why:
-    what the backend says. tried: what it brought on the engine; None where there was nothing to try.
+    it takes the place of. unit: "operator", "operator type" or "module"; of what makes an engine compute as its
+    baseline does "engine option" or "uncompiled module". keys: those that it keeps, ``of`` how many there are. text:
+    the same as lines for a program of the user's, "" where there are none. modes: where there is no such setting, run
+    modes of the same backend and precision that have one; why: what the backend says. tried: what it brought on the
+    engine; None where there was nothing to try.
     """
 
     option: str = ""
@@ -81,4 +98,5 @@ class ToKeep:
     of: int = 0
     modes: tuple[str, ...] = ()
     why: Reason = NOTHING
+    text: str = ""
     tried: Tried | None = None

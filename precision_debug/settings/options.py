@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from ..errors import UsageError
+from ..reasons import say
 from .setting import Kind, Setting
 
 __all__ = [
@@ -30,6 +32,7 @@ __all__ = [
     "Shape",
     "Tolerance",
     "Workers",
+    "checked_tolerance",
     "differing",
     "option",
     "options_of",
@@ -398,6 +401,16 @@ def spec_of(values: Mapping[str, Any], **rest: Any) -> RunSpec:
     decides |= (tolerance.rule, tolerance.check_error_stat) != (Tolerance.rule, Tolerance.check_error_stat)
     made = {"model": ModelFiles(**parts["model"]), "tolerance": dataclasses.replace(tolerance, given=decides)}
     return RunSpec(**{**made, **whole, **rest})
+
+
+def checked_tolerance(given: Any) -> Tolerance:
+    """What a caller passes as a Tolerance, where each of its values is one that the command line would take: NaN, or a
+    number below 0, would fail everything or nothing. Raises UsageError."""
+    if not isinstance(given, Tolerance):
+        raise UsageError(say("no_tolerance", kind=type(given).__name__), where="tolerance", hint=say("write_tolerance"))
+    for one in options_of(Tolerance):
+        one.read(getattr(given, one.field), one.name)
+    return given
 
 
 def differing(spec: RunSpec) -> Iterator[tuple[Setting, Any]]:

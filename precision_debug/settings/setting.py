@@ -11,6 +11,7 @@ import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Literal
 
 from ..errors import UsageError
@@ -273,6 +274,8 @@ def _ranges(_: Setting, raw: Any) -> dict[str, tuple[float, float]]:
         return parse_val_range([raw] if isinstance(raw, str) else raw)
     found = {}
     for name, (low, high) in (raw if isinstance(raw, Mapping) else {"": raw}).items():
+        if not all(isinstance(end, Real) and math.isfinite(end) for end in (low, high)):
+            raise ValueError(say("no_range", value=f"{low}, {high}"))
         if low > high:
             of = f" of '{name}'" if name else ""
             raise UsageError(f"{low:g}, {high:g}{of} has its low end above its high end", hint="swap the two")

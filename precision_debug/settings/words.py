@@ -59,7 +59,8 @@ def parse_renames(texts: Sequence[str]) -> dict[str, str]:
         target, equals, baseline = text.rpartition("=")
         if not equals or not target or not baseline:
             raise UsageError(say("no_rename", value=text), where="--rename", hint=say("rename_form"))
-        renames[target] = baseline
+        if renames.setdefault(target, baseline) != baseline:
+            raise UsageError(say("renamed_twice", name=target), where="--rename", hint=say("keep_one"))
     return renames
 
 

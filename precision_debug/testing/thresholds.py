@@ -13,7 +13,7 @@ from typing import Any
 
 from ..errors import UsageError, shortened
 from ..records import Row
-from ..report.blame import culprits, sentence_of
+from ..report.blame import culprits, said_of
 from ..report.difference import TIMES, Change, difference
 from ..report.figures import figure
 from ..report.model import Report, Verdict
@@ -142,7 +142,7 @@ def complaint(report: Report, thresholds: Thresholds, golden: Report | None = No
         return ""
     unique = {culprit.name: culprit for culprit in blamed}.values()
     lines = [f"{report.verdict}: {report.target.mode} against {report.baseline.mode}"]
-    lines += [sentence_of(culprit, report.target.precision, report.to_keep).en for culprit in unique]
+    lines += [said_of(report, culprit).en for culprit in unique]
     lines += over[:_SHOWN]
     if len(over) > _SHOWN:
         lines.append(f"… and {len(over) - _SHOWN} more tensors")

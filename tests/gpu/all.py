@@ -22,9 +22,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,17 +48,19 @@ NEEDS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """needs: a key of NEEDS. seconds: its limit. gigabytes: of the card's memory, at most."""
+    """needs: a key of NEEDS. seconds: its limit. gigabytes: of the card's memory, at most. smaller: variables that make
+    its models smaller than by default, so that all checks fit into half an hour."""
 
     words: tuple[str, ...]
     needs: str
     seconds: float = 240
     gigabytes: int = 6
+    smaller: Mapping[str, str] = field(default_factory=dict)
 
 
 CHECKS = {
     "paddle_export_tensorrt": Check(words=("paddle_export_tensorrt.py",), needs="tensorrt", seconds=400),
-    "explain_tensorrt": Check(words=("explain_tensorrt.py",), needs="tensorrt", seconds=400),
+    "explain_tensorrt": Check(words=("explain_tensorrt.py",), needs="tensorrt", seconds=400, smaller={"LAYERS": "3"}),
     **{
         f"tensorrt_issue_{part}": Check(words=("tensorrt_issue.py", "--part", part), needs="tensorrt", seconds=640)
         for part in (
@@ -73,22 +75,32 @@ CHECKS = {
         )
     },
     **{
-        f"tensorrt_builds_{name}": Check(words=("tensorrt_builds.py", *cases), needs="tensorrt", seconds=500)
+        f"tensorrt_builds_{name}": Check(
+            words=("tensorrt_builds.py", *cases),
+            needs="tensorrt",
+            seconds=500,
+            smaller={"LAYERS": "6", "IMAGE": "112"},
+        )
         for name, cases in {
-            "decoder": ("decoder of 12 fp16",),
-            "pre_norm": ("pre-LN encoder of 12 fp16",),
-            "post_norm": ("post-LN encoder of 12 with padding fp16",),
+            "decoder": ("decoder fp16",),
+            "pre_norm": ("pre-LN encoder fp16",),
+            "post_norm": ("post-LN encoder with padding fp16",),
             "decomposed": ("encoder of 4 fp16",),
             "resnet50": ("resnet50 fp16",),
             "resnet18": ("resnet18 fp16", "resnet18 dynamic batch fp16"),
             "resnet18_int8": ("resnet18 int8", "resnet18 fp32"),
         }.items()
     },
-    "tensorrt_polygraphy": Check(words=("tensorrt_polygraphy.py",), needs="polygraphy", seconds=450),
+    "tensorrt_polygraphy": Check(
+        words=("tensorrt_polygraphy.py", "encoder of 4 fp16", "resnet18 fp16"), needs="polygraphy", seconds=900,
+        smaller={"IMAGE": "112"},
+    ),
     "tensorrt_compare": Check(words=("tensorrt_compare.py",), needs="tensorrt", seconds=400),
     "migration": Check(words=("migration.py",), needs="tensorrt", seconds=640),
     **{
-        f"search_tensorrt_{part[-1]}": Check(words=("search_tensorrt.py", *part), needs="tensorrt", seconds=640)
+        f"search_tensorrt_{part[-1]}": Check(
+            words=("search_tensorrt.py", *part), needs="tensorrt", seconds=640, smaller={"LAYERS": "3"}
+        )
         for part in (("encoder", "needed"), ("int8",), ("constraints",), ("constraints_int8",))
     },
     **{
@@ -97,6 +109,7 @@ CHECKS = {
             "encoder_fp16",
             "encoder_collected",
             "mobilenet_fp16",
+            "mobilenet_fp16_fused",
             "resnet_fp16_fused",
             "resnet_fp16",
             "resnet_fp32",
@@ -137,7 +150,7 @@ CHECKS = {
     "torch_llama_small": Check(words=("torch_llama.py", "--layers", "2", "--tokens", "256"), needs="torch"),
 }
 """Scripts that are not named need torch: see ``checks``."""
-_PARTS = frozenset({"all.py", "shown_at_once.py", "tensorrt_cases.py", "torch_record.py", "phases.py"})
+_PARTS = frozenset({"all.py", "shown_at_once.py", "tensorrt_cases.py", "torch_record.py", "phases.py", "checkout.py"})
 """No checks by themselves: this one, what others import, and what needs two environments."""
 
 
@@ -195,8 +208,7 @@ def run(name: str, check: Check, seconds: float) -> dict[str, object]:
 def _ran(name: str, check: Check, limit: float) -> dict[str, object]:
     folder = OUT / name
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [str(ROOT), str(ROOT / "backends"), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]
-    environment = {**os.environ, "OUT": str(folder), "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
+    environment = {**check.smaller, **os.environ, "OUT": str(folder)}
     begun = time.monotonic()
     with (folder / "log.txt").open("w") as log:
         child = subprocess.Popen(

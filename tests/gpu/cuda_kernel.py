@@ -1,6 +1,6 @@
 """The CUDA kernels on a card, by the driver alone: their numbers beside the host's, and their speed.
 
-    PYTHONPATH=.:backends:tests OUT=${OUT:-output} python tests/gpu/cuda_kernel.py [--seconds 60] [--only PART …]
+    OUT=${OUT:-output} python tests/gpu/cuda_kernel.py [--seconds 60] [--only PART …]
 
 Parts: "start" (what the driver takes to compile the kernels), "cases" (tests/test_cuda_kernel.py's, on the card),
 "random" (pairs of all types, sizes, alignments, scales, tolerances, with NaN, infinities and subnormals planted, for so
@@ -21,6 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import checkout  # noqa: F401
 import numpy as np
 import test_cuda_kernel as known
 

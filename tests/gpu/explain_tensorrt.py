@@ -16,8 +16,8 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "backends"), str(ROOT / "tests"), str(ROOT / "tests" / "gpu")]
+from checkout import ROOT
+
 OUT = Path(os.environ.get("OUT", ROOT / "output" / "gpu"))
 SOURCES = "EDGE_MASK_CONVOLUTIONS,JIT_CONVOLUTIONS"  # the packed environment's cuBLAS and cuDNN are stubs
 

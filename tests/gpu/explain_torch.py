@@ -2,9 +2,9 @@
 
 Start from the repository's root on the GPU machine::
 
-    PYTHONPATH=.:backends python tests/gpu/explain_torch.py --layers 2            # 0.85 B parameters
-    PYTHONPATH=.:backends python tests/gpu/explain_torch.py --layers 32           # 8 B
-    PYTHONPATH=.:backends python tests/gpu/explain_torch.py --layers 2 --sick     # one layer's gate overflows float16
+    python tests/gpu/explain_torch.py --layers 2            # 0.85 B parameters
+    python tests/gpu/explain_torch.py --layers 32           # 8 B
+    python tests/gpu/explain_torch.py --layers 2 --sick     # one layer's gate overflows float16
 
 Prints the time of the two bare forwards, of the command without explanations and with them, and what was explained.
 Target: under 5 times the two bare forwards for what is explained. Writes $OUT/explain.json.
@@ -21,6 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import checkout  # noqa: F401
 import torch
 
 OUT = Path(os.environ.get("OUT", "output"))

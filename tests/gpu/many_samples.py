@@ -1,6 +1,6 @@
 """Many samples on a CUDA device: totals that were merged there are those of the host, and what they cost.
 
-    PYTHONPATH=.:backends:tests python tests/gpu/many_samples.py [SAMPLES]
+    python tests/gpu/many_samples.py [SAMPLES]
 
 Runs the resnet of torch_models in torch_bf16 with compare_on device and host, over SAMPLES samples (default 200), and
 prints for both the seconds a sample, and the largest difference between the two tables. With Ray installed the same
@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import checkout  # noqa: F401
 import torch
 import torch_models
 

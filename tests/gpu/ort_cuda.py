@@ -1,6 +1,6 @@
 """ONNX Runtime on CUDA: whole commands beside the bare process that does the same two inferences.
 
-    PYTHONPATH=WHEEL:.:backends LD_LIBRARY_PATH=<torch nvidia/*/lib, by colons> python tests/gpu/ort_cuda.py
+    PYTHONPATH=WHEEL LD_LIBRARY_PATH=<torch nvidia/*/lib, by colons> python tests/gpu/ort_cuda.py
 
 ResNet-50 of batch 8, every tensor. The bare process imports, opens the baseline's and the target's session and runs
 both once. Medians of three, one line of JSON a mode; aim: at most 1.6 times the bare process. ``--bare MODE FILE`` is
@@ -18,7 +18,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+from checkout import ROOT
+
 OUT = Path(os.environ.get("OUT", ROOT / "output" / "gpu"))
 TIMES = int(os.environ.get("TIMES", "3"))
 LABELS = {"not explained": ["--explain", "off"], "command": [], "one after the other": ["--lockstep", "off"]}

@@ -14,17 +14,16 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "backends"), str(ROOT / "tests")]
+import checkout  # noqa: F401
+import numpy as np
+import onnx
+import onnx_models
+import onnxruntime
+from checkout import ROOT
+from precision_debug_onnxruntime.modes import availability
 
-import numpy as np  # noqa: E402
-import onnx  # noqa: E402
-import onnx_models  # noqa: E402
-import onnxruntime  # noqa: E402
-from precision_debug_onnxruntime.modes import availability  # noqa: E402
-
-from precision_debug import Report, compare  # noqa: E402
-from precision_debug.errors import BackendUnavailable  # noqa: E402
+from precision_debug import Report, compare
+from precision_debug.errors import BackendUnavailable
 
 CUDA, TENSORRT = "CUDAExecutionProvider", "TensorrtExecutionProvider"
 _failed: list[str] = []

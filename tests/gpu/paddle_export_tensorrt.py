@@ -16,8 +16,8 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "backends"), str(ROOT / "tests")]
+from checkout import ROOT
+
 OUT = Path(os.environ.get("OUT", ROOT / "output" / "gpu"))
 STORED = ROOT / "tests" / "data" / "paddle_onnx"
 SHAPES = {"cnn": (2, 3, 16, 16), "mlp": (2, 16)}

@@ -19,8 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "backends"), str(ROOT / "tests")]
+import checkout  # noqa: F401
 
 
 def ran(program: Path, feeds: dict[str, Any], right: Any, kept: tuple[str, ...], dry: bool) -> dict[str, Any]:

@@ -29,7 +29,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+from checkout import ROOT
+
 WILD = Path(os.environ.get("PRECISION_DEBUG_WILD", "/nowhere"))
 OUT = Path(os.environ.get("OUT", ROOT / "output" / "gpu_paddle")).resolve()
 DRY = {"trt_fp32": "cpu_opt", "trt_fp16": "onednn_fp32"}

@@ -17,8 +17,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "backends"), str(ROOT / "tests"), str(ROOT / "tests" / "benchmarks")]
+from checkout import ROOT
+
+sys.path[:0] = [str(ROOT / "tests" / "benchmarks")]
 OUT = Path(os.environ.get("OUT", ROOT / "output" / "gpu"))
 MODE = os.environ.get("MODE", "ort_cuda_fp16")
 RUNS = 100 if "cuda" in MODE else 5

@@ -21,8 +21,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "backends"), str(ROOT / "tests"), str(ROOT / "tests" / "gpu")]
+from checkout import ROOT
+
 OUT = Path(os.environ.get("OUT", ROOT / "output" / "gpu"))
 SOURCES = os.environ.get("TACTICS", "EDGE_MASK_CONVOLUTIONS,JIT_CONVOLUTIONS")  # the packed environment's own limits
 

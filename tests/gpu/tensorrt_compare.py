@@ -17,7 +17,8 @@ import sys
 import time
 from typing import Any
 
-from tensorrt_builds import OUT, ROOT, SOURCES, _encoder, _resnet
+import checkout  # noqa: F401
+from tensorrt_builds import OUT, SOURCES, _encoder, _resnet
 
 CASES: dict[str, Any] = {"ResNet-50 b8": lambda: _resnet(50, "8"), "encoder of 12": lambda: _encoder(12)}
 LIMIT = float(os.environ.get("LIMIT", "180"))
@@ -87,5 +88,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.path[:0] = [str(ROOT), str(ROOT / "backends"), str(ROOT / "tests")]
     sys.exit(one(sys.argv[2]) if sys.argv[1:2] == ["--one"] else main())

@@ -21,9 +21,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+from checkout import ROOT
+
 EXAMPLES = ROOT / "examples"
-sys.path[:0] = [str(ROOT), str(ROOT / "backends"), str(ROOT / "tests"), str(ROOT / "tests" / "gpu")]
 OUT = Path(os.environ.get("OUT", ROOT / "output" / "gpu"))
 
 SOURCES = "EDGE_MASK_CONVOLUTIONS,JIT_CONVOLUTIONS"  # the packed environment's cuBLAS and cuDNN are stubs
@@ -183,6 +183,7 @@ def case(name: str, *arguments: Any) -> Callable[[], dict[str, Any]]:
     return run
 
 
+QUICK = {"optimization_level": 1}  # what kernels are fastest is not asked here, and INT8 takes minutes to time them
 ALL_HALF = {"layer_precisions": {"*": "float16"}}
 CONSTRAINED = {"Add": "float16", "Sub": "float16"}
 NEEDS = EXAMPLES / "needs_constraints"
@@ -194,7 +195,7 @@ MODES = {
 """Beside what "regions" has of the encoders; ResNets are in tensorrt_builds.py."""
 PARTS: dict[str, dict[str, Callable[[], dict[str, Any]]]] = {
     "models": {
-        f"{model}_{mode}": (lambda model=model, mode=mode: compared(f"{model}_{mode}", model, mode))
+        f"{model}_{mode}": (lambda model=model, mode=mode: compared(f"{model}_{mode}", model, mode, **QUICK))
         for model, modes in MODES.items()
         for mode in modes
     },
@@ -270,7 +271,9 @@ PARTS: dict[str, dict[str, Callable[[], dict[str, Any]]]] = {
     "fused": {
         **{
             f"fused_only_{model}_{mode}": (
-                lambda model=model, mode=mode: compared(f"fused_only_{model}_{mode}", model, mode, fused_only=True)
+                lambda model=model, mode=mode: compared(
+                    f"fused_only_{model}_{mode}", model, mode, fused_only=True, **QUICK
+                )
             )
             for model, mode in (
                 ("encoder", "trt_fp16"), ("dynamic", "trt_int8"), ("dynamic", "trt_tf32"), ("dynamic", "trt_fp32"),

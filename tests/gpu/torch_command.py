@@ -1,6 +1,6 @@
 """A Llama of 0.85 B parameters as a command: where its seconds go beside what building the model and two forwards take.
 
-    PYTHONPATH=.:backends OUT=${OUT:-output} python tests/gpu/torch_command.py
+    OUT=${OUT:-output} python tests/gpu/torch_command.py
 
 Prints one JSON object: seconds of one build of the model, of the two bare forwards, of the command in a fresh process
 (twice: the second time kernels are compiled already), and of the same inside this process with the calls of the factory
@@ -19,9 +19,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+import checkout  # noqa: F401
 import torch
 
-sys.path[:0] = [str(Path(__file__).parent)]
 OUT = Path(os.environ.get("OUT", "output"))
 BUILT: list[float] = []
 

@@ -2,7 +2,7 @@
 
 Start from the repository's root on the GPU machine (under 200 s)::
 
-    PYTHONPATH=.:backends:tests OUT=${OUT:-output} python tests/gpu/torch_cuda.py
+    OUT=${OUT:-output} python tests/gpu/torch_cuda.py
 
 Each case runs in a worker process. One that takes over LIMIT seconds says where each of its threads is, ends with its
 worker, and the next case starts in a new one; all ends within WHOLE seconds.
@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+import checkout  # noqa: F401
 import numpy as np
 import torch
 import torch_models

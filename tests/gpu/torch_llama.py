@@ -3,7 +3,7 @@ operator, in lockstep on one GPU.
 
 Start from the repository's root on the GPU machine (about 3 minutes)::
 
-    PYTHONPATH=.:backends OUT=${OUT:-output} python tests/gpu/torch_llama.py [--layers 32] [--tokens 2048]
+    OUT=${OUT:-output} python tests/gpu/torch_llama.py [--layers 32] [--tokens 2048]
 
 ``--attention eager`` shows every score, masked with finfo.min. Writes $OUT/llama.json (time against the two bare
 forwards, peak device memory against the two models' weights, rows against operators), $OUT/llama.xlsx and
@@ -24,6 +24,7 @@ import traceback
 from pathlib import Path
 from types import FrameType
 
+import checkout  # noqa: F401
 import torch
 
 OUT = Path(os.environ.get("OUT", "output"))

@@ -2,7 +2,7 @@
 
 Start from the repository's root on the GPU machine, with torchao installed (about a minute)::
 
-    PYTHONPATH=.:backends python tests/gpu/torch_quantised.py
+    python tests/gpu/torch_quantised.py
 
 Of each mode: rows, those compared and those not (with their reasons), the outputs' error, and whether the outputs are
 bit for bit those of a run without hooks. Exit status 1 where they are not, or an output was not compared.
@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import checkout  # noqa: F401
 import numpy as np
 import torch
 

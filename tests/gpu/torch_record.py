@@ -2,12 +2,12 @@
 
 Where torch and onnx are (any machine), the exported files first; then the recordings where torch and the GPU are::
 
-    PYTHONPATH=.:backends:tests OUT=output/record python tests/gpu/torch_record.py export
-    PYTHONPATH=.:backends:tests OUT=output/record python3.12 tests/gpu/torch_record.py record [--device cuda]
+    OUT=output/record python tests/gpu/torch_record.py export
+    OUT=output/record python3.12 tests/gpu/torch_record.py record [--device cuda]
 
 and in the environment with TensorRT, for each model (one table each)::
 
-    PYTHONPATH=.:backends:tests OUT=output/record python3.11 tests/gpu/torch_record.py compare [--mode trt_fp16 …]
+    OUT=output/record python3.11 tests/gpu/torch_record.py compare [--mode trt_fp16 …]
 
 $OUT/MODEL/ then holds model.onnx, recording/, and MODE.json, MODE.xlsx of each comparison; $OUT/record.json the sums.
 """
@@ -23,7 +23,8 @@ import sys
 import warnings
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from checkout import ROOT
+
 OUT = Path(os.environ.get("OUT", "output/record")).resolve()
 MODELS = ("resnet", "encoder")
 FACTORIES = ROOT / "tests" / "torch_models.py"

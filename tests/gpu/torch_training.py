@@ -2,7 +2,7 @@
 
 Start from the repository's root on the GPU machine (about 4 minutes)::
 
-    PYTHONPATH=.:backends OUT=output python tests/gpu/torch_training.py [--budget 300] [--profile] [--only PATTERN]
+    OUT=output python tests/gpu/torch_training.py [--budget 300] [--profile] [--only PATTERN]
 
 Each case is a line of JSON as soon as it is finished, and $OUT/training.json holds all that are; a case is only begun
 while the budget lasts, and one that outlasts it by --grace seconds is ended, with every thread's stack on stderr. The
@@ -35,10 +35,9 @@ from typing import Any
 os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")  # the large case fills most of a card
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # two bare runs give the same bits
 
+import checkout  # noqa: F401
 import torch
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "backends"), str(ROOT / "tests/gpu")]
 OUT = Path(os.environ.get("OUT", "output"))
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 HERE = Path(__file__).resolve()

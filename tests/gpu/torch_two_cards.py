@@ -2,7 +2,7 @@
 
 Start from the repository's root on a machine with two GPUs (about 2 minutes for two H200)::
 
-    PYTHONPATH=.:backends:tests OUT=${OUT:-output} python tests/gpu/torch_two_cards.py [--layers 56] [--tokens 512]
+    OUT=${OUT:-output} python tests/gpu/torch_two_cards.py [--layers 56] [--tokens 512]
 
 First small models: rows of a run on two cards, and of a model spread over both, are those of one card. Then a
 Llama-like decoder (30.4 B parameters with 56 layers: 122 GB in float32, 61 GB in bfloat16), random weights made on its
@@ -23,6 +23,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import checkout  # noqa: F401
 import torch
 
 OUT = Path(os.environ.get("OUT", "output"))

@@ -120,7 +120,7 @@ def perceptron_whole(w: Whole) -> Sequence[str]:
 
 
 def quantised(name: str, build: Any, who: str = "", why: str = "", *, modes: str = "ort_fp32 ort_opt",
-              **faults: dict[str, Any]) -> None:  # fmt: skip
+              cases: list[Unseen] = CASES, **faults: dict[str, Any]) -> None:  # fmt: skip
     """A quantised file with a fault, beside the float model. faults: by tensor, ``__`` for a dot in its name."""
     wrong = {key.replace("__", "."): fault for key, fault in faults.items()}
     for mode in modes.split():
@@ -130,7 +130,7 @@ def quantised(name: str, build: Any, who: str = "", why: str = "", *, modes: str
             base = plain.save(folder / "base.onnx", build(Whole(plain, whole=False, faults={})))
             return made.save(folder / f"{name}.onnx", build(Whole(made, whole=True, faults=wrong))), base, plain.feeds
 
-        CASES.append(Unseen(name=name, kind="quantised" if who else "healthy", mode=mode, make=make, fix=False,
+        cases.append(Unseen(name=name, kind="quantised" if who else "healthy", mode=mode, make=make, fix=False,
                             who=tuple(who.split()), why=tuple(why.split()), status=int(bool(who)),
                             baseline="ort_fp32"))  # fmt: skip
 

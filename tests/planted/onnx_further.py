@@ -456,7 +456,9 @@ def _same(name: str, build: Build, who: Sequence[str], why: Sequence[str], mode:
 
 for _mode in ("ort_fp16_sim", "ort_bf16_sim", "ort_fp16", "ort_int8", "ort_int8_dynamic", "ort_opt"):
     pair("gemm_in_another_type", _zoo, _put("gemm.w", (7, 9), 4.0), ["gemm", "elu"], mode=_mode)
-    _same("zoo_twice", _zoo, (), (), _mode)
+    # in int8 the softmax's rounding makes 96 % of an error that is as expected: it is named, and no difference is
+    _whose = (["prob"], ["coarse"]) if _mode == "ort_int8" else ((), ())
+    _same("zoo_twice", _zoo, *_whose, _mode)
 
 
 def _twice_too_large(g: Graph) -> Sequence[str]:
@@ -586,7 +588,8 @@ def long_products(g: Graph) -> Sequence[str]:
     return [g.dense(g.op("Tanh", [g.dense(x, 4096, 64, "a")], "t"), 64, 16, "y")]
 
 
-@clean("ort_fp16_sim ort_bf16_sim ort_int8 ort_int8_dynamic ort_opt")
+@clean("ort_fp16_sim ort_bf16_sim ort_int8_dynamic ort_opt")
+@case("coarse", "ort_int8", ["prob"], ["coarse"])  # at 3 units; its rounding is 96 % of that
 def zoo(g: Graph) -> Sequence[str]:
     return _zoo(g)
 

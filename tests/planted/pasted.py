@@ -21,7 +21,7 @@ import numpy as np
 
 import precision_debug
 from planted.run import Fault, cases
-from precision_debug import registry
+from planted.unseen import runs_here
 from precision_debug.errors import PrecisionDebugError
 from precision_debug.explain import is_mended
 from precision_debug.numbers.born import is_broken
@@ -33,11 +33,6 @@ OF_FILES = ("ort_fp16_sim", "ort_int8", "ort_int8_dynamic", "ov_bf16", "ov_int8"
 
 _SAME = 0.05
 """Relative difference up to which two runs of an engine gave the same error."""
-
-
-def runs_here(mode: str) -> bool:
-    return any(one.name == mode and backend.availability(mode).ok for backend in registry.backends()
-               for one in backend.run_modes)  # fmt: skip
 
 
 def modes_of(one: Fault) -> Iterator[str]:

@@ -272,6 +272,8 @@ def train(rank: int, folder: Path, names: list[str]) -> None:
                     returned = module(*(case.batch(rank) if step else usual(rank)))
                 case.loss(returned).backward()
                 optimiser.step()
+        state = {name: getattr(one, "full_tensor", lambda one=one: one)() for name, one in bare.state_dict().items()}
+        torch.save(state, folder / case.name / f"after_rank{rank}.pt")
         dist.barrier()
     dist.destroy_process_group()
 
@@ -292,13 +294,13 @@ def recorded(folder: Path, names: list[str], python: str = sys.executable) -> No
         raise RuntimeError("\n".join(said))
 
 
-def outcome(case: Case, folder: Path) -> tuple[bool, str]:
+def outcome(case: Case, folder: Path, step: str = "backward") -> tuple[bool, str]:
     """Whether it is as its label says, and what was said. folder: with the case's recorded step."""
     import precision_debug
     from precision_debug.report.lead import lead
 
     report = precision_debug.compare(
-        f"{Path(__file__)}:make_{case.name}", run_mode=case.mode, device="cpu", step="backward",
+        f"{Path(__file__)}:make_{case.name}", run_mode=case.mode, device="cpu", step=step,
         from_step=str(folder), explain="fast", **case.settings,
     )  # fmt: skip
     culprits = report.explanation.culprits if report.explanation is not None else ()

@@ -1,4 +1,4 @@
-"""Runs the planted cases and prints how often the culprit and its cause are right: ``python tests/planted/run.py``."""
+"""Runs the planted cases and prints how often culprit, cause and fix are right: ``python tests/planted/run.py``."""
 
 from __future__ import annotations
 
@@ -86,6 +86,19 @@ def judged(one: Fault, report: Report) -> tuple[bool, bool, str]:
     return first.name in one.who, first.cause in one.why, said
 
 
+def fixed(report: Report) -> tuple[bool, str]:
+    """Whether a fix was run and helps, and what became of it. Right also where higher precision mends nothing, and
+    where each unit was left in the low precision alone, and nothing but all of them helped."""
+    kept = report.to_keep
+    tried = kept.tried if kept is not None else None
+    if kept is None or "random" in {one.cause for one in report.explanation.culprits if report.explanation}:
+        return True, ""
+    if tried is None:
+        return False, f"no fix was run: {kept.why} {kept.modes}"
+    said = f"{tried.state} {tried.before} -> {tried.after} of {tried.allowed}, {len(kept.keys)} kept {tried.why}"
+    return tried.state in {"mended", "lessened"} or tried.each, said
+
+
 def main() -> int:
     begun = time.monotonic()
     table: dict[str, Counter[str]] = {}
@@ -93,15 +106,20 @@ def main() -> int:
         if len(sys.argv) > 1 and not any(word in f"{one.name} {one.mode}" for word in sys.argv[1:]):
             continue
         with tempfile.TemporaryDirectory() as folder:
-            who, why, said = judged(one, report_of(one, Path(folder)))
+            report = report_of(one, Path(folder))
+        who, why, said = judged(one, report)
+        fix, came = fixed(report) if one.who else (True, "")
         count = table.setdefault(one.kind, Counter())
         count["cases"] += 1
         count["who"] += who
         count["why"] += why
-        if not (who and why):
-            print(f"{'ok ' if who else 'WHO'} {'ok ' if why else 'WHY'} {one.name} ({one.mode}): {said}")
+        count["fix"] += fix
+        if not (who and why and fix):
+            marks = (word if bad else "ok " for word, bad in (("WHO", not who), ("WHY", not why), ("FIX", not fix)))
+            print(f"{' '.join(marks)} {one.name} ({one.mode}): {said}; {came}", flush=True)
     for kind, count in table.items():
-        print(f"{kind:16s} {count['cases']:3d} cases, culprit right {count['who']:3d}, cause right {count['why']:3d}")
+        print(f"{kind:16s} {count['cases']:3d} cases, culprit right {count['who']:3d}, cause right {count['why']:3d},"
+              f" fix helps {count['fix']:3d}")
     print(f"{time.monotonic() - begun:.0f} s")
     return 0
 

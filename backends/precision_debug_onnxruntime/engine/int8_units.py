@@ -13,6 +13,8 @@ from typing import Any
 
 from precision_debug.onnx.model import read_model
 
+from .light_imports import quantisation
+
 __all__ = ["Int8Units"]
 
 _FOLDED_INTO = ("Conv", "ConvTranspose", "Gemm")
@@ -51,7 +53,7 @@ class Int8Units:
 
 
 def _quantised_types(change: str) -> frozenset[str]:
-    from onnxruntime.quantization import registry
+    registry = quantisation().registry
 
     tables = (
         (registry.IntegerOpsRegistry,) if change == "int8_dynamic" else

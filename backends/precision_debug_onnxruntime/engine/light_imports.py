@@ -12,9 +12,11 @@ import sys
 import threading
 from typing import Any
 
+from precision_debug.errors import BackendUnavailable
+
 from .quiet_logging import logging_left_alone
 
-__all__ = ["extensions", "lean_import"]
+__all__ = ["extensions", "lean_import", "quantisation"]
 
 _lock = threading.Lock()
 _UNUSED = ("torch", "transformers")
@@ -45,3 +47,15 @@ def lean_import(name: str) -> Any:
 def extensions() -> Any:
     """The module ``onnxruntime_extensions``. Raises ImportError where it is not installed."""
     return lean_import("onnxruntime_extensions")
+
+
+def quantisation() -> Any:
+    """The module ``onnxruntime.quantization``. Raises BackendUnavailable where a package that it imports is missing."""
+    try:
+        return importlib.import_module("onnxruntime.quantization")
+    except ImportError as error:
+        missing = (error.name or "onnxruntime").partition(".")[0]
+        raise BackendUnavailable(
+            f"onnxruntime.quantization cannot be imported ({type(error).__name__}: {error})",
+            hint=f"pip install {missing}",
+        ) from error

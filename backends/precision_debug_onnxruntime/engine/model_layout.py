@@ -85,10 +85,12 @@ def _unblocked(info: TypeInfo, channels: int | None, perm: tuple[int, ...]) -> V
 
 def _fits(info: TypeInfo, perm: tuple[int, ...], shape: tuple[int | str, ...] | None) -> bool:
     """Whether a transposed value's shape can be the source tensor's."""
-    if not perm or shape is None or info.shape is None:
+    if not perm:
         return True
-    if len(shape) != len(perm) or len(info.shape) != len(perm):
+    if any(len(known) != len(perm) for known in (shape, info.shape) if known is not None):
         return False
+    if shape is None or info.shape is None:
+        return True
     pairs = ((info.shape[place], shape[axis]) for place, axis in enumerate(perm))
     return all(mine == theirs for mine, theirs in pairs if isinstance(mine, int) and isinstance(theirs, int))
 
@@ -128,7 +130,8 @@ def _transpose(perm: tuple[int, ...]) -> Callable[[Any], Any] | None:
     if not perm:
         return None
     back = tuple(perm.index(axis) for axis in range(len(perm)))
-    return lambda array: array.transpose(back)
+    # of an open shape the rank is known now alone: what has another one lies in no layout of these axes
+    return lambda array: array.transpose(back) if array.ndim == len(back) else array
 
 
 def _narrow(elem: int, perm: tuple[int, ...]) -> Callable[[Any], Any]:

@@ -182,6 +182,9 @@ def our_errors(where: str, hint: str = "", *, loading: bool = False) -> Abstract
     return translated(where, ours)
 
 
+_CHECK = "correct its export; onnx.checker.check_model looks at the file without an engine"
+
+
 def _translated(text: str, where: str, hint: str, loading: bool) -> PrecisionDebugError:
     text = plain(text)
     custom = re.search(r"(\S+?):(\w+)\((-?\d+)\) is not a registered function/op", text)
@@ -216,7 +219,7 @@ def _translated(text: str, where: str, hint: str, loading: bool) -> PrecisionDeb
             hint = "quantise to unsigned weights; in ort_int8_dynamic: --option weight_type=uint8"
         return ModelError(what, where=where, hint=hint or "another run mode may have one")
     if _REFUSED.search(text) or (loading and not _OF_THE_MACHINE.search(text)):
-        return ModelError(f"ONNX Runtime refuses the model: {text}", where=where, hint=hint)
+        return ModelError(f"ONNX Runtime refuses the model: {text}", where=where, hint=hint or _CHECK)
     return BackendError(text, where=where, hint=hint)
 
 

@@ -29,6 +29,7 @@ from precision_debug.reasons import NOTHING, Reason, some
 from precision_debug.settings import passed
 
 from ..engine.full_disk import raise_if_full
+from ..engine.light_imports import quantisation
 from ..engine.quiet_logging import quietly
 from ..engine.runtime import Runtime, our_errors, plain
 from ..engine.stock_script import METHODS, PER_CHANNEL, TYPES
@@ -224,8 +225,7 @@ class _Settings:
 
     def common(self, per_channel: bool, prepared: Model, source: Model) -> dict[str, Any]:
         """prepared: what is quantised, whose nodes may be several of the source's in one."""
-        from onnxruntime import quantization
-
+        library = quantisation()
         exclude = list(dict.fromkeys((*self.exclude, *_absorbing(self.exclude, prepared, source))))
         # the quantiser itself first makes a MatMul and an Add of these names out of a Gemm
         exclude += [f"{name}{part}" for name in exclude for part in ("_MatMul", "_Add")]
@@ -234,7 +234,7 @@ class _Settings:
             "op_types_to_quantize": list(self.op_types) or None,
             "per_channel": per_channel,
             "reduce_range": self.reduce_range,
-            "weight_type": getattr(quantization.QuantType, TYPES[self.weight]),
+            "weight_type": getattr(library.QuantType, TYPES[self.weight]),
             "nodes_to_exclude": exclude,
             "use_external_data_format": True,
         }
@@ -303,28 +303,25 @@ def _static(
     path: Path, result: Path, settings: _Settings, common: Mapping[str, Any], feeds: Sequence[Feeds],
     ranges: Path | None,
 ) -> None:  # fmt: skip
-    from onnxruntime import quantization
-
+    library = quantisation()
     more: dict[str, Any] = {}
-    if ranges is not None and _CACHE in inspect.signature(quantization.quantize_static).parameters:
+    if ranges is not None and _CACHE in inspect.signature(library.quantize_static).parameters:
         more[_CACHE] = str(ranges)
 
-    quantization.quantize_static(
+    library.quantize_static(
         str(path),
         str(result),
         _Reader(feeds),
-        quant_format=quantization.QuantFormat.QDQ,
-        activation_type=getattr(quantization.QuantType, TYPES[settings.activation]),
-        calibrate_method=getattr(quantization.CalibrationMethod, METHODS[settings.method]),
+        quant_format=library.QuantFormat.QDQ,
+        activation_type=getattr(library.QuantType, TYPES[settings.activation]),
+        calibrate_method=getattr(library.CalibrationMethod, METHODS[settings.method]),
         **more,
         **common,
     )
 
 
 def _dynamic(path: Path, result: Path, common: Mapping[str, Any]) -> None:
-    from onnxruntime import quantization
-
-    quantization.quantize_dynamic(str(path), str(result), **common)
+    quantisation().quantize_dynamic(str(path), str(result), **common)
 
 
 class _Reader:

@@ -17,7 +17,12 @@ from precision_debug.inspector import EngineLayer, EngineTensor
 
 from ..naming import numpy_name
 
-__all__ = ["NO_LAYER", "Layer", "engine_layers", "names_of", "precision_counts", "precision_name", "read_layers"]
+__all__ = [
+    "BODIES", "NO_LAYER", "Layer", "engine_layers", "names_of", "precision_counts", "precision_name", "read_layers",
+]  # fmt: skip
+
+BODIES = frozenset({"If", "Loop", "TensorIterator"})
+"""Layers that run a graph of their own: of that nothing is listed, and their own type is the one of their condition."""
 
 NO_LAYER = frozenset({"Const", "Input", "Output", "Parameter", "Result", "Constant"})
 _NAMES = {"f32": "FP32", "f16": "FP16", "bf16": "BF16", "i8": "INT8", "u8": "UINT8", "boolean": "BOOL"}
@@ -89,7 +94,7 @@ def read_layers(compiled: Any, known: Collection[str]) -> tuple[Layer, ...]:
                 name=str(node.get_friendly_name()), kind=kind,
                 ops=tuple(name for name in names if name in known),
                 made=tuple(re.sub(r"_\d+", "", name) for name in names if name not in known),
-                precision=info.get("runtimePrecision", ""),
+                precision="" if kind in BODIES else info.get("runtimePrecision", ""),
                 outputs=tuple(one for one in info.get("outputPrecisions", "").split(",") if one),
                 kernel=info.get("primitiveType", ""), layout=info.get("outputLayouts", ""),
                 microseconds=info.get("execTimeMcs", "").replace("not_executed", ""),
@@ -141,4 +146,4 @@ def engine_layers(
 
 def precision_counts(layers: Iterable[Layer]) -> Counter[str]:
     """How many layers computed in which precision; those that only move or reshape are left out."""
-    return Counter(precision_name(layer.precision) for layer in layers if layer.kind not in _IDLE)
+    return Counter(precision_name(layer.precision) for layer in layers if layer.kind not in _IDLE | BODIES)

@@ -20,9 +20,10 @@ from precision_debug.settings import passed
 from ..failures import plain, reading
 from ..reasons import say
 from ..settings import setting
+from .graph import bodies
 from .requantise import without_quantisers
 
-__all__ = ["is_quantised", "quantised"]
+__all__ = ["is_quantised", "quantised", "rows_of_constants"]
 
 _QUANTISERS = frozenset({"FakeQuantize", "FakeConvert"})
 
@@ -35,7 +36,7 @@ def is_quantised(model: Any) -> bool:
 def quantised(
     model: Any, feeds: Sequence[Mapping[str, Any]], options: Mapping[str, Any], ignored: Sequence[str], path: str,
     leave: Path | None = None,
-) -> tuple[Any, Reason]:  # fmt: skip
+) -> tuple[Any, tuple[Reason, ...]]:  # fmt: skip
     """The model that is to run, and what to say of how it was quantised.
 
     feeds: contiguous arrays by input name. ignored: operators that stay as they are. leave: a folder that may be
@@ -43,15 +44,15 @@ def quantised(
     BackendUnavailable where NNCF is needed and not there, and BackendError where it fails.
     """
     if is_quantised(model):
-        return model, say("own_quantisation")
+        return model, (say("own_quantisation"),)
     if folder := str(passed(options, "calibrated")):
         return _from_one(model, feeds, options, ignored, path, Path(folder))
     if leave is None or ignored:
         return _by_nncf(model, feeds, options, ignored, path)
     file = _file_of(model, leave)
-    whole, note = _by_nncf(model, feeds, options, (), path)
+    whole, notes = _by_nncf(model, feeds, options, (), path)
     _left(whole, file)
-    return whole, note
+    return whole, notes
 
 
 def _file_of(model: Any, folder: Path) -> Path:
@@ -69,21 +70,22 @@ def _left(whole: Any, file: Path) -> None:
 def _from_one(
     model: Any, feeds: Sequence[Mapping[str, Any]], options: Mapping[str, Any], ignored: Sequence[str], path: str,
     folder: Path,
-) -> tuple[Any, Reason]:  # fmt: skip
+) -> tuple[Any, tuple[Reason, ...]]:  # fmt: skip
     """As ``quantised``, from the one model that is calibrated and left in the folder, with its quantisers removed."""
     import openvino
 
-    file, note = _file_of(model, folder), say("by_nncf", version=version("nncf"), count=len(feeds))
+    file = _file_of(model, folder)
+    notes: tuple[Reason, ...] = (say("by_nncf", version=version("nncf"), count=len(feeds)),)
     if not file.exists():
-        whole, note = _by_nncf(model.clone(), feeds, options, (), path)
+        whole, notes = _by_nncf(model, feeds, options, (), path)
         _left(whole, file)
     with reading(str(file)):
-        return without_quantisers(openvino.Core().read_model(file), model, ignored), note
+        return without_quantisers(openvino.Core().read_model(file), model, ignored), notes
 
 
 def _by_nncf(
     model: Any, feeds: Sequence[Mapping[str, Any]], options: Mapping[str, Any], ignored: Sequence[str], path: str
-) -> tuple[Any, Reason]:
+) -> tuple[Any, tuple[Reason, ...]]:
     if importlib.util.find_spec("nncf") is None:
         hint = "pip install nncf, or give a model that is quantised already (QDQ, FakeQuantize)"
         raise BackendUnavailable("the model is not quantised, and NNCF is not installed", where=path, hint=hint)
@@ -93,11 +95,92 @@ def _by_nncf(
 
         presets = {"performance": nncf.QuantizationPreset.PERFORMANCE, "mixed": nncf.QuantizationPreset.MIXED}
         preset = presets.get(setting(options, "preset"))
-        scope = nncf.IgnoredScope(names=list(ignored)) if ignored else None
+        idle = _idle_branches(model, feeds)
+        names = [*ignored, *(name for body in idle.values() for name in body)]
+        # of a branch's operators some graphs have none, and NNCF would refuse the names there
+        scope = nncf.IgnoredScope(names=names, validate=not idle) if names else None
         data = nncf.Dataset([{name: np.asarray(value) for name, value in one.items()} for one in feeds])
         quiet = np.errstate(over="ignore", invalid="ignore")  # a mask's range is beyond its float32
         with contextlib.redirect_stdout(io.StringIO()), quiet:  # its progress bars
-            found = nncf.quantize(model, data, preset=preset, ignored_scope=scope, subset_size=max(1, len(feeds)))
+            given = {"preset": preset, "ignored_scope": scope, "subset_size": max(1, len(feeds))}
+            fixed: list[str] = []
+            try:
+                # a copy: it leaves out what no result needs, whose readers NNCF looks for and does not find
+                found, uncorrected = nncf.quantize(model.clone(), data, **given), ""
+            except Exception as error:  # its correction of biases knows one number a channel alone
+                found, uncorrected = _without_correction(model, data, given), plain(error)
+                if found is None and (fixed := rows_of_constants(model)):
+                    given["ignored_scope"] = nncf.IgnoredScope(names=[*names, *fixed], validate=not idle)
+                    found, uncorrected = nncf.quantize(model.clone(), data, **given), ""
+                if found is None:
+                    raise
     except Exception as error:
-        raise BackendError(f"NNCF could not quantise it ({plain(error)})", where=path) from error
-    return found, say("by_nncf", version=nncf.__version__, count=len(feeds))
+        what = say("not_by_nncf", error=plain(error), version=version("nncf"))
+        raise BackendError(what, where=path, hint=say("quantise_it_yourself")) from error
+    notes = [say("by_nncf", version=nncf.__version__, count=len(feeds))]
+    if fixed:
+        notes.append(say("rows_of_constants", version=nncf.__version__, nodes=", ".join(fixed)))
+    if uncorrected:
+        notes.append(say("no_bias_correction", error=uncorrected))
+    return found, (*notes, *(say("idle_branch", name=name, branch=branch) for name, branch in idle))
+
+
+def _without_correction(model: Any, data: Any, given: Mapping[str, Any]) -> Any | None:
+    """The model as NNCF quantises it with biases left as they are; None where it fails at that, too."""
+    import nncf
+
+    plainer = nncf.AdvancedQuantizationParameters(disable_bias_correction=True)
+    with contextlib.suppress(Exception):
+        return nncf.quantize(model.clone(), data, advanced_parameters=plainer, **given)
+    return None
+
+
+def rows_of_constants(model: Any) -> list[str]:
+    """The lookups of a constant table by constant indices, a window's position biases say: NNCF takes each for an
+    embedding, looks for where it is reached from an input, and gives up on the whole model (KeyError)."""
+    made: set[str] = set()
+    found: list[str] = []
+    for op in model.get_ordered_ops():
+        read = [op.input_value(place).get_node().get_friendly_name() for place in range(op.get_input_size())]
+        if op.get_type_name() == "Constant" or (read and made.issuperset(read)):
+            made.add(op.get_friendly_name())
+            looks_up = op.get_type_name() == "Gather" and op.get_output_element_type(0).is_real()
+            found += [str(op.get_friendly_name())] if looks_up else []
+    return found
+
+
+def _idle_branches(model: Any, feeds: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], list[str]]:
+    """The operators of each branch of the main graph's that none of the feeds enters, by the name of its If and
+    "then" or "else": NNCF has nothing to calibrate them with, and gives up on the whole model for that."""
+    from openvino import Core, opset13
+
+    forks = [op.get_friendly_name() for op in model.get_ops() if op.get_type_name() == "If"]
+    if not forks:
+        return {}
+    clone = model.clone()
+    by_name = {op.get_friendly_name(): op for op in clone.get_ops()}
+    first = len(clone.outputs)
+    clone.add_results([opset13.result(by_name[name].input_value(0)) for name in forks])
+    compiled = Core().compile_model(clone, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    taken: dict[str, set[bool]] = {name: set() for name in forks}
+    for one in feeds:
+        got = compiled(dict(one))
+        for place, name in enumerate(forks, first):
+            taken[name].add(bool(np.all(got[place])))
+    ops = {op.get_friendly_name(): op for op in model.get_ops()}
+    return {
+        (str(name), word): _inside(bodies(ops[name])[number])
+        for name in forks for number, (word, when) in enumerate((("then", True), ("else", False)))
+        if when not in taken[name]
+    }  # fmt: skip
+
+
+def _inside(body: Any) -> list[str]:
+    """What is computed in a body, and in those inside it."""
+    found: list[str] = []
+    for op in body.get_ordered_ops():
+        if op.get_type_name() not in {"Constant", "Parameter", "Result"}:
+            found.append(str(op.get_friendly_name()))
+        for inner in bodies(op):
+            found += _inside(inner)
+    return found

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from .graph import bodies
+
 __all__ = ["without_quantisers"]
 
 _PASSES_ON = frozenset({
@@ -34,9 +36,10 @@ def without_quantisers(quantised: Any, model: Any, names: Collection[str]) -> An
     """A copy of a quantised model in which operators of these names read what was not quantised for them, and have
     their own weights and biases. model: as it was before its quantisation, which kept the names."""
     clone = quantised.clone()
-    before = {str(op.get_friendly_name()): op for op in model.clone().get_ops()}
+    untouched = model.clone()
+    before = {str(op.get_friendly_name()): op for op in _with_bodies(untouched)}
     ignored = frozenset(names)
-    for op in clone.get_ordered_ops():
+    for op in _with_bodies(clone):
         if str(op.get_friendly_name()) in ignored and op.get_type_name() != "Constant":
             for port in op.inputs():
                 _undo(port, ignored)
@@ -46,6 +49,16 @@ def without_quantisers(quantised: Any, model: Any, names: Collection[str]) -> An
                     _restore(reader.get_node(), before)
     clone.validate_nodes_and_infer_types()
     return clone
+
+
+def _with_bodies(model: Any) -> list[Any]:
+    """All operators, those in branches and loops too, in execution order."""
+    found: list[Any] = []
+    for op in model.get_ordered_ops():
+        for body in bodies(op):
+            found += _with_bodies(body)
+        found.append(op)
+    return found
 
 
 def _undo(port: Any, ignored: Collection[str]) -> None:

@@ -45,7 +45,7 @@ def list_tensors(
     places = {key: (number, 0) for number, key in enumerate(graph.values)}
     listed = list(dict.fromkeys((*inputs, *_merged([*shown, *late], hidden, places))))
     known = {key: graph.values[key].name for key in listed}
-    inside = _inside(graph, set(listed))
+    inside, rounds = _inside(graph, set(listed))
     entries = []
     for key in listed:
         value = graph.values[key]
@@ -72,6 +72,7 @@ def list_tensors(
                         view="dequantised" if _held(value, layer) in _STEPS else "",
                         inputs=_reads(graph, value, known) if own else (value.name,), unseen=unseen,
                         is_output=name in graph.outputs, absorbs=inside.get(key, ()) if own else (),
+                        rounds=rounds.get(key, ()) if own else (),
                         extra=dict(layer.columns) if layer is not None and tells else {},
                     ),
                 )
@@ -120,9 +121,13 @@ def _reads(graph: Graph, value: Value, known: Mapping[Key, str]) -> tuple[str, .
     return tuple(found)
 
 
-def _inside(graph: Graph, listed: Collection[Key]) -> Mapping[Key, tuple[str, ...]]:
-    """What is not listed, by the first listed tensor that is computed from it."""
+def _inside(
+    graph: Graph, listed: Collection[Key]
+) -> tuple[Mapping[Key, tuple[str, ...]], Mapping[Key, tuple[str, ...]]]:
+    """What is not listed, by the first listed tensor that is computed from it; and of what the quantiser rounds there,
+    which source tensors."""
     found: dict[Key, list[str]] = {}
+    rounds: dict[Key, list[str]] = {}
     taken: set[Key] = set()
     for key in (key for key in graph.values if key in listed):
         waiting = list(graph.values[key].reads)
@@ -131,7 +136,12 @@ def _inside(graph: Graph, listed: Collection[Key]) -> Mapping[Key, tuple[str, ..
             if current in listed or current in taken or current not in graph.values:
                 continue
             taken.add(current)
-            if not graph.values[current].own:
-                found.setdefault(key, []).extend(graph.values[current].names)
-            waiting.extend(graph.values[current].reads)
-    return {key: tuple(names) for key, names in found.items()}
+            value = graph.values[current]
+            if not value.own:
+                found.setdefault(key, []).extend(value.names)
+            elif value.op_type == "FakeQuantize" and value.reads and not graph.values[value.reads[0]].own:
+                rounds.setdefault(key, []).append(graph.values[value.reads[0]].name)
+            waiting.extend(value.reads)
+    return (
+        {key: tuple(names) for key, names in found.items()}, {key: tuple(names) for key, names in rounds.items()},
+    )  # fmt: skip

@@ -9,6 +9,7 @@ from precision_debug.errors import ModelError
 from precision_debug.protocols.description import DescribedLayer, DescribedWeight, Description
 from precision_debug.records import InputMeta
 
+from ..reasons import say
 from .legacy_program import LegacyProgram, read_legacy
 from .pir_program import PirProgram, read_pir
 
@@ -45,7 +46,7 @@ def describe(path: str) -> Description:
 def _facts(program: LegacyProgram | PirProgram) -> Sequence[str]:
     if not program.statistics:
         return ()
-    return (f"{program.statistics} running statistics and shape records are left out",)
+    return (say("records_left_out", count=program.statistics),)
 
 
 def _weights(program: LegacyProgram | PirProgram) -> Iterator[DescribedWeight]:

@@ -38,7 +38,7 @@ from .predictor import Runner
 from .program import NESTED
 from .recorded import Bodies, Delivery
 
-__all__ = ["FetchSession", "Start"]
+__all__ = ["FetchSession", "Start", "most_builds"]
 
 Start = Callable[[Path, str], Runner]
 """Makes a runner for a program file. The text: "" for the mode, "float32" for its graph in FP32, or "unfused"."""
@@ -54,6 +54,12 @@ _PLANNING = threading.Lock()
 """Held while predictors are made one after the other: two sessions may be asked for the first time in two threads."""
 
 _SILENT = frozenset({"split", "unbind", "split_with_num"})  # Paddle's hook passes over them
+
+
+def most_builds(values: int, asked: int = 0) -> int:
+    """Predictors that are built at most to find out which of so many values can be fetched. asked: 0 where nobody did
+    ask for a number."""
+    return asked or int(min(_BUILDS, max(_FEWEST, _VALUES / max(1, values))))
 
 
 class FetchSession:
@@ -156,7 +162,7 @@ class FetchSession:
             self._plan_unfused(feeds)
             return
         plain, witness = self._look(feeds)
-        builds = self._builds or int(min(_BUILDS, max(_FEWEST, _VALUES / max(1, len(self._values)))))
+        builds = most_builds(len(self._values), self._builds)
         if self._bodies is not None:
             self._bodies.probe(feeds, plain.outputs)
         groups, changed = self._groups(feeds)
@@ -165,7 +171,8 @@ class FetchSession:
         everything, groups = groups, [group for group in groups if group[1][0] not in copies]
         loose: Groups = [("", [name]) for item in changed for name in item.names]
         attempts = Attempts(
-            edited=self.edited, traced=lambda one, seen: self.trace(one, feeds, seen), keys=self.keys, plain=plain
+            edited=self.edited, traced=lambda one, seen: self.trace(one, feeds, seen), keys=self.keys, plain=plain,
+            most=builds,
         )  # fmt: skip
         searching = time.monotonic()
 

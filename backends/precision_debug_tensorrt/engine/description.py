@@ -11,10 +11,12 @@ import numpy as np
 from precision_debug.errors import BackendUnavailable, ModelError, PrecisionDebugError
 from precision_debug.inspector import EngineLayer, real_precision
 from precision_debug.protocols import DescribedLayer, Description
+from precision_debug.reasons import Reason
 from precision_debug.records import InputMeta, ModelFiles
 
 from ..make import Built, load_engine
 from ..model import EngineFile, read_source
+from ..reasons import say
 from . import device_memory, versions
 from .device_memory import Device
 from .execution import Runner, engine_inputs, engine_outputs
@@ -49,7 +51,7 @@ def describe(path: str) -> Description:
     layers = _layers(api, built, device, messages, path)
     facts = list(_facts(api, engine, names, len(source.data)))
     if not layers:
-        facts.append("layers: not in this engine (build it with profiling_verbosity DETAILED)")
+        facts.append(say("engine_without_layers"))
     return Description(
         format=f"TensorRT engine, read by TensorRT {api.version} on {device.name}",
         inputs=[_meta(engine, name) for name in names[0]],
@@ -106,21 +108,25 @@ def _meta(engine: Any, name: str) -> InputMeta:
     return InputMeta(name=name, dtype=dtype_name(engine.get_tensor_dtype(name)), shape=shape)
 
 
-def _facts(api: Api, engine: Any, names: tuple[Sequence[str], Sequence[str]], size: int) -> Iterator[str]:
-    yield f"{size / 2**20:.1f} MiB, {engine.num_layers} layers, {engine.num_optimization_profiles} profiles"
+def _facts(api: Api, engine: Any, names: tuple[Sequence[str], Sequence[str]], size: int) -> Iterator[Reason]:
+    layers, profiles = int(engine.num_layers), int(engine.num_optimization_profiles)
+    yield say("engine_size", size=size / 2**20, layers=layers, profiles=profiles)
     for attribute in ("device_memory_size_v2", "device_memory_size"):
         needs = getattr(engine, attribute, None)
         if needs is not None:
-            yield f"{needs / 2**20:.1f} MiB of device memory for a run"
+            yield say("engine_memory", size=needs / 2**20)
             break
     for both in names:
         for name in both:
             kind = str(engine.get_tensor_format_desc(name))
-            where = "host" if engine.get_tensor_location(name) == api.trt.TensorLocation.HOST else "device"
-            yield f"binding {name}: {kind}, {where}"
+            host = engine.get_tensor_location(name) == api.trt.TensorLocation.HOST
+            if host:
+                yield say("binding_on_host", name=name, kind=kind)
+            else:
+                yield say("binding_on_device", name=name, kind=kind)
     for name in names[0]:
         for number in range(engine.num_optimization_profiles):
             shapes = engine.get_tensor_profile_shape(name, number)
             low, best, high = (list(shape) for shape in shapes)
             if low != high:
-                yield f"profile {number}, {name}: {low} to {high}, tuned for {best}"
+                yield say("profile_of", number=number, name=name, low=str(low), high=str(high), best=str(best))

@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 from ..modes import Recipe
 from .random_states import GLOBALS
 
-__all__ = ["Arithmetic"]
+__all__ = ["DROPOUTS", "Arithmetic"]
 
 
 _WHOLE = frozenset({
@@ -150,6 +150,9 @@ _DRAWS = {
     "normal", "normal_functional", "poisson", "rand", "rand_like", "randn", "randn_like", "rrelu_with_noise", "uniform",
 }  # fmt: skip
 """Operators whose result is little but random numbers; attention with dropout is none, and keeps its own type."""
+
+DROPOUTS = frozenset({"bernoulli", "native_dropout", "rrelu_with_noise"})
+"""Of these, what dropout and its kind come to: nothing that a module in evaluation mode has."""
 
 _FLOAT_FACTORIES = {
     torch.ops.aten.zeros.default,

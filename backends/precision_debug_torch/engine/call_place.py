@@ -11,6 +11,9 @@ from types import FrameType
 
 __all__ = ["source_line"]
 
+_RUNS = {"_forward", "_trace"}
+"""Methods of the sessions that call the model: who called them made no tensor."""
+
 _OWN = str(Path(__file__).resolve().parent.parent) + os.sep
 
 
@@ -33,7 +36,7 @@ def source_line() -> str:
         frame = frame.f_back
     while frame is not None:
         code = frame.f_code
-        if code.co_filename.startswith(_OWN) and code.co_name == "_forward":
+        if code.co_filename.startswith(_OWN) and code.co_name in _RUNS:
             return ""
         if not _foreign(code.co_filename):
             return _text(code.co_filename, frame.f_lineno, code.co_name)

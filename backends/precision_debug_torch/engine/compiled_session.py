@@ -13,13 +13,12 @@ import dataclasses
 import functools
 import itertools
 import operator
-import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
 
-from precision_debug.errors import BackendError, UsageError
+from precision_debug.errors import BackendError
 from precision_debug.inspector import EngineLayer
 from precision_debug.numbers.arrays import as_array
 from precision_debug.protocols import Comparer, Feeds, Hook
@@ -31,9 +30,12 @@ from ..modes import Recipe
 from ..reasons import say
 from ..session import device_versions, translated, unseen_write, wrap
 from .arithmetic import Arithmetic
+from .compiling import as_compiling, called, compiled, eagerly, first_line, leave_out, quiet, unfused_attention
 from .dispatch import Trace, Watch
+from .eager_numerics import is_inside
 from .function_calls import Families
 from .kernels import heard, kernels_of
+from .layers import layer_of
 from .module_state import touched
 from .nested_tensors import leaves
 from .written_constants import WrittenConstants, put_back
@@ -43,11 +45,11 @@ __all__ = ["CompiledSession"]
 _TWINS = 4
 """Compiled twins before torch's caches are reset: beyond its own limit torch silently runs a module uncompiled."""
 
-_OPTIONS: dict[str, Any] = {"fallback_random": True}
-
-
 _PATHS = 8
 """Ways through a model whose Python asks for values that are compiled for the inputs of one set of shapes."""
+
+_SUMS = 64
+"""Roundings by which two graphs of the same operators may differ, which fuse and add up in their own ways."""
 
 _SAME = {torch.ops.aten.lift_fresh.default: torch.ops.aten.lift_fresh_copy.default}
 """Operators that tracing writes down as another one: what torch.tensor() makes is copied, so that a graph owns it."""
@@ -57,19 +59,22 @@ _SAME = {torch.ops.aten.lift_fresh.default: torch.ops.aten.lift_fresh_copy.defau
 class _Plan:
     """One set of input shapes, and where the model's Python asks for values one way through it: key.
 
-    metas: all rows. values: row name to (call, place). graph: the operators in torch.fx.
+    metas: all rows. values: row name to (call, place). graph: the operators in torch.fx. compiling: those of a model
+    that is told that it is being compiled. eager: calls of modules that are not compiled.
     """
 
     key: Any
     metas: tuple[TensorMeta, ...]
     values: Mapping[str, tuple[int, int | None]]
     graph: Any
+    compiling: bool = False
+    eager: frozenset[int] = frozenset()
 
 
 class CompiledSession:
     """A torch module in the mode torch_compile; see TorchSession for the arguments.
 
-    backend, options: torch.compile's; options of inductor alone.
+    backend, options: torch.compile's; options of inductor alone. uncompiled: paths of modules that run eagerly.
     """
 
     doubts: Sequence[Doubt] = ()
@@ -79,12 +84,13 @@ class CompiledSession:
     def __init__(
         self, built: Built, recipe: Recipe, *, level: str, seed: int, feeds: Feeds | None = None,
         device_tensors: bool = False, comparer: Comparer | None = None, on_close: Callable[[], None] | None = None,
-        backend: str = "inductor", options: Mapping[str, Any] | None = None,
+        backend: str = "inductor", options: Mapping[str, Any] | None = None, uncompiled: Sequence[str] = (),
     ) -> None:  # fmt: skip
-        self._compile = functools.partial(_compile, backend=backend, options=options or {})
+        self._compile = functools.partial(compiled, backend=backend, options=options or {})
         self._built: Built | None = built
         self._recipe = recipe
         self._level = level
+        self._uncompiled = tuple(uncompiled)
         self._feeds = feeds
         self._device_tensors = device_tensors or comparer is not None
         self._on_close = on_close
@@ -167,7 +173,7 @@ class CompiledSession:
         found = {**tensors, **outputs}
         inside = [meta.name for meta in wanted if meta.name in plan.values]
         if inside:
-            key = plan.key, tuple(inside)
+            key = plan.key, plan.compiling, tuple(inside)
             if key not in self._marked:
                 self._marked[key] = self._compiled(plan, inside)
             flat = list(tensors_of(self._built, feeds).values())
@@ -178,12 +184,16 @@ class CompiledSession:
                     self._marked[key] = self._compiled(plan, inside, views=False)
                     returned, shown = self._call(self._marked[key], tuple(flat), {})
             except BackendError as error:
-                self._hide(plan, say("second_graph_fails", detail=_first(error)))
+                self._hide(plan, say("second_graph_fails", detail=first_line(error)))
                 return found
             self._changed = not all(
                 torch.equal(one, other) or bool((one.isnan() == other.isnan()).all() and one.isnan().any())
                 for one, other in zip(outputs.values(), returned, strict=True)
             )
+            off = any(_is_off(one, other) for one, other in zip(outputs.values(), returned, strict=True))
+            if off and (other := self._as_compiled(plan, tensors_of(self._built, feeds))) is not None:
+                self._last = self._plans[plan.key] = other
+                return self._values(other, [meta for meta in wanted if meta.name in other.values], feeds, outputs)
             found.update(zip(inside, shown, strict=True))
         return found
 
@@ -199,6 +209,7 @@ class CompiledSession:
         assert self._built is not None
         if "plain" not in self._marked:
             self._twin = twin(self._built.module, frozenset())
+            leave_out(self._twin, self._uncompiled, "--option uncompiled")
             self._marked["plain"] = self._compile(self._twin)
         return self._marked["plain"]
 
@@ -244,7 +255,11 @@ class CompiledSession:
             else dataclasses.replace(meta, unseen=say("written_over") if meta.name in lost else why)
             for meta in metas
         )
-        self._plans[key] = _Plan(key=key, metas=metas, values=values, graph=graph)
+        eager = frozenset(
+            by_op.places[meta.name][0] for meta in by_op.metas
+            if meta.name in by_op.places and is_inside(layer_of(meta), self._uncompiled)
+        )  # fmt: skip
+        self._plans[key] = _Plan(key=key, metas=metas, values=values, graph=graph, eager=eager)
         return self._plans[key]
 
     def _trace(self, level: str, inputs: Mapping[str, Any]) -> Trace:
@@ -259,7 +274,7 @@ class CompiledSession:
         try:
             families = Families(trace) if level == "op" else contextlib.nullcontext()
             watch = Watch(self._arithmetic, trace, constants=shared)
-            with put_back(module, module, ()), torch.no_grad(), families, _unfused_attention(), watch:
+            with put_back(module, module, ()), torch.no_grad(), families, unfused_attention(), watch:
                 result = module(*args, **kwargs)
             trace.outputs(result)
         except Exception as error:
@@ -274,32 +289,68 @@ class CompiledSession:
     def _graph(self, inputs: Mapping[str, Any], calls: Sequence[Any]) -> tuple[Any, Reason, bool]:
         """The operators as one graph of the flat inputs, or None and why there is none; and whether the model's Python
         asked for values, so that the graph is that of these inputs' values alone."""
+        problem = NOTHING
+        for asks in (False, True):
+            try:
+                graph = self._traced(inputs, asks=asks)
+            except Exception as error:
+                problem = problem or say("in_pieces", detail=first_line(error))
+                continue
+            plain = [_SAME.get(call, call) for call in calls]
+            traced = _targets(graph)
+            if traced != plain:
+                one, other = _other(plain, traced)
+                why = say("other_operators", traced=len(traced), plain=len(plain), one=one, other=other)
+                return None, why, asks
+            return graph, NOTHING, asks
+        return None, problem, False
+
+    def _traced(self, inputs: Mapping[str, Any], *, asks: bool) -> Any:
+        """One run as a graph of the flat inputs. asks: the model's Python may ask for values."""
         from torch.fx.experimental.proxy_tensor import make_fx
 
         assert self._built is not None
-        model, order, problem = self._built.model, list(inputs), NOTHING
-        for asks, how in ((False, {}), (True, {"_error_on_data_dependent_ops": False})):
-            module = twin(self._built.module, frozenset())  # which a trace that failed has left anyhow
+        model, order = self._built.model, list(inputs)
+        module = twin(self._built.module, frozenset())  # which a trace that failed has left anyhow
 
-            def flat(*tensors: Any, module: Any = module) -> Any:
-                args, kwargs = arguments_of(model, dict(zip(order, tensors, strict=True)))
-                result = module(*args, **kwargs)
-                return [value for _, value in leaves(result, "output")]
+        def flat(*tensors: Any) -> Any:
+            args, kwargs = arguments_of(model, dict(zip(order, tensors, strict=True)))
+            return [value for _, value in leaves(module(*args, **kwargs), "output")]
 
-            self._arithmetic.reset()
-            try:
-                aside = put_back(module, self._built.module, self._own or ())
-                with aside, torch.no_grad(), _quiet(), _unfused_attention(), self._arithmetic.globally():
-                    graph = make_fx(flat, **how)(*(tensor.clone() for tensor in inputs.values()))
-            except Exception as error:
-                problem = problem or say("in_pieces", detail=_first(error))
-                continue
-            plain = [_SAME.get(call, call) for call in calls]
-            traced = [_SAME.get(node.target, node.target) for node in _operators(graph)]
-            if traced != plain:
-                return None, _other(plain, traced), asks
-            return graph, NOTHING, asks
-        return None, problem, False
+        self._arithmetic.reset()
+        how = {"_error_on_data_dependent_ops": False} if asks else {}
+        aside = put_back(module, self._built.module, self._own or ())
+        with aside, torch.no_grad(), quiet(), unfused_attention(), self._arithmetic.globally():
+            return make_fx(flat, **how)(*(tensor.clone() for tensor in inputs.values()))
+
+    def _as_compiled(self, plan: _Plan, inputs: Mapping[str, Any]) -> _Plan | None:
+        """The plan of a model that runs other operators where it asks whether it is being compiled; None where it does
+        not. Seen are the operators before the first that differs and behind the last: those that both runs have."""
+        if plan.compiling:
+            return None
+        try:
+            with as_compiling():
+                graph = self._traced(inputs, asks=True)
+        except Exception:  # then nothing is known of it
+            return None
+        plain, traced = (_targets(one) for one in (plan.graph, graph))
+        if traced == plain:
+            return None
+        one, other = _other(plain, traced)
+        why = say("other_when_compiled", traced=len(traced), plain=len(plain), one=one, other=other)
+        ends, over = _ends(plain, traced), _written_over(graph)
+        values = {
+            name: (ends[call], place) for name, (call, place) in plan.values.items()
+            if call in ends and ends[call] not in over
+        }  # fmt: skip
+        metas = tuple(
+            dataclasses.replace(meta, unseen=meta.unseen or why)
+            if meta.name in plan.values and meta.name not in values else meta
+            for meta in plan.metas
+        )  # fmt: skip
+        if why not in self._notes:
+            self._notes.append(why)
+        return _Plan(key=plan.key, metas=metas, values=values, graph=graph, compiling=True)
 
     def _compiled(self, plan: _Plan, names: Sequence[str], *, views: bool = True) -> Any:
         """A compiled function of the flat inputs that returns the outputs and a copy of each named tensor.
@@ -311,22 +362,28 @@ class CompiledSession:
         for node in nodes if not views else ():
             if node.target is torch.ops.aten.view.default:
                 node.target = torch.ops.aten.reshape.default
+        for call in plan.eager:
+            nodes[call].target = eagerly(nodes[call].target)
         copies = [_copy_of(graph.graph, nodes[plan.values[name][0]], plan.values[name][1]) for name in names]
         final = next(node for node in graph.graph.nodes if node.op == "output")
         final.args = ((final.args[0], copies),)
         graph.recompile()
         return self._compile(graph)
 
-    def _call(self, compiled: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, module: Any = None) -> Any:
-        """module: whose gradients ``compiled`` may leave behind; None: it leaves none."""
+    def _call(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, module: Any = None) -> Any:
+        """module: whose gradients ``function`` may leave behind; None: it leaves none."""
         assert self._built is not None
         original, own = self._built.module, self._own or {}
         shared = WrittenConstants([(name, one) for name, one in original.named_parameters() if name not in own])
         self._arithmetic.reset()
-        try:
+
+        def run() -> Any:
             aside = put_back(original if module is None else module, original, own)
-            with aside, torch.no_grad(), _quiet(), self._arithmetic.globally():
-                result = compiled(*args, **kwargs)
+            with aside, torch.no_grad(), quiet(), self._arithmetic.globally():
+                return function(*args, **kwargs)
+
+        try:
+            result = called(run)
         except Exception as error:
             raise translated(error, self._built.model, None) from error
         if unseen := shared.unseen():
@@ -340,15 +397,31 @@ def _way(trace: Trace) -> Any:
     return tuple((meta.op_type, meta.shape, meta.call.settings if meta.call else "") for meta in trace.metas)
 
 
-def _other(plain: Sequence[Any], traced: Sequence[Any]) -> Reason:
-    """How two runs differ: how many operators, and the first that is another."""
+def _other(plain: Sequence[Any], traced: Sequence[Any]) -> tuple[str, str]:
+    """The first operator that is another in two runs: of the compiled one, and of the eager one."""
     pairs = itertools.zip_longest(plain, traced, fillvalue="-")
     ours, theirs = next((one, other) for one, other in pairs if one != other)
-    return say("other_operators", traced=len(traced), plain=len(plain), one=str(theirs), other=str(ours))
+    return str(theirs), str(ours)
+
+
+def _ends(plain: Sequence[Any], traced: Sequence[Any]) -> dict[int, int]:
+    """Operators before the first and behind the last that two runs do not share, by their places in both."""
+    pairs = list(zip(plain, traced, strict=False))
+    before = next((place for place, (one, other) in enumerate(pairs) if one != other), len(pairs))
+    most = len(pairs) - before
+    pairs = list(zip(reversed(plain), reversed(traced), strict=False))[:most]
+    behind = next((place for place, (one, other) in enumerate(pairs) if one != other), most)
+    last, there = len(plain), len(traced)
+    return {place: place for place in range(before)} | {last - n: there - n for n in range(1, behind + 1)}
 
 
 def _operators(graph: Any) -> list[Any]:
     return [n for n in graph.graph.nodes if n.op == "call_function" and n.target is not operator.getitem]
+
+
+def _targets(graph: Any) -> list[Any]:
+    """What an eager run calls them."""
+    return [_SAME.get(node.target, node.target) for node in _operators(graph)]
 
 
 def _written_over(graph: Any) -> frozenset[int]:
@@ -367,18 +440,6 @@ _INDEXED = tuple(f"aten::{name}_" for name in ("index_add", "index_put", "index_
                                                "scatter_reduce"))  # fmt: skip
 
 
-def _compile(module: Any, *, backend: str, options: Mapping[str, Any]) -> Any:
-    with _quiet():
-        if backend != "inductor":
-            return torch.compile(module, dynamic=False, backend=backend)
-        try:
-            return torch.compile(module, dynamic=False, options={**_OPTIONS, **options})
-        except RuntimeError as error:  # it names all that there are
-            why = _first(error).partition(", known options")[0]
-            hint = "torch._inductor.list_options() lists them"
-            raise UsageError(f"torch.compile refuses it: {why}", where="--option inductor", hint=hint) from error
-
-
 def _copy_of(graph: Any, node: Any, place: int | None) -> Any:
     """A copy made right after a node, before anything writes into its result."""
     with graph.inserting_after(node):
@@ -387,28 +448,17 @@ def _copy_of(graph: Any, node: Any, place: int | None) -> Any:
         return graph.call_function(torch.ops.aten.clone.default, (value,))
 
 
-@contextlib.contextmanager
-def _unfused_attention() -> Iterator[None]:
-    """Without the one operator that eager runs of nn.MultiheadAttention and nn.TransformerEncoderLayer take where no
-    gradient is asked for: neither tracing nor torch.compile takes it. The switch is the process's."""
-    before = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(before)
+def _is_off(one: Any, other: Any) -> bool:
+    """Whether two graphs of the same operators differ by more than the order of their sums."""
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return True
+    if not one.is_floating_point():
+        return not torch.equal(one, other)
+    first, second = one.double(), other.double()
+    fair = first.isfinite() & second.isfinite()
+    error, size = (first - second)[fair].norm(), first[fair].norm()
+    return bool(error > _SUMS * torch.finfo(one.dtype).eps * size)
 
 
 def _shapes(inputs: Mapping[str, Any]) -> Any:
     return tuple((name, tuple(tensor.shape), tensor.dtype) for name, tensor in inputs.items())
-
-
-def _first(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield

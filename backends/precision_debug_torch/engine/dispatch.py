@@ -415,6 +415,7 @@ class Trace:
             meta = TensorMeta(
                 name=name, op_type=kind, node=node, dtype=dtype, shape=shape, inputs=inputs, view=view, unseen=unseen,
                 is_output=is_output, extra=extra or {}, call=call if known is None else known.call,
+                own=self._phases is None and self.namer.is_own(name),
                 **({} if self._phases is None else self._phases.facts),
             )  # fmt: skip
         self.metas.append(meta)

@@ -11,13 +11,14 @@ __all__ = ["Inductor", "InductorParts", "options_of", "parts"]
 
 _OFF: Mapping[str, Any] = {
     "joint_graph_constant_folding": False, "pattern_matcher": False, "cpp.weight_prepack": False,
-    "layout_optimization": False, "comprehensive_padding": False, "split_reductions": False, "epilogue_fusion": False,
-    "loop_ordering_after_fusion": False, "max_fusion_size": 1, "reorder_for_peak_memory": False,
-    "inplace_buffers": False, "allow_buffer_reuse": False, "cpp.enable_tiling_heuristics": False,
-    "cpp.enable_loop_tail_vec": False, "cpp.simdlen": 1,
+    "emulate_precision_casts": True, "layout_optimization": False, "comprehensive_padding": False,
+    "split_reductions": False, "epilogue_fusion": False, "loop_ordering_after_fusion": False, "max_fusion_size": 1,
+    "reorder_for_peak_memory": False, "inplace_buffers": False, "allow_buffer_reuse": False,
+    "cpp.enable_tiling_heuristics": False, "cpp.enable_loop_tail_vec": False, "cpp.simdlen": 1,
 }  # fmt: skip
-"""Option to the value that switches its part off (torch/_inductor/config.py of 2.13): rewriting of patterns, layouts,
-fusion (max_fusion_size=1: a kernel an operator), memory that is used again, vectorised C++ (cpp.simdlen=1)."""
+"""Option to the value that switches its part off (torch/_inductor/config.py of 2.13): rewriting of patterns,
+float32 that is kept between narrow operators (emulate_precision_casts), layouts, fusion (max_fusion_size=1: a kernel an
+operator), memory that is used again, vectorised C++ (cpp.simdlen=1)."""
 
 
 @dataclass(frozen=True, kw_only=True)

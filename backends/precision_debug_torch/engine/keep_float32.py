@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import os
+import re
+import sys
 from collections.abc import Iterable
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
-__all__ = ["BETWEEN", "between_tensors", "keep_in_float32", "outermost"]
+__all__ = ["BETWEEN", "between_tensors", "is_line", "keep_in_float32", "outermost"]
 
 BETWEEN = "(between)"
 """Stands, among the names of modules, for what is computed between modules."""
+
+
+_LINE = re.compile(r"[^/\\]+\.py:\d+$")
+_PASSED_ON = tuple(
+    os.path.join(os.path.dirname(torch.__file__), name)
+    for name in ("_jit_internal.py", "_tensor.py", "functional.py", os.path.join("nn", "functional.py"), "overrides.py")
+)
+"""Files through which a call of torch's functions passes before a mode hears of it."""
+
+
+def is_line(name: str) -> bool:
+    """Whether it stands for a line of the model's source, "model.py:57", rather than a module."""
+    return bool(_LINE.match(name))
 
 
 def keep_in_float32(module: Any, names: Iterable[str], low: Any = None) -> None:
@@ -23,9 +40,16 @@ def keep_in_float32(module: Any, names: Iterable[str], low: Any = None) -> None:
     With BETWEEN among the names, what lies between modules is float32: one that is not kept, and has parameters of its
     own, makes what it reads narrow and what it gives wide again. The model's inputs are then left as they are, and so
     are ``between_tensors``, which whoever narrows the module leaves out.
+
+    Under autocast a name may also be that of a line of source: what it calls of torch itself, in whatever module.
     """
-    kept = [name for name in names if name != BETWEEN]
+    kept = [name for name in names if name != BETWEEN and not is_line(name)]
+    lines = frozenset(name for name in names if is_line(name))
     between = low is not None and BETWEEN in names
+    if lines:
+        module._kept_lines, module._kept_modes = lines, []
+        module.register_forward_pre_hook(_begin_lines)
+        module.register_forward_hook(_end_lines, always_call=True)
     for name in kept:
         part = module.get_submodule(name)
         part._kept_low, part._kept_inside = None if between else low, []
@@ -73,6 +97,40 @@ def outermost(names: Iterable[str]) -> list[str]:
 
 def _widened(_part: Any, _args: Any, output: Any) -> Any:
     return tree_map(_single, output)
+
+
+class _Lines(TorchFunctionMode):
+    """Calls from some lines of source run in float32, without autocast. What writes into a tensor keeps its types."""
+
+    def __init__(self, lines: frozenset[str]) -> None:
+        super().__init__()
+        self._lines = lines
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if _line_of(sys._getframe(1)) not in self._lines:
+            return func(*args, **kwargs)
+        kinds = {value.device.type for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)}
+        name = getattr(func, "__name__", "")
+        writes = "out" in kwargs or name.startswith(("__i", "__set")) or (name.endswith("_") and name[-2:] != "__")
+        with torch.autocast(next(iter(kinds), "cpu"), enabled=False):
+            return func(*args, **kwargs) if writes else func(*tree_map(_single, args), **tree_map(_single, kwargs))
+
+
+def _line_of(frame: Any) -> str:
+    while frame is not None and frame.f_code.co_filename in _PASSED_ON:
+        frame = frame.f_back
+    return "" if frame is None else f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+
+
+def _begin_lines(part: Any, _args: Any) -> None:
+    mode = _Lines(part._kept_lines)
+    mode.__enter__()
+    part._kept_modes.append(mode)
+
+
+def _end_lines(part: Any, _args: Any, _output: Any) -> None:
+    part._kept_modes.pop().__exit__(None, None, None)
 
 
 def _enter(part: Any, args: Any, kwargs: Any) -> Any:

@@ -73,9 +73,22 @@ def low_lines(names: Sequence[str], low: str) -> str:
     return _CAST.format(names=paths) + _LOW.format(low=low, root=root, wide=wide)
 
 
-def autocast_lines(names: Sequence[str]) -> str:
-    """Autocast is off inside the modules of these paths, and what they read is made float32."""
-    return _CAST.format(names=[name for name in names if name != BETWEEN]) + _AUTOCAST
+def autocast_lines(names: Sequence[str], sources: Sequence[str] = ()) -> str:
+    """Autocast is off inside the modules of these paths, and what they read is made float32. sources: lines of the
+    model's own program ("model.py:57 forward: y = torch.cumsum(x, -1)") that are to be edited so."""
+    kept = [name for name in names if name != BETWEEN]
+    modules = _CAST.format(names=kept) + _AUTOCAST if kept else ""
+    return "\n".join(filter(None, (modules, *map(_edited, sources))))
+
+
+def _edited(source: str) -> str:
+    """What to make of a line; a statement that goes on behind it is to be moved with it."""
+    place, _, rest = source.partition(" ")
+    _, _, code = rest.partition(": ")
+    return (
+        f"# {place}: what it reads, as float32 (name.float()), and without autocast\n"
+        f'with torch.autocast("cuda", enabled=False):  # or "cpu"\n    {code or "..."}\n'
+    )
 
 
 def float8_lines(names: Sequence[str]) -> str:

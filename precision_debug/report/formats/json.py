@@ -15,7 +15,7 @@ from ...reasons import say
 from ...records import ModelFiles, Row, RunSpec, Side, Status, TensorStats, Tolerance
 from ...safety.special_file import refuse_special
 from ...search.fix import STATES
-from ..blame import culprits, sentence_of
+from ..blame import culprits, said_of
 from ..doubts import decides, worded
 from ..model import FORMAT_VERSION, Report
 from ..tried import tried_sentence
@@ -143,7 +143,7 @@ def _head(report: Report) -> dict[str, Any]:
         "culprits": [
             {**encode(culprit), "sentence": said.en, "sentence_zh": said.zh}
             for culprit in culprits(report)
-            for said in [sentence_of(culprit, report.target.precision, report.to_keep)]
+            for said in [said_of(report, culprit)]
         ],
         "paste": None if report.to_keep is None else report.to_keep.option or None,
         "fix": _fix(report),

@@ -12,6 +12,7 @@ from ...records import Row, Status
 from ...safety.visible import visible
 from ..figures import count, figure
 from ..model import Report
+from ..next_step import PROGRAM
 from ..section import Cell, Section
 from ..summary import summary
 from ..values import growth
@@ -75,15 +76,16 @@ def _pairs(section: Section) -> Iterator[str]:
         indent = "" if first.text.en else "  "
         head = f"**{plain(label)}**: " if first.text.en else ""
         if rest and rest[-1].tone == "paste":
-            yield from (f"{indent}- {head}".rstrip(), *(f"{indent}  {line}" for line in _fenced(rest[-1].text.en)))
+            fenced = _fenced(rest[-1].text.en, "python" if first.text == PROGRAM else "bash")
+            yield from (f"{indent}- {head}".rstrip(), *(f"{indent}  {line}" for line in fenced))
             continue
         yield f"{indent}- {head}{' '.join(map(_cell, rest))}"
 
 
-def _fenced(text: str) -> list[str]:
+def _fenced(text: str, language: str) -> list[str]:
     """What is to be copied: nothing in it is changed, and pages that show Markdown have a button for it."""
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
-    return [f"{fence}bash", *visible(text, keep="\n").splitlines(), fence]
+    return [f"{fence}{language}", *visible(text, keep="\n").splitlines(), fence]
 
 
 def _table(section: Section) -> Iterator[str]:

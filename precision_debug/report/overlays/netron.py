@@ -16,7 +16,7 @@ from ...errors import OutputError
 from ...onnx.graph import all_graphs
 from ...onnx.model import opened, parsed
 from ...safety.visible import visible
-from ..blame import culprits, sentence_of
+from ..blame import culprits, said_of
 from ..model import Report
 from .marks import Mark, marks
 
@@ -41,7 +41,7 @@ def write(report: Report, path: Path) -> None:
         raise OutputError("the model is not there any more", where=model, hint="run this where the model lies")
     proto = parsed(opened(Path(model)), model)
     found = {mark.row.name: mark for mark in marks(report)}
-    blamed = {one.name: sentence_of(one, report.target.precision, report.to_keep).en for one in culprits(report)}
+    blamed = {one.name: said_of(report, one).en for one in culprits(report)}
     placed = 0
     for graph in all_graphs(proto.graph):
         for node in graph.node:

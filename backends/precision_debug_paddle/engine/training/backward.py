@@ -73,6 +73,7 @@ class Backward:
         self._owner: dict[int, str] = {}  # node to the forward row that made it
         self._made: dict[int, list[tuple[str, Any]]] = {}  # node to its rows, with their tensors
         self._reads: collections.Counter[int] = collections.Counter()  # by the tensor's id
+        self._read: dict[int, Any] = {}  # those tensors, held, so that no id is given twice
         self._shut: set[int] = set()
         self._base: dict[int, str] = {}
         self._next: dict[int, list[int]] = {}
@@ -85,7 +86,7 @@ class Backward:
         """The run has ended: nothing of its graph is held."""
         for hook in self._hooks:
             hook.remove()
-        for held in (self._hooks, self._nodes, self._made, self._contexts):
+        for held in (self._hooks, self._nodes, self._made, self._read, self._contexts):
             held.clear()
 
     # forward
@@ -100,6 +101,7 @@ class Backward:
             several = isinstance(value, (list, tuple))
             learning = [one for one in (value if several else [value]) if _learns(one) and id(one) not in made]
             self._reads.update(id(one) for one in learning)
+            self._read.update((id(one), one) for one in learning)
             if several and learning:
                 self._shut.update(_address(tensor) for _, tensor in rows if _learns(tensor))
         for name, tensor in rows:

@@ -13,6 +13,7 @@ from precision_debug.settings.training_step import OPTIMISER
 from ...model import Model
 from ...modes import Recipe
 from ...settings import setting
+from .rank_starts import own_tensors
 from .step import TrainingStep
 
 __all__ = ["as_step"]
@@ -32,10 +33,11 @@ def as_step(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> tuple[M
         )  # fmt: skip
     if setting(options, "level") == "module":
         raise UsageError("a training step is seen by its operators", where="--level module", hint="use --level op")
-    if model.ranks and setting(options, "step") == OPTIMISER:
+    apart = next((name for _, name, _ in own_tensors(model.ranks, parameters=True)), "")
+    if apart and setting(options, "step") == OPTIMISER:
         raise UsageError(
-            "the optimiser steps on the mean of the ranks' gradients, once for all of them", where="--step optimiser",
-            hint="use --step backward, or from_step=FILE of one rank",
+            f"the ranks' parameters differ ({apart}): no mean of their gradients is one step for all of them",
+            where="--step optimiser", hint="use --step backward, or from_step=FILE of one rank",
         )  # fmt: skip
     scale = given_scale(options, setting(options, "loss_scale"), "torch_autocast_fp16")
     step = TrainingStep(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import glob
 import pickle
 import re
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from precision_debug.errors import InputError, ModelError
 
@@ -142,7 +144,8 @@ def _with_state(optimiser: Any, state: Any) -> Any:
 
     def made(parameters: Any) -> Any:
         fresh = optimiser(parameters)
-        fresh.load_state_dict(state)
+        with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad():  # no operators of the step
+            fresh.load_state_dict(copy.deepcopy(state))  # which it would keep, and write into
         return fresh
 
     return made

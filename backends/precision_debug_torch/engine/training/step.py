@@ -31,7 +31,8 @@ class TrainingStep(nn.Module):
     the module returns it. optimiser: one over the module's parameters, or what makes one of a list of them.
     scale: what the loss is multiplied with by a GradScaler, from 1 up; 1: there is none. clip: the gradients' largest
     norm; None: they are left alone. ranks: of a step of several ranks, which are run one after the other, each on its
-    own batch; what they make is named after them ("rank1/loss").
+    own batch; what they make is named after them ("rank1/loss"). The optimiser steps once, on the mean of their
+    gradients, made as DistributedDataParallel makes it: each is divided before they are added.
     on_phase: told as each phase begins; on_rank: as a rank does, and with None when all are done.
     """
 
@@ -58,6 +59,8 @@ class TrainingStep(nn.Module):
     def forward(self, *args: Any, **kwargs: Any) -> StepOutputs:
         if not self.ranks:
             return self._step(*args, **kwargs)
+        if self.until == OPTIMISER:
+            return self._step_together(kwargs)
         outputs = StepOutputs()
         for rank, start in self.ranks.items():
             own, named = start.begin(rank, self.inner, kwargs)
@@ -68,16 +71,66 @@ class TrainingStep(nn.Module):
         return outputs
 
     def _step(self, *args: Any, **kwargs: Any) -> StepOutputs:
-        named = [(name, one) for name, one in self.inner.named_parameters() if one.requires_grad]
-        if not named:
-            raise nothing_learns(self.path)
-        for _, parameter in named:
-            parameter.grad = None
-        device = named[0][1].device.type
+        named, device = self._learning()
+        scaler, optimiser = self._scaler(device), self._made([*named.values()])
         with torch.enable_grad():
             loss = self._loss(self.inner(*args, **kwargs))
-            with torch.autocast(device, enabled=False):
-                return self._backward(loss, dict(named), device)
+        with torch.no_grad(), torch.autocast(device, enabled=False):
+            before = self._before(named)
+            self._pass_back(loss, scaler)
+            return StepOutputs(loss=loss.detach()).with_all(self._rest(named, scaler, optimiser, before))
+
+    def _step_together(self, feeds: Mapping[str, Any]) -> StepOutputs:
+        """One step of the optimiser after the backward passes of all ranks."""
+        named, device = self._learning()
+        scaler, optimiser = self._scaler(device), self._made([*named.values()])
+        outputs, parts = StepOutputs(), {name: list[Any]() for name in named}
+        with torch.no_grad(), torch.autocast(device, enabled=False):
+            before = self._before(named)
+        for rank, start in self.ranks.items():
+            own, by_name = start.begin(rank, self.inner, feeds)
+            self._tell_rank(rank)
+            self._learning()
+            with torch.enable_grad():
+                loss = self._loss(self.inner(*own, **by_name))
+            outputs[f"{prefix_of(rank)}loss"] = loss.detach()
+            with torch.no_grad(), torch.autocast(device, enabled=False):
+                self._pass_back(loss, scaler)
+                got = {name: one.grad for name, one in named.items() if one.grad is not None}
+                for name, gradient in got.items():
+                    unscaled = gradient / self.scale if scaler.is_enabled() else gradient
+                    outputs[f"{prefix_of(rank)}gradient/{name}"] = unscaled
+                self._tell(OPTIMISER)
+                for name, gradient in got.items():
+                    parts[name].append(gradient * (1 / len(self.ranks)))
+        self._tell_rank(None)
+        with torch.no_grad(), torch.autocast(device, enabled=False):
+            for name, one in named.items():
+                one.grad = next(iter(parts[name]), None)
+            self._tell(OPTIMISER)
+            for name, one in named.items():
+                for part in parts[name][1:]:
+                    one.grad = one.grad + part
+            return outputs.with_all(self._rest(named, scaler, optimiser, before))
+
+    def _learning(self) -> tuple[dict[str, Any], str]:
+        """The parameters that learn, by name, without a gradient; and where they lie."""
+        named = {name: one for name, one in self.inner.named_parameters() if one.requires_grad}
+        if not named:
+            raise nothing_learns(self.path)
+        for parameter in named.values():
+            parameter.grad = None
+        return named, next(iter(named.values())).device.type
+
+    def _scaler(self, device: str) -> Any:
+        return torch.amp.GradScaler(device, init_scale=self.scale, enabled=self.scale != 1)
+
+    def _before(self, named: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters as they are; {} where nothing will write them."""
+        if self.until != OPTIMISER:
+            return {}
+        self._tell(OPTIMISER)
+        return {name: one.detach().clone() for name, one in named.items()}
 
     def _loss(self, returned: Any) -> Any:
         parts = StepParts(module=self.inner, loss=self.loss)
@@ -89,25 +142,18 @@ class TrainingStep(nn.Module):
             raise loss_refused("", self.path)
         return loss
 
-    def _backward(self, loss: Any, named: dict[str, Any], device: str) -> StepOutputs:
-        scaler = torch.amp.GradScaler(device, init_scale=self.scale, enabled=self.scale != 1)
-        optimiser = self._made([*named.values()])
-        before = {}
-        if self.until == OPTIMISER:
-            self._tell(OPTIMISER)
-            before = {name: one.detach().clone() for name, one in named.items()}
+    def _pass_back(self, loss: Any, scaler: Any) -> None:
         self._tell(BACKWARD)
         # not loss.backward(), which is one function of torch's with all of the phase inside; in this thread, because a
         # device has one thread for all backward passes of the process, in which two runs would wait for each other
-        with torch._C.DisableTorchFunction(), torch.autograd.set_multithreading_enabled(False):
+        with (
+            torch.enable_grad(), torch._C.DisableTorchFunction(), torch.autograd.set_multithreading_enabled(False)
+        ):  # fmt: skip
             torch.autograd.backward(scaler.scale(loss.reshape(())))
-        with torch.no_grad():
-            return self._rest(loss, named, scaler, optimiser, before)
 
-    def _rest(
-        self, loss: Any, named: dict[str, Any], scaler: Any, optimiser: Any, before: dict[str, Any]
-    ) -> StepOutputs:
-        outputs = StepOutputs(loss=loss.detach())
+    def _rest(self, named: dict[str, Any], scaler: Any, optimiser: Any, before: dict[str, Any]) -> StepOutputs:
+        """What the gradients make, which lie with the parameters."""
+        outputs = StepOutputs()
         got = {name: one for name, one in named.items() if one.grad is not None}
         if scaler.is_enabled():
             if any(one.grad.dtype is torch.float16 for one in got.values()):

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
 from ....reasons import Text
-from ...blame import FIX, NEXT, PASTE
 from ...figures import percent
 from ...lead import LEFT_OVER, MORE
 from ...model import Report
+from ...next_step import FIX, NEXT, PASTE, PROGRAM
 from ...section import Cell, Section
 from ...summary import Summary
 from ...tried import tried_sentence
+from ...values import shares_of_broken
 from .text import both, escaped, said
 
 __all__ = ["ABOVE", "FOUND", "IN_ANSWER", "UNEXPLAINED", "answer", "block", "budget", "folded"]
@@ -52,7 +53,8 @@ def answer(report: Report, content: Summary, places: Places) -> str:
         proof, blamed = f"<p>{said(_begun(blamed[0][-1].text))}</p>", blamed[1:]
     if more and (report.fix is not None or more[0].en.startswith(LEFT_OVER)):  # what the evidence is of comes before it
         proof, sentences = f"<p>{said(more[0])}</p>{proof}", [*more[1:], *content.details]
-    first_other = next((n for n, line in enumerate(blamed) if line[0].text not in (FIX, NEXT, PASTE)), len(blamed))
+    to_do = (FIX, NEXT, PASTE, PROGRAM)
+    first_other = next((n for n, line in enumerate(blamed) if line[0].text not in to_do), len(blamed))
     mended = tried_sentence(report)
     if mended is not None and mended in sentences:  # what to do stands above what proves it
         sentences = [text for text in sentences if text != mended]
@@ -100,10 +102,13 @@ def budget(report: Report, places: Places) -> str:
         share = sum(share for _, share in rest)
         lines.append(f'<tr><td>{both(text)}</td><td></td><td class="right">{escaped(percent(share))}</td></tr>')
     title = Text("Error budget", "误差来源占比")
+    what = Text("squared error", "平方误差")
+    if shares_of_broken(explanation):
+        what = Text("NaN and Inf (of who makes none: of the squared error)", "NaN 和 Inf（不产生者则为平方误差）")
     about = Text(
-        f"Share of the squared error at {explanation.at} that each operator's own error explains alone; they need not"
+        f"Share of the {what.en} at {explanation.at} that each operator's own error explains alone; they need not"
         " add up to 100 %.",
-        f"各算子自身误差单独所能解释的 {explanation.at} 处平方误差的比例；合计不必为 100%。",
+        f"各算子自身误差单独所能解释的 {explanation.at} 处{what.zh}的比例；合计不必为 100%。",
     )
     return (
         f'<section class="card" id="budget"><h2>{both(title)}</h2><p class="soft">{both(about)}</p>'

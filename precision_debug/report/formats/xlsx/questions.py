@@ -9,6 +9,7 @@ from typing import Any
 
 from ....reasons import Text
 from ...model import Report
+from ...values import shares_of_broken
 from .text import caption, fit
 
 __all__ = ["Question", "questions_of", "write_bars"]
@@ -42,9 +43,11 @@ def questions_of(report: Report) -> Iterator[Question]:
     blamed = frozenset(culprit.name for culprit in explanation.culprits) if explanation is not None else frozenset()
     if explanation is not None and explanation.budget:
         shares = sorted(explanation.budget.items(), key=lambda pair: -pair[1])[:_MOST]
+        broken = shares_of_broken(explanation)
+        what = Text("NaN and Inf", "NaN 和 Inf ") if broken else Text("squared error", "平方误差")
         yield Question(
             title=Text(f"Whose error reaches {explanation.at}?", f"{explanation.at} 处的误差来自哪些算子？"),
-            axis=Text("Share of the squared error that it explains alone", "单独可解释的平方误差比例"),
+            axis=Text(f"Share of the {what.en} that it explains alone", f"单独可解释的{what.zh}比例"),
             bars=tuple(shares), percent=True, marked=blamed,
         )  # fmt: skip
     by_name: dict[str, float] = {}  # a tensor may have a row of its own in the target, of the same name

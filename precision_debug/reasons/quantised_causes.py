@@ -1,0 +1,98 @@
+"""Causes of quantised tensors and constants: a range that is too small or too large, and what was stored wrongly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .cause import Cause, Kind
+from .reason import Wording
+
+__all__ = ["QUANTISED_CAUSES"]
+
+_FIGURE, _COUNT, _SHARE, _TEXT, _WORD = Kind.FIGURE, Kind.COUNT, Kind.SHARE, Kind.TEXT, Kind.WORD
+
+QUANTISED_CAUSES: Mapping[str, Cause] = {
+    "saturation": Cause(
+        en="saturation", zh="饱和截断",
+        do="Calibrate on inputs that reach these values, or use another calibration method.",
+        do_zh="用能达到这些值的输入校准，或换一种方法。",
+        why=Wording(
+            "saturation, {share} of its results are clipped at {limit}, though they reach {largest}",
+            "饱和，{share} 的结果被截断在 {limit}，而实际达到 {largest}",
+        ),
+        evidence={"share": _SHARE, "largest": _FIGURE, "limit": _FIGURE},
+    ),
+    "weight_clipped": Cause(
+        en="a quantised weight is clipped", zh="量化权重被截断",
+        do="Quantise the weight again with a scale that reaches its largest value.",
+        do_zh="用能覆盖其最大值的比例重新量化该权重。",
+        why=Wording(
+            "its constant {weight} reaches {largest} and is clipped at {limit} by its scale"
+            " ({count} {count:element|elements})",
+            "其常量 {weight} 达到 {largest}，被其量化比例截断在 {limit}（{count} 个元素）",
+        ),
+        evidence={"weight": _TEXT, "count": _COUNT, "largest": _FIGURE, "limit": _FIGURE},
+    ),
+    "bias_clipped": Cause(
+        en="a quantised bias is clipped", zh="量化偏置被截断",
+        do="Use a larger weight scale, so that the bias fits into int32, or leave the operator in float.",
+        do_zh="增大权重的比例，使偏置能放入 int32，或将该算子保留为浮点。",
+        why=Wording(
+            "its int32 bias {weight} stands at the type's maximum, {limit}, in {count} {count:element|elements}:"
+            " it was clipped",
+            "其 int32 偏置 {weight} 有 {count} 个元素位于该类型的端点 {limit}：已被截断",
+        ),
+        evidence={"weight": _TEXT, "count": _COUNT, "limit": _COUNT},
+    ),
+    "zero_point": Cause(
+        en="a wrong zero point", zh="零点错误",
+        do="Compare the zero point used to quantise it with the one used to read it.",
+        do_zh="对照量化时与读取时的零点。",
+        why=Wording(
+            "a wrong zero point: all its results are off by the same {shift}, {steps} {steps:step|steps}",
+            "零点错误：其全部结果均偏移 {shift}，即 {steps} 个量化步长",
+        ),
+        instead={
+            "weight": Wording(
+                "a wrong zero point: all values of its constant {weight} are off by the same {shift}, {steps}"
+                " {steps:step|steps}",
+                "零点错误：其常量 {weight} 的所有数均偏移 {shift}，即 {steps} 个量化步长",
+            )
+        },
+        evidence={"weight": _TEXT, "shift": _FIGURE, "steps": _FIGURE},
+    ),
+    "scale": Cause(
+        en="a wrong scale", zh="比例错误",
+        do="Compare the scale used to quantise it with the one used to read it.",
+        do_zh="对照量化时与读取时的比例。",
+        why=Wording(
+            "a wrong scale: all its results are {ratio} x what they should be",
+            "比例错误：其全部结果均为应有值的 {ratio} 倍",
+        ),
+        evidence={"ratio": _FIGURE},
+    ),
+    "outlier_channel": Cause(
+        en="an outlier channel", zh="离群通道",
+        do="Quantise per channel, or smooth the outlier into the weights.",
+        do_zh="逐通道量化，或将离群值平滑到权重中。",
+        why=Wording(
+            "one channel ({channel}) is {ratio} x larger than {than} and takes up the quantised range",
+            "通道 {channel} 比{than}大 {ratio} 倍，占去了量化范围",
+        ),
+        instead={
+            "too": Wording(
+                "one channel ({channel}) is {ratio} x larger than {than} and takes up the quantised range, and the"
+                " same one does so in {too}",
+                "通道 {channel} 比{than}大 {ratio} 倍，占去了量化范围，在 {too} 中也是同一通道",
+            ),
+            "from": Wording(
+                "one channel ({channel}) of `{from}` is {ratio} x larger than {than} and takes up the quantised range",
+                "`{from}` 的通道 {channel} 比{than}大 {ratio} 倍，占去了量化范围",
+            ),
+        },
+        evidence={
+            "from": _TEXT, "channel": _COUNT, "axis": _COUNT, "ratio": _FIGURE, "than": _WORD, "too": _TEXT,
+        },
+        unproven=True,
+    ),
+}  # fmt: skip

@@ -1,0 +1,92 @@
+"""What to do about a culprit, or about an error of many: what was tried, what to paste, and what to type next."""
+
+from __future__ import annotations
+
+from ..explain import is_mended, is_of_many
+from ..reasons import Text, same
+from ..reasons.causes import CAUSES
+from ..search import ToKeep
+from .model import Report
+from .search_command import search_command
+from .section import Cell, plain
+from .tried import OF_THE_ENGINE, tried_sentence
+from .words import explained
+
+__all__ = ["FIX", "NEXT", "PASTE", "PROGRAM", "next_of_culprits", "next_of_many", "searching"]
+
+PASTE = Text("Paste", "可粘贴")
+PROGRAM = Text("In your program", "用于您的程序")
+FIX = Text("Fix", "修复")
+NEXT = Text("Next", "下一步")
+
+
+def next_of_culprits(report: Report) -> list[tuple[Cell, ...]]:
+    """What to paste so that the culprits are kept, and what finds less to keep and verifies it."""
+    target, explanation = report.target, report.explanation
+    named = explanation.culprits if explanation is not None else ()
+    for one in named:
+        known = CAUSES.get(one.cause)
+        option = one.evidence.get(known.pastes) if known is not None else None
+        if option:
+            return [(Cell(text=PASTE), Cell(text=same(str(option)), tone="paste"))]
+    kept = report.to_keep
+    own = kept is not None and kept.unit in OF_THE_ENGINE
+    mended = any(is_mended(one.cause, target.precision) for one in named)
+    if report.fix is not None or not (own or mended):
+        return []
+    if kept is None:
+        return [(Cell(text=NEXT), plain(searching(report)))]
+    tried = tried_sentence(report)
+    if tried is None:
+        return [(Cell(text=NEXT), plain(_no_option(target.mode, kept)))]
+    return _tried_lines(report, kept, tried)
+
+
+def _tried_lines(report: Report, kept: ToKeep, tried: Text) -> list[tuple[Cell, ...]]:
+    """What was tried, what to paste, and what looks for less to keep."""
+    lines: list[tuple[Cell, ...]] = [(Cell(text=FIX), plain(tried))]
+    if kept.option:
+        lines.append((Cell(text=PASTE), Cell(text=same(kept.option), tone="paste")))
+    if kept.option and kept.text:
+        lines.append((Cell(text=PROGRAM), Cell(text=same(kept.text), tone="paste")))
+    if kept.unit not in OF_THE_ENGINE:
+        lines.append((Cell(text=NEXT), plain(searching(report))))
+    return lines
+
+
+def next_of_many(report: Report) -> list[tuple[Cell, ...]]:
+    """The same of an error that nobody is named for: what was tried on the engine, and what to type next."""
+    explanation, kept, tried = report.explanation, report.to_keep, tried_sentence(report)
+    if explanation is None or not is_of_many(explanation) or report.fix is not None or kept is None:
+        return []
+    if tried is None:
+        return [] if kept.why else [(Cell(text=NEXT), plain(_no_option(report.target.mode, kept)))]
+    return _tried_lines(report, kept, tried)
+
+
+def searching(report: Report) -> Text:
+    """The search that follows a comparison, as it is typed where the comparison was typed."""
+    typed = search_command(report.spec.command)
+    return Text(
+        f"{typed or 'precision_debug search, with the same options,'} finds the smallest set to keep, verifies it, and"
+        " writes the model",
+        f"{f'运行 {typed} ' if typed else '以相同选项运行 precision_debug search，'}可找出需保留的最小集合，加以验证并"
+        "交付模型",
+    )
+
+
+def _no_option(mode: str, kept: ToKeep) -> Text:
+    why = explained(kept.why)
+    en, zh = (f" ({why.en})", f"（{why.zh}）") if kept.why else ("", "")
+    if kept.modes:
+        return Text(
+            f"{mode} has no setting that keeps single operators{en}: precision_debug search in"
+            f" {' or '.join(kept.modes)} finds what to keep",
+            f"{mode} 没有可保留单个算子的设置{zh}：在 {' 或 '.join(kept.modes)} 中运行 precision_debug search"
+            " 可找出应保留的算子",
+        )
+    return Text(
+        f"{mode} has no setting that keeps single operators{en}: leave them out where the model is quantised, converted"
+        " or built, and compare again",
+        f"{mode} 没有可保留单个算子的设置{zh}：请在量化、转换或构建模型时排除这些算子，然后重新对比",
+    )

@@ -1,0 +1,35 @@
+"""The command of a comparison as the search that follows it."""
+
+from __future__ import annotations
+
+import shlex
+
+__all__ = ["search_command"]
+
+_VERB = "precision_debug"
+
+_LEFT_OUT = ("--output", "--record", "--lang")
+"""Of a comparison's options, those that say where it goes, and in which language: a search has a report of its own."""
+
+
+def search_command(command: str) -> str:
+    """In backquotes; "" where the command is none that was typed, or is not of a comparison.
+
+    "python -m precision_debug --model_file m.onnx --run_mode ov_int8 --output a.xlsx" becomes
+    "`python -m precision_debug search --model_file m.onnx --run_mode ov_int8`".
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return ""
+    place = words.index(_VERB) + 1 if _VERB in words else 0
+    if not place or place >= len(words) or not words[place].startswith("--"):
+        return ""
+    kept: list[str] = []
+    skipping = False
+    for word in words[place:]:
+        if word.startswith("--"):
+            skipping = word.partition("=")[0].replace("-", "_").replace("__", "--", 1) in _LEFT_OUT
+        if not skipping:
+            kept.append(word)
+    return f"`{shlex.join([*words[:place], 'search', *kept])}`"

@@ -1,0 +1,209 @@
+"""With what an engine computes as its baseline does: settings that it knows, each run, and which side is truer.
+
+An engine that optimises a program of the same framework rounds in other places, and often less: what agrees with the
+baseline is not what is nearer to exact arithmetic. So both are measured, where the model also runs in float64.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from .. import registry
+from ..errors import PrecisionDebugError
+from ..explain import Subject, is_of_many
+from ..feeds import FeedSet
+from ..numbers.precisions import MODEL
+from ..protocols import Agreement, Feeds, Handed
+from ..reasons import say
+from ..records import Explanation, RunSpec, SessionSpec, TensorMeta
+from ..search import ENGINE_OPTION, UNCOMPILED, Evaluation, ToKeep, Tried
+from .fix_finder import PATIENCE, PATIENT
+from .judging import Judging, further_samples, judging_of
+from .plan import Opening, crosses
+from .searching.criterion import Sample
+from .searching.trials import Trials, outputs_of
+from .side import CALIBRATE, OpenSide
+from .to_keep import typed
+
+__all__ = ["with_agreement"]
+
+_HALF = 0.5
+"""Of the error as it was, what may be left."""
+
+_LARGE = 2 << 30
+"""Bytes of compared tensors from which on it is left to those who ask for a full explanation."""
+
+_SAMPLES = 1 << 30
+"""Bytes of compared tensors up to which it is tried on further inputs too."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Chosen:
+    """See keeping.Keep, of which a trial asks for nothing but the settings."""
+
+    named: Mapping[str, Agreement]
+    unit: str = ENGINE_OPTION
+    simulation: str = ""
+    saves: tuple[str, ...] = ()
+
+    def key_of(self, _meta: TensorMeta) -> str:
+        return ""
+
+    def options(self, keys: Sequence[str]) -> Mapping[str, Any]:
+        return {name: value for key in keys for name, value in self.named[key].settings.items()}
+
+    def hand_over(self, _keys: Sequence[str], _tensors: Sequence[TensorMeta], _folder: Path, /) -> Sequence[Handed]:
+        return ()
+
+
+def with_agreement(
+    explanation: Explanation, spec: RunSpec, base: OpenSide, target: OpenSide, subject: Subject, feed_set: FeedSet,
+    folder: Path, *, sample: int, begun: Callable[[], None] = lambda: None,
+) -> tuple[Explanation, ToKeep | None]:  # fmt: skip
+    """The explanation, with what the error came of where a setting proves it; and that setting, with what it brought.
+
+    Of a target that computes in the model's own types, beside the same model in the same framework. None where the
+    outputs pass, or there is nothing to try; an engine that fails with it costs no finished comparison. begun: told
+    before the first is run.
+    """
+    knows = target.opening.capabilities.agreeing
+    fails = explanation.state == "culprits" or is_of_many(explanation)
+    same = not subject.two_files and not crosses(base.opening, target.opening) and base.opening.backend is not None
+    if knows is None or not fails or not same or subject.is_step or target.opening.precision != MODEL:
+        return explanation, None
+    judging = judging_of(spec, subject, explanation, target.opening.precision)
+    if judging is None or judging.passes or any(one.cause == "random" for one in explanation.culprits):
+        return explanation, None
+    blamed = [one.inside or (one.name,) for one in explanation.culprits]
+    choices = knows.agreements(target.opening.spec, subject.tensors, blamed)
+    if not choices:
+        return explanation, None
+    work = sum(4 * row.comparison.base.elements for row in subject.rows if row.comparison is not None)
+    if work > _LARGE and spec.explain != "full":
+        why = say("fix_setting_large", gigabytes=work / 1e9)
+        return explanation, ToKeep(unit=ENGINE_OPTION, of=len(choices), tried=Tried(state="not tried", why=why))
+    begun()
+    opening = dataclasses.replace(target.opening, comparer=None)
+    room = folder / "agreeing"
+    room.mkdir(exist_ok=True)
+    named = {one.name: one for one in choices}
+    trials = Trials(opening, _Chosen(named=named), judging.criterion, feed_set.for_target().feeds[:CALIBRATE], room)
+    small = work <= _SAMPLES
+    further = tuple(further_samples(spec, base, target, judging.criterion, feed_set, sample)) if small else ()
+    exact = _exact(opening, subject.feeds)
+    samples = [judging.first, *(one for one, _ in further)]
+    if exact is not None:
+        samples.append(dataclasses.replace(judging.first, values=exact))
+    ran: dict[str, Evaluation] = {}
+    failed, since = "", time.monotonic()
+    patience = PATIENT if spec.explain == "full" else PATIENCE
+    for name in named:
+        if ran and time.monotonic() - since > patience:
+            break
+        try:
+            found = trials.run([name], samples, timed=False)
+        except PrecisionDebugError as error:
+            failed = str(error)
+            continue
+        if not found.errors:  # it did not run
+            failed = found.text
+            continue
+        ran[name] = found
+        if found.held[0]:
+            break
+    if not ran:
+        why = say("fix_setting_failed", detail=failed)
+        return explanation, ToKeep(unit=ENGINE_OPTION, of=len(named), tried=Tried(state="not tried", why=why))
+    return _told(explanation, judging, further, samples if exact is not None else None, ran, named, target.opening)
+
+
+def _exact(target: Opening, feeds: Feeds) -> Mapping[str, Any] | None:
+    """The outputs of the same model in float64; None where its backend has no such mode, or it does not run."""
+    if target.backend is None:
+        return None
+    known, ending = target.backend, registry.suffix(target.spec.model)
+    found = next(
+        (mode for mode in known.run_modes
+         if mode.precision == "float64" and ending in mode.suffixes and known.availability(mode.name).ok), None,
+    )  # fmt: skip
+    if found is None:
+        return None
+    table = {one.name: one for one in target.settings}
+    options = {
+        name: value for name, value in target.spec.options.items()
+        if name not in table or table[name].matters("target", found.name)
+    }  # fmt: skip
+    spec = SessionSpec(model=target.spec.model, mode=found.name, options=options)
+    try:
+        session = Opening(spec=spec, mode=found, backend=known).open([feeds])
+        try:
+            return outputs_of(session, feeds, found.name)
+        finally:
+            session.close()
+    except PrecisionDebugError:
+        return None
+
+
+def _told(
+    explanation: Explanation, judging: Judging, further: Sequence[tuple[Sample, float | None]],
+    samples: Sequence[Sample] | None, ran: Mapping[str, Evaluation], named: Mapping[str, Agreement], target: Opening,
+) -> tuple[Explanation, ToKeep | None]:  # fmt: skip
+    """samples: those that were run, the last of which has the exact outputs; None: nobody knows these."""
+
+    def error(name: str, at: int = 0) -> float:
+        value = ran[name].errors[at]
+        return math.inf if value is None else value
+
+    best = min(ran, key=error)
+    before, after, chosen = judging.error, error(best), named[best]
+    others, others_before = len(further), [math.inf if one is None else one for _, one in further]
+    others_after = [error(best, 1 + number) for number in range(others)]
+    limit = judging.criterion.allowed
+    good = all(now <= max(_HALF * was, limit) for was, now in zip(others_before, others_after, strict=True))
+    state = "none"
+    if good and ran[best].held[0]:
+        state = "mended"
+    elif good and after <= _HALF * before:
+        state = "lessened"
+    exact = _against_exact(judging, samples[-1], error(best, -1)) if samples is not None else ()
+    tried = Tried(
+        state=state, before=_finite(before), after=_finite(after), allowed=limit, runs=len(ran), others=others,
+        others_before=_finite(max(others_before, default=0.0)), others_after=_finite(max(others_after, default=0.0)),
+        exact=exact,
+    )  # fmt: skip
+    unit, keys = (UNCOMPILED, chosen.modules) if chosen.modules else (ENGINE_OPTION, (chosen.name,))
+    if state == "none":
+        return explanation, ToKeep(unit=unit, keys=keys, of=len(named), tried=tried)
+    kept = ToKeep(
+        option=typed(target.settings, chosen.settings), settings=dict(chosen.settings), unit=unit, keys=keys,
+        replaced=tuple(name for name in chosen.settings if name in target.spec.options), of=len(named),
+        text=chosen.text, tried=tried,
+    )  # fmt: skip
+    if state != "mended" or not chosen.cause or not explanation.culprits:
+        return explanation, kept
+    evidence: dict[str, Any] = {
+        **chosen.evidence, "switch": chosen.name, "before": before, "after": after,
+        "count": len(explanation.culprits),
+    }  # fmt: skip
+    if exact:
+        evidence |= {"exact_base": exact[0], "exact_target": exact[1]}
+    first = explanation.culprits[0]  # what one setting mends has one cause: the first stands for all
+    proven = dataclasses.replace(first, cause=chosen.cause, evidence=evidence, keep=(first.name,), amplifier="")
+    return dataclasses.replace(explanation, culprits=(proven,)), kept
+
+
+def _against_exact(judging: Judging, exact: Sample, then: float) -> tuple[float, ...]:
+    """The errors of the baseline, of the target and of the target with something chosen; () where one is not finite."""
+    criterion = judging.criterion
+    base = {there: judging.first.values[name] for name, there in criterion.pairs.items()}
+    found = (criterion.judge(exact, base)[1], criterion.judge(exact, judging.got)[1], then)
+    return found if all(map(math.isfinite, found)) else ()
+
+
+def _finite(error: float) -> float | None:
+    return error if math.isfinite(error) else None

@@ -1,0 +1,69 @@
+"""What comes of a comparison that is run once more with something kept, as its command would be with the option."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from .. import events
+from ..records import Culprit, Explanation, Row, Status
+from ..search import Tried
+from .journal import read_events
+
+__all__ = ["Pasted", "as_pasted", "is_open", "pasted_in"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pasted:
+    """explanation: None where nothing was explained. failing: the first tensor that fails by the given tolerance."""
+
+    explanation: Explanation | None = None
+    failing: str = ""
+
+    @property
+    def culprits(self) -> Sequence[Culprit]:
+        return () if self.explanation is None else self.explanation.culprits
+
+    def passes(self, *, strict: bool) -> bool | None:
+        """Whether the command would end with status 0, as far as its numbers decide: by the tolerance of every tensor,
+        or by what its outputs may be off, see ``Report.verdict``. None: that was not found out."""
+        if strict:
+            return not self.failing
+        known = self.explanation
+        return None if known is None or known.state == "unknown" else known.state == "healthy" or known.passes
+
+
+def pasted_in(journal: Path) -> Pasted:
+    """Of a comparison that has ended, from its journal."""
+    explanation: Explanation | None = None
+    rows: dict[int, Row] = {}
+    for event in read_events(journal, events.Explained, events.RowDone, events.Again):
+        if isinstance(event, events.Explained):
+            explanation = event.explanation
+        elif isinstance(event, events.RowDone):
+            rows[event.row.index] = event.row
+        else:
+            rows.clear()
+    failing = (row.name for _, row in sorted(rows.items()) if row.status is Status.FAIL)
+    return Pasted(explanation=explanation, failing=next(failing, ""))
+
+
+def is_open(tried: Tried, *, strict: bool, of_one: float, of_many: float) -> bool:
+    """Whether the verdict of the command with a fix does not follow from the error at the outputs: what is left passes
+    if nobody makes most of it, and a tolerance that was given holds for every tensor. of_one, of_many: up to which an
+    error is as expected that one operator makes, or many."""
+    if strict:
+        return tried.state == "mended"
+    return tried.after is not None and of_one < tried.after <= of_many
+
+
+def as_pasted(tried: Tried, ran: Pasted, *, strict: bool) -> Tried:
+    """With the verdict of the command that has the option."""
+    passes, found = ran.passes(strict=strict), ran.explanation
+    named = found.culprits[0].name if found is not None and found.culprits else ""
+    state = tried.state if strict or passes is None else "mended" if passes else "lessened"
+    return replace(
+        tried, state=state, pasted=passes, blamed="" if passes else ran.failing if strict else named,
+        bound=None if found is None else found.allowed,
+    )  # fmt: skip

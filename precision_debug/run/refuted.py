@@ -1,0 +1,77 @@
+"""An accusation that the engine refutes: with all who are named kept in FP32, the error is what it was.
+
+In the baseline's run one operator's error may do what all errors do, and where the replay is not the error that was
+measured nothing refutes it there (see ``explain.confirm``). What was run on the engine for a fix does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from ..explain import allowed_to_many
+from ..protocols import Executed
+from ..reasons.causes import CAUSES
+from ..records import Explanation, Overlap
+from ..search import Evaluation, ToKeep, TradePoint
+from .fix_finder import Groups
+
+__all__ = ["in_vain", "withdrawn"]
+
+_STAYS = 0.9
+"""Of the error, what is left at least where keeping did nothing."""
+
+_AROUND = 2
+"""Times the operators that the culprits and their readers are, up to which a set is still theirs."""
+
+_WORKED = 0.5
+"""Of the error, what is left at most where keeping operators is known to reach this engine."""
+
+_CONFIRMED = 1.5
+"""Times that the error became smaller in the baseline's run without the culprit's: then that is not overruled."""
+
+
+def in_vain(
+    found: ToKeep, seen: Mapping[Groups, Evaluation], culprits: Sequence[tuple[str, ...]],
+    before: float, was: Executed | None, point: Callable[[Groups, Evaluation], TradePoint],
+) -> ToKeep:  # fmt: skip
+    """With what came of keeping all of the culprits, where that did nothing although keeping more did something.
+
+    seen: the sets that were run, each by the keys of every operator. culprits: the same of who is named, with what
+    reads them. before: the error with nothing kept. was: in which precision the operators ran then. point: a set as it
+    is told of, run as it would be pasted.
+    """
+    tried, named = found.tried, set(culprits)
+    if tried is None or not named or not math.isfinite(before) or not before:
+        return found
+    works = tried.state in ("mended", "lessened") or (tried.whole is not None and tried.whole <= _WORKED * before)
+    most = _AROUND * len(named)
+    sets = [(groups, one) for groups, one in seen.items() if named <= set(groups) and len(groups) <= most]
+    errors = [one.error for _, one in sets if one.error is not None]
+    if not works or not errors or len(errors) < len(sets) or min(errors) < _STAYS * before:
+        return found
+    if was is None or any(one.executed is None or one.executed.low >= was.low for _, one in sets):
+        return found  # the engine did not keep them, or does not tell
+    told = point(*min(sets, key=lambda pair: pair[1].error or 0.0))
+    if told.error is None or told.error < _STAYS * before:
+        return found
+    return replace(found, tried=replace(tried, in_vain=told))
+
+
+def withdrawn(explanation: Explanation, kept: ToKeep | None) -> Explanation | None:
+    """The explanation without its culprits; None where nothing refutes them."""
+    point = kept.tried.in_vain if kept is not None and kept.tried is not None else None
+    if kept is None or point is None or point.error is None or explanation.state != "culprits":
+        return None
+    first = explanation.culprits[0]
+    if any(one.non_finite or CAUSES[one.cause].fails for one in explanation.culprits):
+        return None
+    if first.without is not None and first.with_all and _CONFIRMED * first.without <= first.with_all:
+        return None
+    if first.name not in explanation.budget:  # what its error makes alone was not measured
+        return None
+    overlap = Overlap(name=first.name, alone=None, without=point.error, tried=explanation.tried, kept=point.kept)
+    return replace(
+        explanation, state="diffuse", culprits=(), overlap=overlap, passes=False, allowed=allowed_to_many(explanation)
+    )

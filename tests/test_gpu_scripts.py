@@ -1,0 +1,40 @@
+"""The scripts of tests/gpu start from any folder, with nothing set; that much can be held where there is no card."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+GPU = Path(__file__).parent / "gpu"
+PARTS = {"all.py", "checkout.py", "phases.py", "shown_at_once.py", "tensorrt_cases.py"}
+"""What needs nothing of the project, or is imported by a script that did ask."""
+SCRIPTS = sorted(path for path in GPU.glob("*.py") if path.name not in PARTS)
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_a_script_asks_for_its_checkout_before_it_imports_of_it(script: Path) -> None:
+    here = {path.stem for path in [*GPU.parent.glob("*.py"), *GPU.glob("*.py")]} - {"checkout"}
+    for node in ast.parse(script.read_text("utf-8")).body:
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        for name in names:
+            if name == "checkout":
+                return
+            assert not name.startswith("precision_debug"), f"{script.name} imports {name} before checkout"
+            assert name not in here, f"{script.name} imports {name} before checkout"
+    pytest.fail(f"{script.name} does not import checkout")
+
+
+def test_what_a_script_starts_finds_the_project_too(tmp_path: Path) -> None:
+    child = "import precision_debug_onnxruntime, onnx_models, precision_debug; print(precision_debug.__file__)"
+    script = f"import checkout, subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}], check=True)"
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path[:0] = [{str(GPU)!r}]\n{script}"],
+        check=False, cwd=tmp_path, env={"PATH": "/usr/bin"}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert Path(done.stdout.strip()).is_relative_to(GPU.parent.parent)

@@ -1,0 +1,57 @@
+"""What NNCF makes of a model, and what is told of stretches that it leaves between two tensors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from planted import eighth_openvino
+from planted.onnx_faults import Graph, tokens
+from planted.onnx_further import k
+
+import precision_debug
+from precision_debug.records import ModelFiles, SessionSpec
+
+pytest.importorskip("openvino", reason="openvino is not installed")
+pytest.importorskip("nncf", reason="nncf is not installed")
+
+from precision_debug_openvino import OpenVinoBackend
+
+
+def windowed(folder: Path) -> tuple[Path, dict[str, np.ndarray]]:
+    """Attention with the position biases of a window, as a Swin has them, and feeds."""
+    g = Graph(seed=2)
+    at = np.abs(np.arange(8)[:, None] - np.arange(8))
+    x = g.dense(tokens(g, 16), 16, 16, "a")
+    raw = g.op("MatMul", [x, g.op("Transpose", [x], "t", perm=[0, 2, 1])], "raw")
+    bias = g.op("Gather", [k(g, "table", g.random.normal(size=8)), g.weight("at", at)], "bias")
+    score = g.op("Softmax", [g.op("Add", [raw, bias], "biased")], "p", axis=-1)
+    return g.save(folder / "m.onnx", [g.dense(g.op("MatMul", [score, x], "mixed"), 16, 4, "y")]), g.feeds
+
+
+def test_a_table_that_constants_look_up_ends_no_quantisation(tmp_path: Path) -> None:
+    """NNCF 3.4 raised KeyError ('5 node_bias') for the whole model."""
+    path, feeds = windowed(tmp_path)
+    report = precision_debug.compare(path, run_mode="ov_int8", inputs=feeds)
+    assert any("left out: node_bias" in str(note) for note in report.target.notes)
+    error = next(row.relative_l2 for row in report.rows if row.is_output)
+    assert error is not None
+    assert 1e-4 < error < 0.2
+
+
+def test_what_nncf_cannot_take_is_left_out_of_what_is_handed_over_too(tmp_path: Path) -> None:
+    path, _ = windowed(tmp_path)
+    keep = OpenVinoBackend().keep(SessionSpec(model=ModelFiles(model_file=str(path)), mode="ov_int8"))
+    assert keep is not None
+    assert "'node_bias'" in keep.hand_over(["a_mm"], (), tmp_path)[-1].text.partition("names=[")[2]
+
+
+def test_what_is_subtracted_inside_of_a_stretch_of_integers_is_told(tmp_path: Path) -> None:
+    """Two frames that are all but equal: OpenVINO shows neither of their features."""
+    case = next(one for one in eighth_openvino.CASES if one.name == "difference_of_two_frames")
+    model, _, feeds = case.make(tmp_path)
+    report = precision_debug.compare(model, run_mode="ov_int8", inputs=feeds)
+    assert report.explanation is not None
+    first = report.explanation.culprits[0]
+    assert (first.cause, first.evidence["amplifier"]) == ("cancellation", "moved")

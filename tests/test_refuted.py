@@ -1,0 +1,102 @@
+"""Whoever is named is nobody where the engine does as badly with all of them kept, and better with more."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from precision_debug.codec import decode, encode
+from precision_debug.protocols import Executed
+from precision_debug.records import Culprit, Explanation
+from precision_debug.report.blame import diffuse
+from precision_debug.run.refuted import in_vain, withdrawn
+from precision_debug.search import Evaluation, ToKeep, TradePoint, Tried
+
+ALL = Executed(low=50, of=60, precision="INT8")
+SOME = Executed(low=40, of=60, precision="INT8")
+THEIRS = (("a",), ("b",))
+BEFORE = 0.22
+
+
+def evaluation(error: float | None, executed: Executed | None = SOME) -> Evaluation:
+    return Evaluation(kept=(), mode="ort_int8", passes=False, error=error, executed=executed)
+
+
+def point(groups: Any, found: Evaluation) -> TradePoint:
+    return TradePoint(what="curve", kept=len(groups), error=found.error, passes=found.passes)
+
+
+def outcome(seen: dict[Any, Evaluation], *, whole: float = 1e-6) -> TradePoint | None:
+    kept = ToKeep(of=60, tried=Tried(state="none", before=BEFORE, whole=whole))
+    tried = in_vain(kept, seen, THEIRS, BEFORE, ALL, point).tried
+    assert tried is not None
+    return tried.in_vain
+
+
+def kept_in_vain(kept: int, error: float) -> ToKeep:
+    return ToKeep(
+        of=222, tried=Tried(state="none", in_vain=TradePoint(what="curve", kept=kept, error=error, passes=False))
+    )
+
+
+CULPRIT = Culprit(
+    name="add", node="add", op_types=("Add",), cause="outlier_channel", share=1.0, at="y", introduced=0.1, units=2.9
+)
+EXPLANATION = Explanation(
+    state="culprits", culprits=(CULPRIT,), at="y", actual=BEFORE, unit=0.0195, expected=0.268, allowed=0.058, tried=23,
+    budget={"add": 1.0},
+)  # fmt: skip
+
+
+def test_culprits_that_were_kept_in_vain_are_told() -> None:
+    larger = (*THEIRS, ("c",), ("d",), ("e",))
+    found = outcome({THEIRS: evaluation(0.2179), larger: evaluation(0.1654)})
+    assert found is not None
+    assert (found.kept, found.error) == (2, 0.2179)
+
+
+@pytest.mark.parametrize(
+    ("seen", "whole"),
+    [
+        ({THEIRS: evaluation(0.15)}, 1e-6),  # it helped
+        ({THEIRS: evaluation(0.21)}, 0.2),  # nothing that is kept does anything on this engine
+        ({THEIRS: evaluation(0.21, ALL)}, 1e-6),  # the engine ran them in low precision all the same
+        ({THEIRS: evaluation(0.21, None)}, 1e-6),  # it does not tell what it ran them in
+        ({THEIRS: evaluation(None)}, 1e-6),  # it did not run
+        (
+            {THEIRS: evaluation(0.21), (*THEIRS, ("c",)): evaluation(0.1)},
+            1e-6,
+        ),  # with what makes what they read it helped
+        ({(("a",),): evaluation(0.21)}, 1e-6),  # not all of them were kept
+    ],
+)
+def test_what_was_tried_does_not_refute(seen: dict[Any, Evaluation], whole: float) -> None:
+    assert outcome(seen, whole=whole) is None
+
+
+def test_what_is_refuted_is_nobody_s_and_says_why() -> None:
+    kept = kept_in_vain(21, 0.2179)
+    found = withdrawn(EXPLANATION, kept)
+    assert found is not None
+    assert (found.state, found.culprits) == ("diffuse", ())
+    assert found.allowed is not None
+    assert found.allowed > float(EXPLANATION.allowed or 0)
+    assert decode(Explanation, encode(found)) == found
+    said = diffuse(found)
+    assert "`add` alone makes 100% of the squared error at y" in said.en
+    assert "(21 operators) 0.2179 of 0.22 is left" in said.en
+    assert "21 个算子" in said.zh
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"non_finite": 3},  # NaN and Inf do not add up to anything
+        {"without": 0.05, "with_all": BEFORE},  # the baseline's run says that it is the cause
+    ],
+)
+def test_what_is_known_otherwise_is_not_withdrawn(changed: dict[str, Any]) -> None:
+    culprit = dataclasses.replace(CULPRIT, **changed)
+    assert withdrawn(dataclasses.replace(EXPLANATION, culprits=(culprit,)), kept_in_vain(2, 0.21)) is None

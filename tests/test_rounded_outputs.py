@@ -1,0 +1,90 @@
+"""Whole numbers that are floats, rounded (pixels of a picture), are judged as numbers; choices are to agree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("onnxruntime", reason="the models run in it")
+
+from planted.onnx_faults import Graph, image
+from planted.onnx_further import k
+
+import precision_debug
+from precision_debug.cli.summary import lines
+from precision_debug.report.model import Report, Verdict
+
+
+def picture(g: Graph, gain: float = 1.0) -> str:
+    x = g.conv(g.op("Relu", [g.conv(image(g), 3, 8, "c1")], "r1"), 8, 3, "c2", gain)
+    x = g.op("Mul", [g.op("Sigmoid", [x], "s"), k(g, "f", 255)], "wide")
+    return g.op("Clip", [x, k(g, "lo", 0), k(g, "hi", 255)], "cut")
+
+
+def whole(g: Graph) -> Sequence[str]:
+    return [g.op("Cast", [g.op("Round", [picture(g)], "whole")], "y", to=2)]
+
+
+def moved(g: Graph) -> Sequence[str]:
+    """Rounded, cast, and turned."""
+    cast = g.op("Cast", [picture(g)], "cast", to=6)
+    return [g.op("Transpose", [cast], "y", perm=[0, 2, 3, 1])]
+
+
+def far(g: Graph) -> Sequence[str]:
+    """The picture is wrong: one convolution's results lie beyond float16."""
+    x = g.op("Mul", [g.conv(image(g), 3, 8, "c1", 3e5), k(g, "back", 1e-5)], "again")
+    return [g.op("Cast", [g.op("Mul", [g.op("Sigmoid", [x], "s"), k(g, "f", 255)], "wide")], "y", to=2)]
+
+
+def classes(g: Graph) -> Sequence[str]:
+    """Of ten classes that nearly tie the best, as bytes."""
+    x = g.conv(image(g), 3, 10, "c1")
+    g.weights["c1.w"][5:] = g.weights["c1.w"][:5] * (1 + 2e-5)
+    return [g.op("Cast", [g.op("ArgMax", [x], "best", axis=1)], "y", to=2)]
+
+
+def as_numbers(g: Graph) -> Sequence[str]:
+    """The same, by way of floats."""
+    floats = g.op("Cast", [*classes(g)], "floats", to=1)
+    return [g.op("Cast", [g.op("Mul", [floats, k(g, "two", 2)], "twice")], "y2", to=6)]
+
+
+def over_a_limit(g: Graph) -> Sequence[str]:
+    return [g.op("Cast", [g.op("Greater", [picture(g), k(g, "limit", 127)], "bright")], "y", to=2)]
+
+
+def run(build: object, mode: str, folder: Path) -> Report:
+    g = Graph(seed=5)
+    outputs = build(g)  # type: ignore[operator]
+    return precision_debug.compare(g.save(folder / "m.onnx", outputs), run_mode=mode, inputs=g.feeds)
+
+
+@pytest.mark.parametrize(("build", "mode"), [(whole, "ort_fp16_sim"), (moved, "ort_bf16_sim"), (whole, "ort_int8")])
+def test_a_picture_of_whole_numbers_is_as_expected(build: object, mode: str, tmp_path: Path) -> None:
+    report = run(build, mode, tmp_path)
+    row = next(row for row in report.rows if row.is_output)
+    assert row.comparison is not None
+    assert row.comparison.mismatched
+    assert report.verdict is Verdict.EXPECTED, [line.text.en for line in lines(report)]
+    said = " ".join(line.text.en for line in lines(report))
+    assert "is off by 0 (Rel L2)" not in said
+
+
+def test_a_picture_that_is_wrong_fails(tmp_path: Path) -> None:
+    report = run(far, "ort_fp16_sim", tmp_path)
+    assert report.verdict is Verdict.FAIL
+    assert report.explanation is not None
+    assert [one.name for one in report.explanation.culprits][:1] == ["c1"]
+
+
+@pytest.mark.parametrize("build", [classes, as_numbers, over_a_limit])
+def test_choices_are_to_agree(build: object, tmp_path: Path) -> None:
+    report = run(build, "ort_bf16_sim", tmp_path)
+    row = next(row for row in report.rows if row.is_output)
+    assert row.comparison is not None
+    assert row.comparison.mismatched
+    assert report.verdict is Verdict.FAIL
+    assert "is off by 0 (Rel L2)" not in " ".join(line.text.en for line in lines(report))

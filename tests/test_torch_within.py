@@ -1,0 +1,23 @@
+"""What is injected on a card is cut off where it is on the host."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="torch is not installed")
+
+import torch
+from precision_debug_torch.workbench import TorchWorkbench
+
+from precision_debug.explain.workbench import HostWorkbench
+
+INF, NAN = np.inf, np.nan
+
+
+@pytest.mark.parametrize("value", [[1.0, -INF, 3.0], [INF, 0.5, -2.0], [NAN, 5.0, 7.0]])
+def test_a_masks_infinity_stays_and_nan_is_no_end(value: list[float]) -> None:
+    exact, wrong = np.array([2.0, 3.0, 4.0], np.float32), np.array([2.5, 3.0, 3.5], np.float32)
+    host = HostWorkbench().with_error(np.array(value, np.float32), exact, wrong)
+    here = TorchWorkbench().with_error(torch.tensor(value), torch.tensor(exact), torch.tensor(wrong))
+    assert np.array_equal(host, here.numpy(), equal_nan=True), (host, here)
