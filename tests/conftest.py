@@ -12,9 +12,9 @@ from pathlib import Path
 import outcomes
 import pytest
 from hypothesis import HealthCheck, settings
-from outcomes import pytest_addoption, pytest_configure
+from outcomes import pytest_addoption, pytest_configure, pytest_runtest_setup
 
-__all__ = ["pytest_addoption", "pytest_configure"]
+__all__ = ["pytest_addoption", "pytest_configure", "pytest_runtest_setup"]
 
 ROOT = Path(__file__).resolve().parent.parent
 

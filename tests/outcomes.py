@@ -1,18 +1,33 @@
 """pytest options that say what ran, so that CI can be asked: --outcomes writes it, --passed-in leaves out what passed.
 
-One line a test: its outcome (passed, failed, skipped), a tab, its id; a module that skips as a whole is one line.
+One line a test: its outcome (passed, failed, skipped, no hardware), a tab, its id; a module that skips as a whole is
+one line. A failure's line goes on with a tab and how it begins. What only some machines have, a test declares
+(``@pytest.mark.hardware("avx512_bf16")``) and is left out elsewhere: no promise that every machine must keep.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-__all__ = ["pytest_addoption", "pytest_configure", "read", "without_passed"]
+__all__ = ["HARDWARE", "pytest_addoption", "pytest_configure", "pytest_runtest_setup", "read", "without_passed"]
 
-_WORSE = ("passed", "skipped", "failed")
+_WORSE = ("passed", "no hardware", "skipped", "failed")
+_NEEDS = "needs hardware"
+
+
+@cache
+def _flags_of_the_cpu() -> frozenset[str]:
+    path = Path("/proc/cpuinfo")
+    return frozenset(path.read_text(encoding="utf-8").split() if path.exists() else ())
+
+
+HARDWARE: Mapping[str, Callable[[], bool]] = {"avx512_bf16": lambda: "avx512_bf16" in _flags_of_the_cpu()}
+"""All that a test may declare to need, and how to see whether this machine has it."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -26,6 +41,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if (path := config.getoption("--outcomes")) and not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Outcomes(Path(path)), "outcomes of this run")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip where the machine lacks what the test declares. Nothing else counts as hardware."""
+    for mark in item.iter_markers("hardware"):
+        (name,) = mark.args
+        if name not in HARDWARE:
+            pytest.fail(f"no hardware is called {name!r}: tests/outcomes.py has {sorted(HARDWARE)}", pytrace=False)
+        if not HARDWARE[name]():
+            item.user_properties.append((_NEEDS, name))
+            pytest.skip(f"needs hardware: {name}")
 
 
 def without_passed(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -43,7 +70,7 @@ def read(path: Path) -> dict[str, str]:
     """Test ids to outcomes."""
     found = {}
     for line in path.read_text(encoding="utf-8").splitlines():
-        outcome, _, name = line.partition("\t")
+        outcome, name, *_ = line.split("\t")
         found[name] = outcome
     return found
 
@@ -52,18 +79,25 @@ class _Outcomes:
     def __init__(self, path: Path) -> None:
         self._path = path.absolute()
         self._found: dict[str, str] = {}
+        self._begins: dict[str, str] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call" or not report.passed:
-            self._add(report.nodeid, report.outcome)
+            absent = report.skipped and any(name == _NEEDS for name, _ in report.user_properties)
+            self._add(report, "no hardware" if absent else report.outcome)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if not report.passed:
-            self._add(report.nodeid, report.outcome)
+            self._add(report, report.outcome)
 
-    def _add(self, name: str, outcome: str) -> None:
+    def _add(self, report: pytest.TestReport | pytest.CollectReport, outcome: str) -> None:
+        name = report.nodeid
         self._found[name] = max(outcome, self._found.get(name, "passed"), key=_WORSE.index)
+        if report.failed and name not in self._begins:
+            crash = getattr(report.longrepr, "reprcrash", None)
+            text = f"{crash.path}:{crash.lineno}: {crash.message}" if crash else report.longreprtext[-500:]
+            self._begins[name] = "\t" + " | ".join(filter(None, map(str.strip, text.splitlines()[:4])))[:500]
 
     def pytest_sessionfinish(self) -> None:
-        lines = (f"{outcome}\t{name}\n" for name, outcome in sorted(self._found.items()))
+        lines = [f"{outcome}\t{name}{self._begins.get(name, '')}\n" for name, outcome in sorted(self._found.items())]
         self._path.write_text("".join(lines), encoding="utf-8", errors="backslashreplace")

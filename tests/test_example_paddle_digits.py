@@ -18,7 +18,6 @@ from precision_debug.report import Report
 pytest.importorskip("paddle", reason="the model is Paddle's", exc_type=ImportError)
 ROOT = Path(__file__).parent.parent
 EXAMPLE, DIGITS = ROOT / "examples" / "paddle_digits", ROOT / "examples" / "digits"
-BF16 = "avx512_bf16" in Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else False
 
 
 def told(mode: str, *more: str) -> list[str]:
@@ -45,7 +44,7 @@ def test_the_files_are_small_and_say_nothing_of_the_machine_that_made_them() -> 
             assert b'File "/' not in path.read_bytes(), "Paddle writes where an operator's code was"
 
 
-@pytest.mark.skipif(not BF16, reason="this CPU has no bf16")
+@pytest.mark.hardware("avx512_bf16")
 def test_the_first_command_compares_bf16_with_fp32() -> None:
     assert main([*told("onednn_bf16"), "--output", "output/r.json", "--quiet"]) == 0
     report = Report.load("output/r.json")

@@ -133,15 +133,49 @@ main({words})
     assert not loaded & (FRAMEWORKS | {"numpy", "rich", "xlsxwriter"})
 
 
-def test_files_hold_one_noun(root: Path) -> None:
+def test_a_file_is_one_subject(root: Path) -> None:
     long = {
         str(path.relative_to(root)): count
         for folder in ("precision_debug", "backends")
         for path in (root / folder).rglob("*.py")
-        if (count := len(path.read_text(encoding="utf-8").splitlines())) > 500
+        if (count := len(path.read_text(encoding="utf-8").splitlines())) > 800
     }
     assert not long
     assert not list((root / "precision_debug").rglob("utils.py"))
+
+
+# Classes that were longer than 200 lines when the rule came, and what each may have. Entries shrink, and go.
+LONG_CLASSES = {
+    "precision_debug.explain.subject.Subject": 420,
+    "precision_debug.observe.hooks.CheckTarget": 240,
+    "precision_debug.pairing.walk._Walk": 280,
+    "precision_debug.run.fix_finder.FixFinder": 400,
+    "precision_debug.run.match_tensors._Work": 340,
+    "precision_debug.run.searching.search_run._Search": 400,
+    "precision_debug_onnxruntime.engine.reference._ReferenceSession": 220,
+    "precision_debug_openvino.session.OpenVinoSession": 300,
+    "precision_debug_paddle.engine.dynamic_watch.Watch": 320,
+    "precision_debug_paddle.engine.fetched_session.FetchSession": 440,
+    "precision_debug_paddle.engine.tensorrt.Builder": 240,
+    "precision_debug_paddle.engine.training.backward.Backward": 240,
+    "precision_debug_paddle.session.HookSession": 220,
+    "precision_debug_torch.backend.TorchBackend": 240,
+    "precision_debug_torch.engine.compiled_session.CompiledSession": 320,
+    "precision_debug_torch.engine.dispatch.Trace": 360,
+    "precision_debug_torch.session.TorchSession": 320,
+}
+
+
+def test_a_class_has_at_most_200_lines(root: Path) -> None:
+    found = {
+        f"{module}.{node.name}": (node.end_lineno or node.lineno) - node.lineno + 1
+        for module, path in house_numbers.sources(root).items()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    }
+    assert {name: size for name, size in found.items() if size > LONG_CLASSES.get(name, 200)} == {}
+    gone = [name for name in LONG_CLASSES if found.get(name, 0) <= 200]
+    assert not gone, f"not long any more, take them off LONG_CLASSES: {gone}"
 
 
 def test_built_in_backends_are_the_declared_entry_points_and_are_shipped(root: Path) -> None:

@@ -20,34 +20,42 @@ def test_some(n):
     if n == 2 and {second!r}: pytest.skip("it is not installed")
 @pytest.mark.installed
 def test_both(): pass
+@pytest.mark.hardware({hardware!r})
+def test_bfloat16(): assert {right!r}, "it begins so"
 """
 
 
-def run(folder: Path, name: str, *arguments: str, module: str = "", second: str = "") -> dict[str, str]:
-    """Outcomes of a pytest of its own, with this checkout's options."""
+def run(
+    folder: Path, name: str, *arguments: str, module: str = "", second: str = "", has: str = "avx512_bf16",
+    hardware: str = "avx512_bf16", right: bool = True,
+) -> dict[str, str]:  # fmt: skip
+    """Outcomes of a pytest of its own, with this checkout's options, on a CPU that has one flag."""
     (folder / "conftest.py").write_text(
-        "import outcomes\nfrom outcomes import pytest_addoption, pytest_configure\n"
+        "import outcomes\nfrom outcomes import pytest_addoption, pytest_configure, pytest_runtest_setup\n"
+        f"outcomes._flags_of_the_cpu = lambda: {{{has!r}}}\n"
         "def pytest_collection_modifyitems(config, items):\n    outcomes.without_passed(config, items)\n"
     )
-    (folder / "pytest.ini").write_text("[pytest]\nmarkers = installed: x\n")
-    (folder / "test_x.py").write_text(TESTS.format(module=module, second=second))
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n  installed: x\n  hardware: x\n")
+    (folder / "test_x.py").write_text(TESTS.format(module=module, second=second, hardware=hardware, right=right))
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--outcomes={name}", *arguments],
         cwd=folder, env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(Path(__file__).parent)}, capture_output=True,
         text=True, check=False,
     )  # fmt: skip
-    assert done.returncode in (0, 5), done.stdout + done.stderr
+    known = right and hardware == "avx512_bf16"
+    assert done.returncode in ((0, 5) if known else (1,)), done.stdout + done.stderr
     return read(folder / name)
 
 
 @pytest.mark.parametrize("more", [(), ("-n", "2")], ids=["one process", "two"])
 def test_what_passed_without_frameworks_does_not_run_again(more: tuple[str, ...], tmp_path: Path) -> None:
     one, some, both = "test_x.py::test_one", "test_x.py::test_some", "test_x.py::test_both"
+    narrow = {"test_x.py::test_bfloat16": "passed"}
     bare = run(tmp_path, "bare", *more, second="skips")
-    assert bare == {one: "passed", f"{some}[1]": "passed", f"{some}[2]": "skipped", both: "passed"}
+    assert bare == {one: "passed", f"{some}[1]": "passed", f"{some}[2]": "skipped", both: "passed", **narrow}
     full = run(tmp_path, "full", "--passed-in=bare", *more)
     assert full == {f"{some}[2]": "passed", both: "passed"}
-    assert broken(["test_x.py", some], [bare, full]) == (["test_x.py: 4 passed", f"{some}: 2 passed"], [])
+    assert broken(["test_x.py", some], [bare, full]) == (["test_x.py: 5 passed", f"{some}: 2 passed"], [])
     assert broken([some], [bare])[1] == [f"{some}[2]: skipped"]
     assert broken(["test_y.py"], [bare])[1] == ["test_y.py: is in no run"]
     whole = run(tmp_path, "whole", *more, module="skips")
@@ -55,6 +63,28 @@ def test_what_passed_without_frameworks_does_not_run_again(more: tuple[str, ...]
     assert broken(["test_x.py"], [whole])[1] == ["test_x.py: skipped"]
     assert broken(["test_x.py"], [whole, bare, full])[1] == []
     assert broken([one], [{one: "failed"}])[1] == [f"{one}: failed"]
+
+
+@pytest.mark.parametrize("more", [(), ("-n", "2")], ids=["one process", "two"])
+def test_a_machine_without_the_declared_hardware_breaks_no_promise(more: tuple[str, ...], tmp_path: Path) -> None:
+    name = "test_x.py::test_bfloat16"
+    here = run(tmp_path, "here", *more, has="another")
+    assert here[name] == "no hardware"
+    assert broken([name], [here]) == ([f"{name}: 0 passed, 1 without its hardware"], [])
+    assert broken(["test_x.py"], [{"test_x.py": "skipped"}, here]) == (
+        ["test_x.py: 4 passed, 1 without its hardware"], []
+    )  # fmt: skip
+    again = run(tmp_path, "again", "--passed-in=here", *more)
+    assert again[name] == "passed"
+
+
+def test_a_failure_is_no_absence_and_says_how_it_begins(tmp_path: Path) -> None:
+    name = "test_x.py::test_bfloat16"
+    assert broken([name], [run(tmp_path, "wrong", right=False)])[1] == [f"{name}: failed"]
+    (line,) = [line for line in (tmp_path / "wrong").read_text().splitlines() if name in line]
+    assert "test_x.py:12: AssertionError: it begins so" in line
+    assert broken([name], [run(tmp_path, "unknown", hardware="a card")])[1] == [f"{name}: failed"]
+    assert broken([name], [{name: "no hardware"}, {name: "failed"}])[1] == [f"{name}: failed and no hardware"]
 
 
 def test_what_is_promised_is_in_the_tree(root: Path) -> None:
