@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -100,13 +99,11 @@ def steps(work: Path, tests: Sequence[str]) -> list[Step]:
         # what is in PYTEST_ADDOPTS adds to the command as it is typed
         Step(name=second, clone="second", cores=2, outcomes=bare, script=f"""
             PYTEST_ADDOPTS="{SPREAD} {only}" OUTCOMES="{bare}" bash -euo pipefail -c {shlex.quote(readme(2))}
-            .venv/bin/python -m pip check
         """),
-        Step(name="ruff and mypy", clone="second", after=[second], script="""
-            .venv/bin/python -m ruff check .
-            .venv/bin/python -m mypy
-        """),
-        Step(name="slow tests", clone="second", after=[second], outcomes=slow, script=f"""
+        Step(name="ruff", clone="second", after=[second], script=".venv/bin/python -m ruff check ."),
+        Step(name="packages agree", clone="second", after=[second], script=".venv/bin/python -m pip check"),
+        Step(name="mypy", clone="second", after=[second], script=".venv/bin/python -m mypy"),
+        Step(name="slow tests", clone="third", after=["environment with frameworks", second], outcomes=slow, script=f"""
             .venv/bin/python -m pytest -q -m slow tests/test_declared_metrics.py --outcomes="{slow}"
         """),
         Step(name="tests with frameworks", clone="third", cores=2, outcomes=full,
@@ -222,22 +219,19 @@ def main(tests: Sequence[str]) -> int:
         print("note: what is not committed is not tested")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     begun = time.monotonic()
-    work = Path(tempfile.mkdtemp(prefix="ci-"))
-    try:
-        outcomes = run_all(steps(work, tests), work, commit)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-    print(f"\n{table(outcomes)}\n{time.monotonic() - begun:.0f} s in all, commit {commit}")
-    red = [one for one in outcomes if one.status]
-    for one in red:
-        print(f"\n{one.step.name}:", *one.failures(), sep="\n  - ")
-    if tests:
-        print("\na trial: pytest ran only", *tests)
-    elif not red:
-        shared = subprocess.run([*git, "rev-parse", "--path-format=absolute", "--git-common-dir"],
-                                capture_output=True, text=True, check=True).stdout.strip()  # fmt: skip
-        Path(shared, "ci-passed").write_text(f"{commit}\n", encoding="utf-8")
-    print("\nred" if red else "\ngreen")
+    with tempfile.TemporaryDirectory(prefix="ci-", ignore_cleanup_errors=True) as work:
+        outcomes = run_all(steps(Path(work), tests), Path(work), commit)
+        print(f"\n{table(outcomes)}\n{time.monotonic() - begun:.0f} s in all, commit {commit}")
+        red = [one for one in outcomes if one.status]
+        for one in red:
+            print(f"\n{one.step.name}:", *one.failures(), sep="\n  - ")
+        if tests:
+            print("\na trial: pytest ran only", *tests)
+        elif not red:
+            shared = subprocess.run([*git, "rev-parse", "--path-format=absolute", "--git-common-dir"],
+                                    capture_output=True, text=True, check=True).stdout.strip()  # fmt: skip
+            Path(shared, "ci-passed").write_text(f"{commit}\n", encoding="utf-8")
+        print("\nred" if red else "\ngreen", flush=True)
     return 1 if red else 0
 
 
