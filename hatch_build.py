@@ -54,6 +54,12 @@ LIBRARIES = (
         ("-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"),
         ((), ("-DPLAIN",)),
     ),
+    Library(
+        Path("precision_debug", "numbers", "_slices.so"),
+        ("slices.c",),
+        ("-O3", "-fopenmp-simd", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"),
+        ((), ("-DPLAIN",)),
+    ),
     Library(Path("backends", "precision_debug_onnxruntime", "_tap.so"), ("tap.c",), ("-O2", "-pthread")),
 )
 

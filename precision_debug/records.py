@@ -15,7 +15,7 @@ from .settings.options import ModelFiles, Number, RunSpec, Shape, Tolerance
 __all__ = [
     "Availability", "Comparison", "Culprit", "Doubt", "Effect", "Explanation", "InputInfo", "InputMeta", "Introduced",
     "ModelFiles", "Number", "Operator", "Overlap", "Repeated", "Row", "RunMode", "RunSpec", "SessionSpec", "Shape",
-    "Side", "Status", "Stored", "TensorMeta", "TensorStats", "Tolerance",
+    "Side", "Slices", "Status", "Stored", "TensorMeta", "TensorStats", "Tolerance",
 ]  # fmt: skip
 
 
@@ -129,6 +129,26 @@ class TensorStats:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Slices:
+    """Slices ``first`` to ``last`` of the ``of`` ones along an axis of an output, taken together.
+
+    error: RMS of t - b there. size, spread, peak: RMS, standard deviation and largest |b| of the baseline there.
+    largest: largest |b| of the whole output. lost: the target says nothing about them: see numbers.slices.
+    """
+
+    axis: int
+    first: int
+    last: int
+    of: int
+    error: Number
+    size: Number
+    spread: Number
+    peak: Number
+    largest: Number
+    lost: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class Comparison:
     """Numbers of one pair of tensors; b is the baseline's element, t the target's, d = |t - b|.
 
@@ -151,6 +171,7 @@ class Comparison:
     fp16_overflow, fp16_subnormal: baseline elements with |b| > 65504, and with 0 < |b| < 2^-14.
     left: rmse and sqnr_db of the finite pairs, in a row whose errors are infinite; () elsewhere.
     identical: equal bit for bit, with at least one element. more: what metrics.h declares and has no field here.
+    slices: of a final output, those that are lost, and then the worst others.
     """
 
     base: TensorStats
@@ -183,6 +204,12 @@ class Comparison:
     left: tuple[Number | None, ...] = ()
     identical: bool = False
     more: Mapping[str, float] = field(default_factory=dict)
+    slices: tuple[Slices, ...] = ()
+
+    @property
+    def lost(self) -> tuple[Slices, ...]:
+        """The slices that are lost."""
+        return tuple(one for one in self.slices if one.lost)
 
     @property
     def relative_l2(self) -> float | None:

@@ -14,7 +14,7 @@ from ..records import Comparison, Row, Status, TensorStats, Tolerance
 from .born import CLAMPED, MASK, is_broken, peak
 from .precisions import QUANTISED
 
-__all__ = ["HIDDEN", "as_expected", "judged", "validated", "verdict"]
+__all__ = ["HIDDEN", "as_expected", "judged", "lost_slices", "validated", "verdict"]
 
 HIDDEN = 1e-2
 """Relative L2 error above which a pass is inconclusive where atol exceeds the RMS of the baseline's tensor.
@@ -58,6 +58,8 @@ def verdict(comparison: Comparison, tolerance: Tolerance) -> tuple[Status, Reaso
         return Status.FAIL, reason
     if not comparison.base.elements:
         return Status.INCONCLUSIVE, say("empty")
+    if comparison.lost:
+        return Status.FAIL, lost_slices(comparison)
     hidden = _hidden(comparison, tolerance)
     return (Status.INCONCLUSIVE, hidden) if hidden else (Status.PASS, NOTHING)
 
@@ -86,10 +88,27 @@ def as_expected(row: Row, allowed: float, *, rounded: bool = False) -> Row:
         return row
     if not numbers.base.elements or numbers.mismatched == 0 == numbers.max_abs:
         return row
+    if numbers.lost:
+        return dataclasses.replace(row, status=Status.FAIL, reason=lost_slices(numbers))
     if error <= allowed or _is_mask_alone(row, numbers, allowed):
         return dataclasses.replace(row, status=Status.PASS, reason=NOTHING)
     reason = say("beyond", error=error, allowed=allowed)
     return dataclasses.replace(row, status=Status.FAIL, reason=reason)
+
+
+def lost_slices(numbers: Comparison) -> Reason:
+    """Which slices of an output are lost: a tolerance of the whole would not show it, and decides nothing here."""
+    lost = numbers.lost
+    count, worst = sum(one.last - one.first + 1 for one in lost), max(lost, key=lambda one: one.peak)
+    stretches = tuple(str(one.first) if one.first == one.last else f"{one.first}-{one.last}" for one in lost)
+    return say(
+        "slices_lost", slices=", ".join(stretches[:_STRETCHES]) + (", …" if len(stretches) > _STRETCHES else ""),
+        axis=worst.axis, count=count, all=worst.of, part=float(worst.error / worst.size) if worst.size else math.inf,
+        peak=float(worst.peak), largest=float(worst.largest),
+    )  # fmt: skip
+
+
+_STRETCHES = 4
 
 
 def _is_mask_alone(row: Row, numbers: Comparison, allowed: float) -> bool:

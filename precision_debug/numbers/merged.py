@@ -17,6 +17,7 @@ from ..records import Comparison, Shape, TensorStats
 from . import finish, histogram
 from .exact_sum import ExactSum, sum_of_squares
 from .metrics import DECLARED
+from .slices import MergedSlices, SliceTotals, judge_slices
 from .totals import Pairs, Scales, Side, Totals
 
 __all__ = ["WORST", "Measured", "Merged", "MergedSide", "Place", "plain"]
@@ -29,9 +30,11 @@ WORST = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Measured(Comparison):
-    """The numbers of one pair of tensors, with the totals that they were made of; None: they are not numeric pairs."""
+    """The numbers of one pair of tensors, with the totals that they were made of; None: they are not numeric pairs.
+    by_slice: of a final output."""
 
     totals: Totals | None = field(default=None, compare=False, repr=False)
+    by_slice: SliceTotals | None = field(default=None, compare=False, repr=False)
 
 
 def plain(found: Comparison) -> Comparison:
@@ -103,7 +106,7 @@ class Merged:
     first: the lowest number among the samples. unlike: samples whose shapes or types do not compare; what needs pairs
     is over the others. mismatched, finite, …: see totals.Pairs. counted: by a declared metric's name. stat_abs,
     stat_rel: the worst sample's. sketch: see histogram. worst: (error, sample) of the worst samples, the worst first;
-    error is the relative L2 one, inf where something is not a number on one side.
+    error is the relative L2 one, inf where something is not a number on one side. slices: of a final output.
     """
 
     samples: int
@@ -134,11 +137,13 @@ class Merged:
     identical: bool = True
     sketch: Mapping[int, int] = field(default_factory=dict)
     worst: tuple[tuple[float, int], ...] = ()
+    slices: MergedSlices | None = None
 
     @classmethod
     def of(cls, found: Comparison, sample: int) -> Merged:
         """One sample. found: best a Measured; of a plain Comparison only what it tells is merged."""
         totals = found.totals if isinstance(found, Measured) else None
+        by_slice = found.by_slice if isinstance(found, Measured) else None
         scales, pairs = (totals.scales, totals.pairs) if totals is not None else (Scales(), None)
         unlike = found.mismatched is None
 
@@ -166,7 +171,8 @@ class Merged:
             first_mismatch=place(0.0, found.first_mismatch), max_abs=place(*largest),
             max_rel=place(*wildest), stat_abs=found.stat_abs, stat_rel=found.stat_rel,
             required_atol=found.required_atol, required_rtol=found.required_rtol, fp16_overflow=found.fp16_overflow,
-            fp16_subnormal=found.fp16_subnormal, identical=found.identical, worst=((badness(found), sample),), **shared,
+            fp16_subnormal=found.fp16_subnormal, identical=found.identical, worst=((badness(found), sample),),
+            slices=MergedSlices.of(by_slice) if by_slice is not None else None, **shared,
         )  # fmt: skip
 
     @staticmethod
@@ -183,6 +189,7 @@ class Merged:
             counted=_summed(one.counted, other.counted, NOTHING), identical=one.identical and other.identical,
             sketch=_summed(one.sketch, other.sketch, 0),
             worst=tuple(sorted((*one.worst, *other.worst), key=lambda pair: (-pair[0], pair[1]))[:WORST]),
+            slices=one.slices.merged(other.slices) if one.slices is not None and other.slices is not None else None,
             **added, **most,
         )  # fmt: skip
 
@@ -213,7 +220,8 @@ class Merged:
             abs_p50=quantiles[0], abs_p90=quantiles[1], abs_p99=quantiles[2], abs_p999=quantiles[3],
             quantiles_exact=not has_sums, stat_abs=self.stat_abs, stat_rel=self.stat_rel,
             required_atol=self.required_atol, required_rtol=self.required_rtol, fp16_overflow=self.fp16_overflow,
-            fp16_subnormal=self.fp16_subnormal, identical=self.identical, **finish.declared(pairs),
+            fp16_subnormal=self.fp16_subnormal, identical=self.identical,
+            slices=judge_slices(self.slices.totals if self.slices is not None else None), **finish.declared(pairs),
         )  # fmt: skip
 
     def _floats(self) -> Totals:

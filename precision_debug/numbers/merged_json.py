@@ -9,6 +9,7 @@ from typing import Any
 from ..codec import encode
 from .exact_sum import ExactSum
 from .merged import Merged, MergedSide, Place
+from .slices import MergedSlices
 
 __all__ = ["from_plain", "side_from_plain", "side_to_plain", "to_plain"]
 
@@ -26,6 +27,8 @@ def to_plain(merged: Merged) -> dict[str, Any]:
             plain[name] = [encode(value.value), value.sample, list(value.index)]
         elif name == "sketch":
             plain[name] = [[bucket, count] for bucket, count in sorted(value.items())]
+        elif name == "slices":
+            plain[name] = value.to_plain()
         elif name == "counted":
             plain[name] = {key: item.text for key, item in value.items()}
         else:
@@ -43,6 +46,8 @@ def from_plain(plain: Mapping[str, Any]) -> Merged:
             values[name] = Place(value=_float(item[0]), sample=int(item[1]), index=tuple(item[2]))
         elif name == "sketch":
             values[name] = {int(bucket): int(count) for bucket, count in item}
+        elif name == "slices":
+            values[name] = MergedSlices.from_plain(item)
         elif name == "counted":
             values[name] = {key: ExactSum.from_text(text) for key, text in item.items()}
         elif name == "worst":

@@ -22,7 +22,9 @@ from ..numbers.born import infinite
 from ..numbers.cores import cores_of_each
 from ..numbers.host import HostComparer
 from ..numbers.merged import plain
+from ..numbers.slices import with_slices
 from ..pairing.align import Alignment, Pair, stem
+from ..pairing.packed import packed_parts
 from ..protocols import BaselineStore, Comparer
 from ..reasons import Reason, as_reason, say
 from ..records import Comparison, Row, Side, Status, TensorMeta, TensorStats, Tolerance
@@ -340,7 +342,8 @@ class CheckTarget:
             if before < KEPT:
                 compared(found if comparer.totals else plain(found))
         else:
-            comparer.compare(base, value, self.tolerance, compared)
+            sliced = functools.partial(self._sliced, pair, base, value, compared) if pair is not None else compared
+            comparer.compare(base, value, self.tolerance, sliced)
         if self._consume:
             self.baseline.store.drop(base_name)
 
@@ -401,6 +404,28 @@ class CheckTarget:
             paired_by=how,
             view=pair.target.view if pair is not None else "",
         )
+
+    def _sliced(
+        self, pair: Pair, base: Any, value: Any, then: Callable[[Comparison], None], numbers: Comparison
+    ) -> None:
+        """Go on with the numbers of a final output's slices among its own, where both lie in the host's memory."""
+        ends = pair.base.is_output or pair.target.is_output
+        if ends and isinstance(base, np.ndarray) and isinstance(value, np.ndarray):
+            then(with_slices(numbers, base, value, self._packed(pair)))
+        else:
+            then(numbers)
+
+    def _packed(self, pair: Pair) -> Mapping[int, tuple[int, ...]]:
+        """What a final output was put together from, as the baseline's graph has it; else as the target's."""
+        assert self._alignment is not None
+        for name, metas, seen in (
+            (pair.base.name, self._alignment.baseline, self.baseline.tensors),
+            (pair.target.name, self._alignment.target, self.tensors),
+        ):
+            shapes: dict[str, Any] = {meta.name: meta.shape for meta in seen}
+            if found := packed_parts(name, {meta.name: meta for meta in metas}, shapes.get):
+                return found
+        return {}
 
     def _compared(self, row: Row, comparison: Comparison) -> Row:
         row = judge.judged(dataclasses.replace(row, comparison=infinite(comparison)), self.tolerance)

@@ -45,6 +45,13 @@ ROWS: Mapping[str, Wording] = {
         "Rel L2 {error:.3g} exceeds {allowed:.3g}, the error expected of this arithmetic",
         "相对 L2 误差 {error:.3g} 超过该运算允许损失的 {allowed:.3g}", _NUMBERS,
     ),
+    "slices_lost": Wording(
+        "slices {slices} of axis {axis} ({count} of {all}) are lost: off by {part:.0%} of their own size; they reach"
+        " {peak:.3g} beside values up to {largest:.3g}",
+        "第 {axis} 轴的切片 {slices}（{all} 个中的 {count} 个）已丢失：误差为其自身大小的 {part:.0%}；"
+        "其最大值为 {peak:.3g}，而同一输出的最大值为 {largest:.3g}",
+        "Give them an output, or a scale, of their own: split the Concat that packs them, or keep it.",
+    ),
     # no partner
     "gone": Wording(
         "the target's graph has no such tensor", "目标图中没有该张量",

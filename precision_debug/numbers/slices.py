@@ -1,0 +1,325 @@
+"""The error of an output's slices, each beside its own size and spread: what one number of the whole cannot show.
+
+An output may pack what has nothing to do with each other: boxes in pixels and scores. With one scale for both, every
+score becomes 0, and the whole is off by a few thousandths. So each final output is judged along every axis of at most
+``MOST`` slices, too. A slice is *lost* where the target says nothing about it that a constant would not say: its error
+is as large as the slice's own spread in the baseline. That alone accuses healthy models, whose smallest classes lie
+below any step of the type; what is told from them, and how, stands at ``lost_slices``.
+
+The sums come from slices.c, or from numpy where nothing is compiled; both agree on every count and extreme.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import functools
+import math
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..records import Comparison, Slices
+from ..safety.compiled import load as load_library
+from .exact_sum import ExactSum
+from .kinds import Array, is_numeric
+
+__all__ = ["MOST", "MergedSlices", "SliceTotals", "judge_slices", "sum_slices", "with_slices"]
+
+MOST = 4096
+"""Slices of an axis, at most: a longer one is a position (an anchor, a pixel), not a quantity."""
+
+COUNT, SUM, SQUARES, ERRORS, PEAK = range(5)
+_ROWS = 1 << 16
+"""Elements that numpy takes at once."""
+_LARGEST = 1e150
+
+SPREAD = 0.9
+"""An error of this part of a slice's own standard deviation says that it is lost. A target that is constant there has
+an error of at least the whole of it, whatever the constant; noise as large as the slice is a little below."""
+OWN_SIZE = 0.05
+"""The error is also at least this part of the slice's own RMS: what hardly varies beside its mean (37 +- 0.1) is below
+the reach of any type of 8 bits, even with a scale of its own."""
+SAFE = 0.03
+"""Largest relative error below which nothing is lost: an RMS beyond OWN_SIZE needs an element beyond it, and the 1e-7
+under every relative error is a tenth of SMALLEST."""
+ENOUGH = 8
+"""Elements from which on a slice has a spread. With fewer, it is lost where its error is as large as itself."""
+GONE = 0.98
+GAP = 20.0
+"""Without a graph that says what was packed: what is lost is at least so many times smaller than what is not. In a
+tensor of one kind sizes go down step by step, and the type's step lies somewhere between."""
+CERTAIN = 0.02
+"""Of an output within [0, 1], probabilities above all: what never exceeds this says "no", and so does a 0."""
+SMALLEST = 1e-6
+"""RMS below which nothing is called lost."""
+WORST = 3
+"""Slices that are shown although they are not lost."""
+
+Parts = Mapping[int, tuple[int, ...]]
+"""Of an axis, the sizes of the tensors that were put together along it."""
+
+
+@dataclass(frozen=True)
+class SliceTotals:
+    """Sums of one pair of tensors by slices. axes: axis to an array of 5 rows (count, sum of b, of b^2, of (t - b)^2,
+    largest |b|) and one column a slice. parts: of an axis, what was put together along it. unit: all within [0, 1]."""
+
+    axes: Mapping[int, Array]
+    parts: Parts = field(default_factory=dict)
+    unit: bool = False
+
+
+@dataclass(frozen=True)
+class MergedSlices:
+    """The same over many samples, exactly, so that no order of merging shows. axes: axis to one tuple a slice."""
+
+    axes: Mapping[int, tuple[tuple[int, ExactSum, ExactSum, ExactSum, float], ...]]
+    parts: Parts = field(default_factory=dict)
+    unit: bool = False
+
+    @classmethod
+    def of(cls, one: SliceTotals) -> MergedSlices:
+        """One sample."""
+        axes = {
+            axis: tuple(
+                (int(count), ExactSum.of(total), ExactSum.of(squares), ExactSum.of(errors), peak)
+                for count, total, squares, errors, peak in sums.T.tolist()
+            )
+            for axis, sums in one.axes.items()
+        }
+        return cls(axes, dict(one.parts), one.unit)
+
+    def merged(self, other: MergedSlices) -> MergedSlices:
+        """An axis whose length differs between samples is a position, and is left out from there on."""
+        axes = {}
+        for axis, mine in self.axes.items():
+            theirs = other.axes.get(axis, ())
+            if len(theirs) == len(mine):
+                pairs = zip(mine, theirs, strict=True)
+                axes[axis] = tuple(
+                    (a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3], max(a[4], b[4])) for a, b in pairs
+                )
+        parts = {axis: sizes for axis, sizes in self.parts.items() if other.parts.get(axis) == sizes}
+        return MergedSlices(axes, parts, self.unit and other.unit)
+
+    @property
+    def totals(self) -> SliceTotals:
+        """Each sum rounded once."""
+        axes = {
+            axis: np.array([[float(one) for one in each] for each in slices], np.float64).T
+            for axis, slices in self.axes.items()
+        }
+        return SliceTotals(axes, self.parts, self.unit)
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "axes": {
+                str(axis): [[one[0], one[1].text, one[2].text, one[3].text, one[4]] for one in slices]
+                for axis, slices in self.axes.items()
+            },
+            "parts": {str(axis): list(sizes) for axis, sizes in self.parts.items()},
+            "unit": self.unit,
+        }
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> MergedSlices:
+        """The inverse. Raises KeyError, TypeError or ValueError on foreign data."""
+        text = ExactSum.from_text
+        axes = {
+            int(axis): tuple((int(a), text(b), text(c), text(d), float(e)) for a, b, c, d, e in slices)
+            for axis, slices in plain["axes"].items()
+        }
+        parts = {int(axis): tuple(map(int, sizes)) for axis, sizes in plain["parts"].items()}
+        return cls(axes, parts, bool(plain["unit"]))
+
+
+def sum_slices(base: Array, target: Array, parts: Parts | None = None) -> SliceTotals | None:
+    """The sums of every axis of at most MOST slices; None of what is not floats of one shape, or has no such axis.
+
+    parts: sizes of what was put together, by the length of the axis along which it was.
+    """
+    if base.shape != target.shape or not base.size or not (_is_float(base) and _is_float(target)):
+        return None
+    wanted = [axis for axis, size in enumerate(base.shape) if 1 < size <= MOST]
+    if not wanted:
+        return None
+    columns, last = base.shape[-1], base.ndim - 1
+    kind = np.float64 if 8 in (base.dtype.itemsize, target.dtype.itemsize) else np.float32
+    left = np.ascontiguousarray(base, kind).reshape(-1, columns)
+    right = np.ascontiguousarray(target, kind).reshape(-1, columns)
+    by_row, by_column = _summed(left, right, last in wanted)
+    axes: dict[int, Array] = {last: by_column} if last in wanted else {}
+    grid = by_row.reshape(*base.shape[:-1], 5)
+    for axis in wanted:
+        if axis != last:
+            others = tuple(other for other in range(last) if other != axis)
+            sums = grid[..., :PEAK].sum(axis=others)
+            axes[axis] = np.concatenate([sums, grid[..., PEAK:].max(axis=others)], axis=1).T
+    packed = {axis: parts[base.shape[axis]] for axis in axes if parts and base.shape[axis] in parts}
+    return SliceTotals(dict(sorted(axes.items())), packed, _within_unit(left, by_row))
+
+
+def _within_unit(values: Array, by_row: Array) -> bool:
+    return bool(by_row[:, PEAK].max(initial=0.0) <= 1.0 and values.min(initial=0.0) >= 0.0)
+
+
+def _is_float(array: Array) -> bool:
+    return is_numeric(array.dtype) and array.dtype.kind not in "biuc" and "int" not in array.dtype.name
+
+
+def _summed(left: Array, right: Array, by_columns: bool) -> tuple[Array, Array]:
+    """Sums of each row, (rows, 5), and of each column, (5, columns)."""
+    rows, columns = left.shape
+    by_row, by_column = np.zeros((rows, 5)), np.zeros((5, columns if by_columns else 0))
+    library = _library()
+    if library is not None:
+        call = library.pd_slices_double if left.dtype == np.float64 else library.pd_slices_float
+        call(
+            left.ctypes.data, right.ctypes.data, rows, columns, by_row.ctypes.data,
+            by_column.ctypes.data if by_columns else None,
+        )  # fmt: skip
+        return by_row, by_column
+    step = max(1, _ROWS // columns)
+    with np.errstate(all="ignore"):
+        for first in range(0, rows, step):
+            b = left[first : first + step].astype(np.float64)
+            d = right[first : first + step].astype(np.float64) - b
+            finite = (np.abs(b) <= _LARGEST) & (np.abs(d) <= _LARGEST)
+            b, d = np.where(finite, b, 0.0), np.where(finite, d, 0.0)
+            kept = (finite.astype(np.float64), b, b * b, d * d)
+            by_row[first : first + step, :PEAK] = np.stack([one.sum(axis=1) for one in kept], axis=1)
+            by_row[first : first + step, PEAK] = np.abs(b).max(axis=1, initial=0.0)
+            if by_columns:
+                by_column[:PEAK] += np.stack([one.sum(axis=0) for one in kept])
+                by_column[PEAK] = np.maximum(by_column[PEAK], np.abs(b).max(axis=0, initial=0.0))
+    return by_row, by_column
+
+
+@functools.lru_cache(maxsize=1)
+def _library() -> Any:
+    """None where numpy has to do."""
+    if os.environ.get("PRECISION_DEBUG_KERNEL"):
+        return None
+    found, _ = load_library(Path(__file__).with_name("_slices.so"), ("slices.c",))
+    if found is not None:
+        pointer, integer = ctypes.c_void_p, ctypes.c_int64
+        for call in (found.pd_slices_float, found.pd_slices_double):
+            call.restype, call.argtypes = None, [pointer, pointer, integer, integer, pointer, pointer]
+    return found
+
+
+def judge_slices(totals: SliceTotals | None) -> tuple[Slices, ...]:
+    """What is lost, along the axis that says it in the fewest slices, and then the worst of the others."""
+    if totals is None:
+        return ()
+    largest = max((float(sums[PEAK].max()) for sums in totals.axes.values()), default=0.0)
+    lost = [found for axis in totals.axes if (found := tuple(_lost(totals, axis, largest)))]
+    worst: list[Slices] = []
+    for axis, sums in totals.axes.items():
+        told = _Told.of(sums)
+        ratio = np.where(told.has_spread, told.error / np.maximum(told.spread, 1e-300), 0.0)
+        at = int(ratio.argmax()) if ratio.size else 0
+        if ratio.size and ratio[at] > 0:
+            worst.append(_named(sums, axis, at, at, largest))
+    worst.sort(key=lambda one: one.error / one.spread if one.spread else math.inf, reverse=True)
+    fewest = min(lost, key=lambda found: sum(one.last - one.first + 1 for one in found), default=())
+    return (*fewest, *worst[:WORST])
+
+
+def with_slices(found: Comparison, base: Array, target: Array, parts: Parts) -> Comparison:
+    """The numbers with what became of the slices; where they keep totals, with those of the slices, too.
+
+    Where no element is off by SAFE of itself no slice is, and nothing has to be read again.
+    """
+    keeps = hasattr(found, "by_slice")
+    if not keeps and found.max_rel is not None and found.max_rel < SAFE:
+        return found
+    totals = sum_slices(base, target, parts)
+    if totals is None:
+        return found
+    kept: dict[str, Any] = {"by_slice": totals} if keeps else {}
+    return dataclasses.replace(found, slices=judge_slices(totals), **kept)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """Of each slice, from its sums: RMS of its error, its own RMS, spread and largest |b|, and whether it is lost."""
+
+    error: Array
+    size: Array
+    spread: Array
+    peak: Array
+    has_spread: Array
+    lost: Array
+
+    @classmethod
+    def of(cls, sums: Array) -> _Told:
+        many = np.maximum(sums[COUNT], 1)
+        error, square, mean = np.sqrt(sums[ERRORS] / many), sums[SQUARES] / many, sums[SUM] / many
+        variance = np.where(square - mean**2 > 1e-12 * square, square - mean**2, 0.0)
+        size, spread = np.sqrt(square), np.sqrt(variance)
+        has_spread = (sums[COUNT] >= ENOUGH) & (spread > 0)
+        varied = has_spread & (error >= SPREAD * spread) & (error >= OWN_SIZE * size)
+        few = (sums[COUNT] < ENOUGH) & (sums[COUNT] > 0) & (error >= GONE * size)
+        return cls(error, size, spread, sums[PEAK], has_spread, (varied | few) & (size >= SMALLEST))
+
+
+def _lost(totals: SliceTotals, axis: int, largest: float) -> Iterator[Slices]:
+    """Where the target says nothing any more.
+
+    Of what was put together along the axis, each part as a whole: within one, the smallest class may be 0 throughout,
+    as in any tensor that has one scale by itself. Where nothing says what was packed, the slices by their sizes: all
+    that are lost, and all that are as small, beside others that are told and GAP times as large.
+    """
+    sums = totals.axes[axis]
+    least = CERTAIN if totals.unit else 0.0
+    sizes = totals.parts.get(axis, ())
+    if len(sizes) > 1 and sum(sizes) == sums.shape[1]:
+        ends = np.cumsum(sizes)
+        whole = np.stack([_pooled(sums[:, end - size : end]) for size, end in zip(sizes, ends, strict=True)], axis=1)
+        told = _Told.of(whole)
+        gone = told.lost & (told.peak > least)
+        if gone.any() and not gone.all():
+            for first, last in _runs(gone):
+                yield _named(sums, axis, int(ends[first] - sizes[first]), int(ends[last]) - 1, largest, lost=True)
+            return
+    told = _Told.of(sums)
+    gone = told.lost & (told.peak > least)
+    if not gone.any() or gone.all():
+        return
+    alive = ~told.lost & (told.peak > GAP * told.peak[gone].max())
+    if alive.any() and (gone | alive | (told.peak <= SMALLEST)).all() and _is_one_step(told.peak, alive):
+        for first, last in _runs(gone):
+            yield _named(sums, axis, first, last, largest, lost=True)
+
+
+def _is_one_step(peaks: Array, alive: Array) -> bool:
+    """Whether the sizes fall by GAP once, and nowhere else as much: along a ramp they do so again and again."""
+    some = np.sort(np.log(peaks[peaks > SMALLEST]))
+    falls = np.sort(np.diff(some))[::-1]
+    step = math.log(peaks[alive].min()) - math.log(peaks[~alive].max())
+    return bool(step >= falls[0] - 1e-12 and (falls.size < 2 or falls[1] <= step / 2))
+
+
+def _pooled(sums: Array) -> Array:
+    return np.append(sums[:PEAK].sum(axis=1), sums[PEAK].max())
+
+
+def _runs(marked: Array) -> Iterator[tuple[int, int]]:
+    """First and last of each stretch of what is marked."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], marked.astype(np.int8), [0]])))
+    yield from ((int(first), int(stop) - 1) for first, stop in edges.reshape(-1, 2))
+
+
+def _named(sums: Array, axis: int, first: int, last: int, largest: float, *, lost: bool = False) -> Slices:
+    told = _Told.of(_pooled(sums[:, first : last + 1])[:, None])
+    return Slices(
+        axis=axis, first=first, last=last, of=sums.shape[1], error=float(told.error[0]), size=float(told.size[0]),
+        spread=float(told.spread[0]), peak=float(told.peak[0]), largest=largest, lost=lost,
+    )  # fmt: skip

@@ -1,0 +1,199 @@
+"""Slices of an output: sums that C and numpy agree on, what is lost and what is only small, merged over any split."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from precision_debug.numbers import measure, slices
+from precision_debug.numbers.judge import judged
+from precision_debug.numbers.merged import Merged
+from precision_debug.numbers.merged_json import from_plain, to_plain
+from precision_debug.numbers.slices import MOST, judge_slices, sum_slices, with_slices
+from precision_debug.pairing.packed import packed_parts
+from precision_debug.records import Comparison, Row, Status, TensorMeta, Tolerance
+
+Array = np.ndarray
+
+
+def rounded(values: Array, step: float) -> Array:
+    return (np.round(values / step) * step).astype(values.dtype)
+
+
+def by_hand(base: Array, target: Array, axis: int) -> Array:
+    b, t = (np.moveaxis(one.astype(np.float64), axis, 0).reshape(one.shape[axis], -1) for one in (base, target))
+    found = []
+    for left, right in zip(b, t, strict=True):
+        both = np.isfinite(left) & np.isfinite(right)
+        left, right = left[both], right[both]
+        peak = np.abs(left).max(initial=0.0)
+        found.append([left.size, left.sum(), (left**2).sum(), ((right - left) ** 2).sum(), peak])
+    return np.array(found).T
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("shape", [(7,), (1, 9, 4), (3, 2, 5, 33), (2, MOST + 1), (130, 700)])
+def test_sums(compiled: bool, dtype: type, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    library = slices._library()
+    if compiled and library is None:
+        pytest.skip("nothing is compiled here")
+    monkeypatch.setattr(slices, "_library", lambda: library if compiled else None)
+    random = np.random.default_rng(1)
+    base = (random.normal(size=shape) * 10).astype(dtype)
+    target = (base.astype(np.float64) + random.normal(size=shape)).astype(dtype)
+    base.flat[0], target.flat[-1] = np.nan, np.inf
+    found = sum_slices(base, target)
+    assert found is not None
+    assert sorted(found.axes) == [axis for axis, size in enumerate(shape) if 1 < size <= MOST]
+    for axis, sums in found.axes.items():
+        wanted = by_hand(base, target, axis)
+        np.testing.assert_array_equal(sums[[0, 4]], wanted[[0, 4]])
+        np.testing.assert_allclose(sums[1:4], wanted[1:4], rtol=1e-12, atol=1e-9)
+
+
+def test_layouts_are_read_as_they_are() -> None:
+    base = np.asfortranarray(np.random.default_rng(0).normal(size=(4, 6, 5)))
+    found = sum_slices(base, base[::-1][::-1] + 1)
+    assert found is not None
+    np.testing.assert_allclose(found.axes[1], by_hand(base, base + 1, 1))
+
+
+def boxes_and_scores(random: np.random.Generator, count: int = 64) -> Array:
+    return np.concatenate([random.uniform(0, 640, (1, count, 4)), random.uniform(0, 0.8, (1, count, 5))], -1)
+
+
+def stretches(base: Array, target: Array, parts: dict[int, tuple[int, ...]] | None = None) -> list[tuple[int, ...]]:
+    return [(one.axis, one.first, one.last) for one in judge_slices(sum_slices(base, target, parts)) if one.lost]
+
+
+@pytest.mark.parametrize("parts", [{}, {9: (4, 5)}])
+def test_scores_that_share_the_scale_of_boxes_are_lost(parts: dict[int, tuple[int, ...]]) -> None:
+    base = boxes_and_scores(np.random.default_rng(0))
+    assert stretches(base, rounded(base, 2.5), parts) == [(2, 4, 8)]
+    moved = np.moveaxis(base, -1, 1)
+    assert stretches(moved, rounded(moved, 2.5), parts) == [(1, 4, 8)]
+    assert not stretches(base, rounded(base, 0.003), parts)
+
+
+def test_a_part_that_is_stuck_at_another_value_is_lost() -> None:
+    random = np.random.default_rng(0)
+    base = np.concatenate([random.uniform(0, 640, (100, 4)), 37 + 2 * random.normal(size=(100, 1))], 1)
+    target = base.copy()
+    target[:, 4] = 40.0
+    assert stretches(base, target, {5: (4, 1)}) == [(1, 4, 4)]
+    target[:, 4] = base[:, 4] + 0.5 * random.normal(size=100)
+    assert not stretches(base, target, {5: (4, 1)})
+
+
+def test_one_value_beside_logits() -> None:
+    base = np.append(np.random.default_rng(0).normal(size=18) * 10, 0.04)[None]
+    assert stretches(base, rounded(base, 0.2), {19: (18, 1)}) == [(1, 18, 18)]
+
+
+def test_interleaved_confidences_need_no_graph() -> None:
+    random = np.random.default_rng(0)
+    one = np.concatenate([random.uniform(0, 512, (40, 17, 2)), random.uniform(0, 1, (40, 17, 1))], -1).reshape(40, 51)
+    assert stretches(one, rounded(one, 2.0)) == [(1, place, place) for place in range(2, 51, 3)]
+
+
+@pytest.mark.parametrize("kind", ["softmax", "sigmoid", "features", "ramp", "silence"])
+def test_what_is_small_among_its_like_is_not_lost(kind: str) -> None:
+    """One tensor of one kind, with the scale that is its own: the smallest slices are below its step."""
+    random = np.random.default_rng(0)
+    scores = random.normal(size=(1, 200, 20)) * 3 + np.linspace(6, -14, 20)
+    if kind == "softmax":
+        base = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+    elif kind == "sigmoid":
+        base = 1 / (1 + np.exp(-scores))
+    elif kind == "features":
+        base = np.abs(random.normal(size=(1, 200, 20))) * np.logspace(1, -3, 20)
+    elif kind == "ramp":
+        base = np.log1p(np.exp(random.normal(size=(1, 200, 20)) + np.linspace(-30, 30, 20))) * 30
+    else:
+        base = random.normal(size=(1, 200, 20)) * (0.5 * np.exp(-np.maximum(0, 100 - np.arange(200)) / 3))[None, :, None]
+    assert not stretches(base, rounded(base, float(np.ptp(base)) / 255)), kind
+
+
+def test_half_of_a_tensor_of_probabilities_is_no_part_of_its_own() -> None:
+    base = np.concatenate([np.random.default_rng(0).uniform(0, 1, (50, 4)), np.full((50, 2), 1e-4)], 1)
+    assert not stretches(base, rounded(base, 1 / 255), {6: (4, 2)})
+
+
+def test_any_split_of_the_samples_merges_to_the_whole() -> None:
+    random = np.random.default_rng(3)
+    found = []
+    for number in range(5):
+        base = boxes_and_scores(random).astype(np.float32)
+        target = rounded(base, 2.5)
+        one = with_slices(measure(base, target), base, target, {9: (4, 5)})
+        found.append(Merged.of(one, number))
+    whole = functools.reduce(Merged.merge, found)
+    for order in itertools.permutations(found):
+        assert functools.reduce(Merged.merge, order) == whole
+    split = Merged.merge(functools.reduce(Merged.merge, found[:2]), functools.reduce(Merged.merge, found[2:]))
+    assert split == whole == from_plain(json.loads(json.dumps(to_plain(whole))))
+    assert [(one.axis, one.first, one.last) for one in whole.comparison().lost] == [(2, 4, 8)]
+
+
+def test_an_axis_of_another_length_in_each_sample_is_no_quantity() -> None:
+    random = np.random.default_rng(3)
+    one, other = (boxes_and_scores(random, count) for count in (20, 30))
+    pairs = [with_slices(measure(one, one + 1), one, one + 1, {}), with_slices(measure(other, other), other, other, {})]
+    merged = Merged.merge(Merged.of(pairs[0], 0), Merged.of(pairs[1], 1))
+    assert merged.slices is not None
+    assert sorted(merged.slices.axes) == [2]
+
+
+def row_of(found: Comparison) -> Row:
+    return Row(index=0, op_type="Concat", name="y", status=Status.PASS, comparison=found, is_output=True)
+
+
+@pytest.mark.parametrize("tolerance", [Tolerance(given=False), Tolerance(atol=3.0, rtol=1.0, given=True)])
+def test_what_is_lost_fails_whatever_was_allowed(tolerance: Tolerance) -> None:
+    base = boxes_and_scores(np.random.default_rng(0))
+    found = with_slices(measure(base, rounded(base, 2.5), tolerance), base, rounded(base, 2.5), {9: (4, 5)})
+    row = judged(row_of(found), tolerance, allowed=0.1)
+    assert (row.status, row.reason.code) == (Status.FAIL, "slices_lost")
+    assert (row.reason.args["count"], row.reason.args["all"], row.reason.args["axis"]) == (5, 9, 2)
+    assert judged(row, tolerance, allowed=0.1) == row
+
+
+def test_parts_are_read_from_the_graph() -> None:
+    shapes = {"b": (1, 4, 6), "c": (1, 5, 6), "cat": (1, 9, 6), "q": (1, 9, 6), "y": (1, 6, 9)}
+    metas = {
+        "b": TensorMeta(name="b", op_type="Mul"),
+        "c": TensorMeta(name="c", op_type="Sigmoid"),
+        "cat": TensorMeta(name="cat", op_type="aten.cat.default", inputs=("b", "c")),
+        "q": TensorMeta(name="q", op_type="DequantizeLinear", inputs=("cat",)),
+        "y": TensorMeta(name="y", op_type="Transpose", inputs=("q",)),
+        "z": TensorMeta(name="z", op_type="MatMul", inputs=("q",)),
+    }
+    assert packed_parts("y", metas, shapes.get) == {9: (4, 5)}
+    assert packed_parts("z", metas, shapes.get) == {}, "a MatMul mixes what was packed"
+    assert packed_parts("y", metas, {}.get) == {}, "shapes that nobody saw"
+
+
+def test_a_quantised_head_ends_with_status_1(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime", reason="needs onnxruntime")
+    pytest.importorskip("onnx", reason="builds a model")
+    from planted.onnx_faults import Graph
+
+    import precision_debug
+
+    for packed in (True, False):
+        g = Graph(seed=3)
+        x = g.input("x", g.random.normal(size=(64, 8)).astype(np.float32))
+        boxes = g.op("Mul", [g.op("Sigmoid", [g.dense(x, 8, 4, "box", 2.0)], "sb"), g.weight("size", np.float32(640))], "boxes")
+        scores = g.op("Sigmoid", [g.dense(x, 8, 5, "cls", 2.0)], "scores")
+        ends = [g.op("Concat", [boxes, scores], "y", axis=1)] if packed else [boxes, scores]
+        path = g.save(tmp_path / f"{packed}.onnx", ends)
+        report = precision_debug.compare(path, run_mode="ort_int8", inputs=g.feeds, explain="off")
+        failed = [row for row in report.rows if row.is_output and row.status is Status.FAIL]
+        assert [row.reason.code for row in failed] == (["slices_lost"] if packed else [])
