@@ -31,9 +31,9 @@ def by_hand(base: Array, target: Array, axis: int) -> Array:
     found = []
     for left, right in zip(b, t, strict=True):
         both = np.isfinite(left) & np.isfinite(right)
-        left, right = left[both], right[both]
-        peak = np.abs(left).max(initial=0.0)
-        found.append([left.size, left.sum(), (left**2).sum(), ((right - left) ** 2).sum(), peak])
+        here, there = left[both], right[both]
+        peak = np.abs(here).max(initial=0.0)
+        found.append([here.size, here.sum(), (here**2).sum(), ((there - here) ** 2).sum(), peak])
     return np.array(found).T
 
 
@@ -117,7 +117,9 @@ def test_what_is_small_among_its_like_is_not_lost(kind: str) -> None:
     elif kind == "ramp":
         base = np.log1p(np.exp(random.normal(size=(1, 200, 20)) + np.linspace(-30, 30, 20))) * 30
     else:
-        base = random.normal(size=(1, 200, 20)) * (0.5 * np.exp(-np.maximum(0, 100 - np.arange(200)) / 3))[None, :, None]
+        base = (
+            random.normal(size=(1, 200, 20)) * (0.5 * np.exp(-np.maximum(0, 100 - np.arange(200)) / 3))[None, :, None]
+        )
     assert not stretches(base, rounded(base, float(np.ptp(base)) / 255)), kind
 
 
@@ -190,7 +192,9 @@ def test_a_quantised_head_ends_with_status_1(tmp_path: Path) -> None:
     for packed in (True, False):
         g = Graph(seed=3)
         x = g.input("x", g.random.normal(size=(64, 8)).astype(np.float32))
-        boxes = g.op("Mul", [g.op("Sigmoid", [g.dense(x, 8, 4, "box", 2.0)], "sb"), g.weight("size", np.float32(640))], "boxes")
+        boxes = g.op(
+            "Mul", [g.op("Sigmoid", [g.dense(x, 8, 4, "box", 2.0)], "sb"), g.weight("size", np.float32(640))], "boxes"
+        )
         scores = g.op("Sigmoid", [g.dense(x, 8, 5, "cls", 2.0)], "scores")
         ends = [g.op("Concat", [boxes, scores], "y", axis=1)] if packed else [boxes, scores]
         path = g.save(tmp_path / f"{packed}.onnx", ends)

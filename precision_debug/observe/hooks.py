@@ -235,6 +235,20 @@ class BorrowedBaseline(SaveBaseline):
         return finish
 
 
+def _parts(
+    pair: Pair | None, alignment: Alignment | None, baseline: Sequence[TensorMeta], target: Sequence[TensorMeta]
+) -> Mapping[int, tuple[int, ...]]:
+    """What an output was put together from, as the baseline's graph has it; else as the target's. Both: as seen."""
+    if pair is None or alignment is None:
+        return {}
+    sides = (pair.base.name, alignment.baseline, baseline), (pair.target.name, alignment.target, target)
+    for name, metas, seen in sides:
+        shapes: dict[str, Any] = {meta.name: meta.shape for meta in seen}
+        if found := packed_parts(name, {meta.name: meta for meta in metas}, shapes.get):
+            return found
+    return {}
+
+
 class CheckTarget:
     """Compares what it is shown with the baseline and keeps one row a tensor.
 
@@ -342,8 +356,9 @@ class CheckTarget:
             if before < KEPT:
                 compared(found if comparer.totals else plain(found))
         else:
-            sliced = functools.partial(self._sliced, pair, base, value, compared) if pair is not None else compared
-            comparer.compare(base, value, self.tolerance, sliced)
+            ends = pair is not None and (pair.base.is_output or pair.target.is_output)
+            sliced = functools.partial(self._sliced, pair, base, value, compared)
+            comparer.compare(base, value, self.tolerance, sliced if ends else compared)
         if self._consume:
             self.baseline.store.drop(base_name)
 
@@ -406,26 +421,12 @@ class CheckTarget:
         )
 
     def _sliced(
-        self, pair: Pair, base: Any, value: Any, then: Callable[[Comparison], None], numbers: Comparison
+        self, pair: Pair | None, base: Any, value: Any, then: Callable[[Comparison], None], found: Comparison
     ) -> None:
-        """Go on with the numbers of a final output's slices among its own, where both lie in the host's memory."""
-        ends = pair.base.is_output or pair.target.is_output
-        if ends and isinstance(base, np.ndarray) and isinstance(value, np.ndarray):
-            then(with_slices(numbers, base, value, self._packed(pair)))
-        else:
-            then(numbers)
-
-    def _packed(self, pair: Pair) -> Mapping[int, tuple[int, ...]]:
-        """What a final output was put together from, as the baseline's graph has it; else as the target's."""
-        assert self._alignment is not None
-        for name, metas, seen in (
-            (pair.base.name, self._alignment.baseline, self.baseline.tensors),
-            (pair.target.name, self._alignment.target, self.tensors),
-        ):
-            shapes: dict[str, Any] = {meta.name: meta.shape for meta in seen}
-            if found := packed_parts(name, {meta.name: meta for meta in metas}, shapes.get):
-                return found
-        return {}
+        """Go on with the numbers of a final output, those of its slices among them where both sides are here."""
+        if isinstance(base, np.ndarray) and isinstance(value, np.ndarray):
+            found = with_slices(found, base, value, _parts(pair, self._alignment, self.baseline.tensors, self.tensors))
+        then(found)
 
     def _compared(self, row: Row, comparison: Comparison) -> Row:
         row = judge.judged(dataclasses.replace(row, comparison=infinite(comparison)), self.tolerance)

@@ -11,6 +11,8 @@ __all__ = ["WHAT_TO_DO"]
 _REPLACE = "请使用可替换张量的运行模式（CPU 上的 ONNX Runtime、动态图 PyTorch）。"
 
 WHAT_TO_DO: Mapping[str, str] = {
+    "Give them an output, or a scale, of their own: split the Concat that packs them, or keep it.":
+        "给它们单独的输出或单独的比例：拆开把它们拼在一起的 Concat，或保留该 Concat。",
     "Export the model to ONNX.": "为此将模型导出为 ONNX。",
     "Use --second_opinion.": "加上 --second_opinion。",
     "Install onnx or openvino.": "安装 onnx 或 openvino。",
