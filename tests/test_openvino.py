@@ -607,9 +607,18 @@ def test_a_device_or_property_that_is_not_there_is_one_line(tmp_path: Path) -> N
     with pytest.raises(BackendUnavailable, match="no device NPU7"):
         opened(path, "ov_opt", {}, device="NPU7")
     with pytest.raises(BackendError, match="could not compile"):
-        opened(path, "ov_opt", {}, properties={"NO_SUCH_PROPERTY": "1"})
+        opened(path, "ov_opt", {}, config={"NO_SUCH_PROPERTY": "1"})
     with pytest.raises(UsageError, match="the run mode decides"):
-        opened(path, "ov_opt", {}, properties={"INFERENCE_PRECISION_HINT": "f32"})
+        opened(path, "ov_opt_fp32", {}, config={"INFERENCE_PRECISION_HINT": "bf16"})
+
+
+def test_openvinos_own_properties_reach_the_target_alone(tmp_path: Path) -> None:
+    path = saved(onnx_models.mlp(), tmp_path)
+    own = {"INFERENCE_PRECISION_HINT": "f32", "config": {"EXECUTION_MODE_HINT": "ACCURACY"}}
+    report = precision_debug.compare(path, run_mode="ov_opt", **own)
+    assert report.exit_status == 0
+    assert report.spec.options["INFERENCE_PRECISION_HINT"] == "f32"
+    assert any("FP32" in note for note in report.target.notes)
 
 
 def test_the_ir_against_the_onnx_and_onnx_runtime(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import json
 import os
 import subprocess
@@ -116,6 +117,8 @@ def test_help_and_doctor_name_every_setting() -> None:
         ("size", "4G", 4 << 30), ("size", "1.5KiB", 1536), ("size", 10, 10),
         ("choice", "ONE", "one"), ("text", "a b", "a b"), ("text", "'a b'", "a b"), ("text", Path("/x"), "/x"),
         ("names", "a, b", ("a", "b")), ("names", "['a','b,c']", ("a", "b,c")), ("names", ["a"], ("a",)),
+        ("pairs", "A=1,b.c = x=y", {"A": "1", "b.c": "x=y"}),
+        ("pairs", ["A=1"], {"A": "1"}), ("pairs", {"A": 1}, {"A": "1"}),
         ("layers", "a:half b:int8", {"a": "half", "b": "int8"}), ("layers", {"a": "half"}, {"a": "half"}),
         ("shapes", "{'x':[1,3]}", {"x": (1, 3)}), ("shapes", {"x": [1]}, {"x": (1,)}),
     ],
@@ -143,7 +146,8 @@ def test_a_size_of_0_is_read_where_the_setting_knows_it(low: int | None, read: i
         ("whole", 11), ("whole", "-1"), ("whole", "9" * 5000), ("size", "lots"), ("size", "-1"),
         ("size", "1e999"), ("size", "nan"), ("size", True), ("choice", "three"), ("choice", 1), ("text", 1j),
         ("text", b"x"), ("text", "'a'b'"), ("names", 5), ("names", "[1,2]"), ("names", "['a'"), ("names", {"a": 1}),
-        ("layers", "a"), ("layers", 3), ("shapes", "x"), ("shapes", {"x": 3}), ("shapes", {"x": [-1]}),
+        ("pairs", "a"), ("pairs", "=1"), ("pairs", 3), ("layers", "a"),
+        ("layers", 3), ("shapes", "x"), ("shapes", {"x": 3}), ("shapes", {"x": [-1]}),
         ("shapes", {"x": [1.5]}), ("shapes", "(" * 3000),
     ],
 )  # fmt: skip
@@ -183,6 +187,25 @@ OTHER = {"b": TABLE, "other": (Setting(name="foreign", kind="flag", help="", zh=
 )
 def test_each_side_gets_its_own_only(options: dict[str, Any], baseline: dict[str, Any], target: dict[str, Any]) -> None:
     assert share(options, TAKERS, OTHER) == (baseline, target)
+
+
+ENGINE = Setting(name="config", kind="pairs", help="", zh="", target_unless_said=True, native="[A-Z_]+")
+
+
+@pytest.mark.parametrize(
+    ("options", "baseline", "target"),
+    [
+        ({"config": "A=1"}, {}, {"config": {"A": "1"}}),
+        ({"A_B": 1, "config": {"C": "2"}}, {}, {"config": {"A_B": "1", "C": "2"}}),
+        ({"baseline.A": "1", "A": "2"}, {"config": {"A": "1"}}, {"config": {"A": "2"}}),
+        ({"target.config": "A=3", "A": "2"}, {}, {"config": {"A": "3"}}),
+    ],
+)
+def test_an_engines_own_names_reach_the_target_unless_a_side_is_named(
+    options: dict[str, Any], baseline: dict[str, Any], target: dict[str, Any]
+) -> None:
+    takers = [dataclasses.replace(taker, table=(*TABLE, ENGINE)) for taker in TAKERS]
+    assert share(options, takers, {}) == (baseline, target)
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,9 @@ class Recipe:
             known["CUDAExecutionProvider"] = {"use_tf32": "1" if use_tf32 else "0"}
         for name in ("TensorrtExecutionProvider", "CUDAExecutionProvider") if card else ():
             known.setdefault(name, {})["device_id"] = str(card)
+        given = setting(settings, "provider_options") if self.engine in ("cuda", "tensorrt") else {}
+        if given:
+            known.setdefault(self.providers[0], {}).update(given)
         return tuple(dict(known.get(name, {})) for name in self.providers)
 
 

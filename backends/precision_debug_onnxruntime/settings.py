@@ -8,7 +8,13 @@ from typing import Any
 
 from precision_debug.settings import Setting, value
 
-__all__ = ["SETTINGS", "setting"]
+__all__ = ["ATTRIBUTES", "SETTINGS", "setting"]
+
+ATTRIBUTES = (
+    "enable_cpu_mem_arena", "enable_mem_pattern", "enable_mem_reuse", "execution_mode", "graph_optimization_level",
+    "inter_op_num_threads", "use_deterministic_compute",
+)  # fmt: skip
+"""Attributes of onnxruntime.SessionOptions that a user may set; the others are config entries, or the run mode's."""
 
 _ENGINE = ("ort_*",)
 _FLOAT16 = ("ort_fp16", "ort_cuda_fp16", "ort_fp16_sim", "ort_bf16_sim")
@@ -31,6 +37,20 @@ SETTINGS = (
         name="intra_op_num_threads", kind="whole", default=0, low=0, high=256, modes=_ENGINE,
         help="threads of each run; 0: half of the cores where two runs advance side by side, otherwise all",
         zh="每次运行的线程数；0：两次运行并行推进时各用一半核心，否则用全部核心",
+    ),
+    Setting(
+        name="config", kind="pairs", default={}, target_unless_said=True, modes=_ENGINE, metavar="KEY=VALUE,…",
+        native=r"(session|ep|optimization|memory|mlas|kernel)\.[\w.]+|" + "|".join(ATTRIBUTES),
+        help="session options of ONNX Runtime as they are (config entries, graph_optimization_level,"
+        " enable_mem_pattern, …), each also by its own name: --option session.use_env_allocators=1",
+        zh="原样传给 ONNX Runtime 的会话选项（config entry、graph_optimization_level、enable_mem_pattern 等），"
+        "也可逐个用其自身名称给出：--option session.use_env_allocators=1",
+    ),
+    Setting(
+        name="provider_options", kind="pairs", default={}, target_unless_said=True, metavar="KEY=VALUE,…",
+        modes=("ort_cuda_*", "ort_tensorrt_*"), native="trt_[a-z0-9_]+|cudnn_[a-z0-9_]+|gpu_[a-z0-9_]+",
+        help="options of the CUDA or TensorRT provider as they are, each also by its own name",
+        zh="原样传给 CUDA 或 TensorRT 执行提供程序的选项，也可逐个用其自身名称给出",
     ),
     Setting(
         name="custom_ops_library", kind="names", default=(), modes=_ENGINE,

@@ -82,6 +82,7 @@ class OpenVinoKeep:
         path = Path(wanted) if wanted else usual
         common = {name: self.spec.options[name] for name in _COMMON if name in self.spec.options}
         config = {} if self.recipe.precision == "" else {"INFERENCE_PRECISION_HINT": self.recipe.precision}
+        config |= setting(self.spec.options, "config")
         scope = []
         if self.recipe.quantise:
             scope = [
@@ -125,7 +126,7 @@ class OpenVinoKeep:
         return read_graph(model), is_quantised(model)
 
 
-_COMMON = ("inference_num_threads", "properties")
+_COMMON = ("inference_num_threads", "config")
 
 _QUANTISES = """\
 import nncf

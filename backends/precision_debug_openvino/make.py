@@ -156,10 +156,9 @@ class Maker:
             config["SNIPPETS_MODE"] = "DISABLE"
         if self.threads:
             config["INFERENCE_NUM_THREADS"] = self.threads
-        known = {"PERF_COUNT", "INFERENCE_PRECISION_HINT"}
         for name, value in self.properties.items():
-            if name in known:
-                raise UsageError(f"{name} is what the run mode decides", where="--option properties",
+            if name == "PERF_COUNT" or (name in config and name == "INFERENCE_PRECISION_HINT"):
+                raise UsageError(f"{name} is what the run mode decides", where="--option config",
                                  hint="choose another run mode")  # fmt: skip
             config[name] = value
         return config

@@ -82,7 +82,7 @@ def _opened(
             core=core, model=model, path=spec.model.path, mode=recipe.mode.name,
             precision=recipe.precision, fused=recipe.fused, device=device,
             threads=setting(spec.options, "inference_num_threads") or spec.cores,
-            properties=setting(spec.options, "properties"),
+            properties=setting(spec.options, "config"),
         )  # fmt: skip
 
     made = maker(model)

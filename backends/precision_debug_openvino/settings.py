@@ -12,17 +12,6 @@ __all__ = ["SETTINGS", "setting"]
 _NARROW = ("ov_opt", "ov_bf16", "ov_fp16")
 
 
-def _properties(typed: Any) -> dict[str, str]:
-    words = typed if isinstance(typed, (list, tuple)) else str(typed).split(",")
-    pairs = typed.items() if isinstance(typed, Mapping) else (str(word).split("=", 1) for word in words if word)
-    found = {}
-    for pair in pairs:
-        if len(pair) != 2 or not str(pair[0]).strip():
-            raise ValueError(f"{'='.join(map(str, pair))!r} is not a property")
-        found[str(pair[0]).strip()] = str(pair[1]).strip()
-    return found
-
-
 SETTINGS = (
     Setting(
         name="device", kind="text", default="CPU", flag=True, by_side=True, metavar="DEVICE",
@@ -39,9 +28,10 @@ SETTINGS = (
         zh="以内部的自定义算子或以额外的输出观察张量（默认：在 CPU 上用前者）",
     ),
     Setting(
-        name="properties", kind="names", default={}, reader=_properties,
-        help="properties of OpenVINO as they are, KEY=VALUE,KEY=VALUE",
-        zh="原样传给 OpenVINO 的属性，KEY=VALUE,KEY=VALUE",
+        name="config", kind="pairs", default={}, target_unless_said=True, native="[A-Z][A-Z0-9]*(_[A-Z0-9]+)+",
+        metavar="KEY=VALUE,…",
+        help="properties of OpenVINO as they are, each also by its own name: --option EXECUTION_MODE_HINT=ACCURACY",
+        zh="原样传给 OpenVINO 的属性，也可逐个用其自身名称给出：--option EXECUTION_MODE_HINT=ACCURACY",
     ),
     Setting(
         name="keep_fp32", kind="names", default=(), sides=("target",), modes=_NARROW,

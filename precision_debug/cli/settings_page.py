@@ -15,7 +15,8 @@ __all__ = ["cells", "options_by_group", "page"]
 
 _KINDS: Mapping[str, str] = {
     "flag": "true or false", "whole": "whole number", "number": "number", "size": "bytes, e.g. 4G", "text": "text",
-    "word": "text", "names": "names: a,b", "words": "text …", "layers": "LAYER:TYPE …", "shapes": "NAME:SHAPE …",
+    "word": "text", "names": "names: a,b", "words": "text …", "pairs": "KEY=VALUE,…",
+    "layers": "LAYER:TYPE …", "shapes": "NAME:SHAPE …",
     "ranges": "NAME:LOW,HIGH …", "renames": "TARGET=BASELINE …",
 }  # fmt: skip
 _MARK = "<!-- options -->\n"

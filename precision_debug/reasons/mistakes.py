@@ -102,6 +102,7 @@ MISTAKES: Mapping[str, Wording] = {
     "write_size": Wording("write 512M or 4G", "请写 512M 或 4G"),
     "write_text": Wording("write text", "请写文本"),
     "write_names": Wording("write a,b or ['a','b']", "请写 a,b 或 ['a','b']"),
+    "write_pairs": Wording("write KEY=VALUE,KEY=VALUE", "请写 KEY=VALUE,KEY=VALUE"),
     "write_layers": Wording("write NAME:TYPE", "请写 NAME:TYPE"),
     "write_shapes": Wording("write {{'x':[1,3,8,8]}}", "请写 {{'x':[1,3,8,8]}}"),
     "records_over_its_baseline": Wording(

@@ -24,19 +24,20 @@ __all__ = ["SIDES", "Kind", "Setting", "value"]
 SIDES = ("baseline", "target")
 
 Kind = Literal[
-    "flag", "whole", "number", "size", "choice", "text", "word", "names", "words", "layers", "shapes", "ranges",
-    "renames",
+    "flag", "whole", "number", "size", "choice", "text", "word", "names", "words", "pairs", "layers", "shapes",
+    "ranges", "renames",
 ]  # fmt: skip
 """flag: bool. whole: int. number: float. size: bytes, an int ("4G" is read). choice: one of some words. text: str,
 which may be quoted. word: str as it is, a path among them. names: tuple of str ("a,b" and "['a', 'b']" are read).
-words: tuple of str, each as it is. layers: name to type. shapes: input name to tuple of int. ranges: input name, "" for
-all, to (low, high). renames: target's name to the baseline's."""
+words: tuple of str, each as it is. pairs: text to text ("KEY=VALUE,KEY=VALUE" is read). layers: name to
+type. shapes: input name to tuple of int. ranges: input name, "" for all, to (low, high). renames: target's name to the
+baseline's."""
 
 _FORMS: Mapping[str, str] = {
     "flag": say("write_flag"), "whole": say("write_whole"), "number": say("write_number"), "size": say("write_size"),
     "text": say("write_text"), "word": say("write_text"), "names": say("write_names"), "words": say("write_text"),
-    "layers": say("write_layers"), "shapes": say("write_shapes"), "ranges": say("range_form"),
-    "renames": say("rename_form"),
+    "pairs": say("write_pairs"), "layers": say("write_layers"), "shapes": say("write_shapes"),
+    "ranges": say("range_form"), "renames": say("rename_form"),
 }  # fmt: skip
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
@@ -52,6 +53,8 @@ class Setting:
     nargs: of that flag, in argparse's words. const: its value where the flag stands alone, with nargs "?".
     reader: reads a value in place of what ``kind`` would do; raises UsageError or ValueError. A setting's values are
     plain: they travel as JSON.
+    target_unless_said: without a side's name in front it is the target's alone. native: of pairs, a regular expression
+    of the engine's own names: each may be given as a setting of its own, and joins these pairs.
 
     Of options alone: spelled: the command line's name for it, where that is another one. field: where RunSpec keeps it,
     "tolerance.atol". group: the heading of --help that it stands under. repeated: may be given several times, and adds
@@ -75,6 +78,8 @@ class Setting:
     nargs: str = ""
     const: Any = None
     reader: Callable[[Any], Any] | None = None
+    target_unless_said: bool = False
+    native: str = ""
     spelled: str = ""
     field: str = ""
     group: str = ""
@@ -107,6 +112,8 @@ class Setting:
 
     def typed(self, raw: Any) -> str:
         """How a command line gives this value, to be pasted into a shell; ``read`` makes the value of it again."""
+        if self.kind == "pairs" and isinstance(raw, Mapping):
+            raw = ",".join(f"{key}={value}" for key, value in raw.items())
         many = not isinstance(raw, (str, Mapping)) and isinstance(raw, Sequence)
         words = [str(one) for one in raw] if many else [str(raw)]
         if self.flag and (self.nargs or not many) and not any(word.startswith("-") for word in words):
@@ -241,6 +248,18 @@ def _names(_: Setting, raw: Any) -> tuple[str, ...]:
     return tuple(name.strip() for name in names if name.strip())
 
 
+def _pairs(_: Setting, raw: Any) -> dict[str, str]:
+    if isinstance(raw, Mapping):
+        words: Sequence[tuple[str, str, str]] = [(str(key), "=", str(value)) for key, value in raw.items()]
+    else:
+        typed = raw.split(",") if isinstance(raw, str) else raw
+        words = [str(word).partition("=") for word in typed if str(word).strip()]
+    for key, equals, text in words:
+        if not key.strip() or not equals:
+            raise ValueError(f"'{key}{equals}{text}' is not KEY=VALUE")
+    return {key.strip(): text.strip() for key, _equals, text in words}
+
+
 def _layers(_: Setting, raw: Any) -> dict[str, str]:
     if isinstance(raw, Mapping):
         return {str(name): str(kind) for name, kind in raw.items()}
@@ -296,5 +315,6 @@ def _are_words(raw: Any) -> bool:
 
 _READERS: Mapping[str, Callable[[Setting, Any], Any]] = {
     "flag": _flag, "whole": _whole, "number": _number, "size": _size, "choice": _choice, "text": _text, "word": _word,
-    "names": _names, "words": _words, "layers": _layers, "shapes": _shapes, "ranges": _ranges, "renames": _renames,
+    "names": _names, "words": _words, "pairs": _pairs, "layers": _layers,
+    "shapes": _shapes, "ranges": _ranges, "renames": _renames,
 }  # fmt: skip

@@ -5,6 +5,7 @@ Baseline and target may be of two backends: a setting that only one of them know
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -43,6 +44,15 @@ class Taker:
         """The setting of that name, where this side reads it in this mode."""
         return next((one for one in self.table if one.name == name and one.matters(self.side, self.mode)), None)
 
+    def gatherer(self, name: str) -> Setting | None:
+        """The setting whose pairs a name of the engine's own joins, where this side reads it in this mode."""
+        if any(one.name == name for one in self.table):
+            return None
+        return next(
+            (one for one in self.table if one.native and re.fullmatch(one.native, name)
+             and one.matters(self.side, self.mode)), None,
+        )  # fmt: skip
+
 
 def share(
     options: Mapping[str, Any], takers: Sequence[Taker], tables: Mapping[str, Sequence[Setting]]
@@ -54,6 +64,7 @@ def share(
     Raises UsageError for a setting that nobody takes, with the nearest name, and for a wrong value.
     """
     found: tuple[dict[str, Any], ...] = tuple({} for _ in takers)
+    places = [taker.side for taker in takers]
     for key in sorted(options, key=lambda key: bool(_side_of(key))):  # those of one side last: they win
         side = _side_of(key)
         name = key[len(side) + 1 :] if side else key
@@ -61,12 +72,20 @@ def share(
             hint = "give it with --seed N" if name == "seed" else "leave it out"
             raise UsageError("is not a setting of a backend", where=f"--option {key}", hint=hint)
         asked = [(place, taker) for place, taker in enumerate(takers) if side in ("", taker.side)]
-        taken = [(place, setting) for place, taker in asked if (setting := taker.find(name)) is not None]
+        taken = [(place, one) for place, taker in asked if (one := taker.find(name) or taker.gatherer(name))]
+        if not side:
+            taken = [(place, one) for place, one in taken if not one.target_unless_said or places[place] == "target"]
         if not taken:
             raise _not_taken(key, name, [taker for _, taker in asked], tables)
         for place, setting in taken:
-            if options[key] is not None:
+            if options[key] is None:
+                continue
+            if setting.name == name and setting.kind != "pairs":
                 found[place][name] = setting.read(options[key], f"--option {key}" if side else "")
+                continue
+            pairs = options[key] if setting.name == name else {name: options[key]}
+            read = setting.read(pairs, f"--option {key}")
+            found[place][setting.name] = {**found[place].get(setting.name, {}), **read}
     return found
 
 
@@ -76,7 +95,7 @@ def read_by(options: Mapping[str, Any], takers: Sequence[Taker]) -> dict[str, An
     def is_read(key: str) -> bool:
         side = _side_of(key)
         name = key[len(side) + 1 :] if side else key
-        return any(side in ("", taker.side) and taker.find(name) is not None for taker in takers)
+        return any(side in ("", taker.side) and (taker.find(name) or taker.gatherer(name)) for taker in takers)
 
     return {key: value for key, value in options.items() if is_read(key)}
 

@@ -24,6 +24,7 @@ from precision_debug.onnx.model import Model
 
 from ..settings import setting
 from .full_disk import raise_if_full
+from .own_options import configure
 from .providers import CPU, RECORD, Shares, missing, saved_shares, shares_of
 from .taps import library as taps_library
 
@@ -91,6 +92,7 @@ class Runtime:
             if dump.suffix == ".onnx" and not inline:
                 entry("session.optimized_model_external_initializers_file_name", f"{dump.name}.bin")
                 entry("session.optimized_model_external_initializers_min_size_in_bytes", _INLINE_BYTES)
+        configure(options, setting(self.settings, "config"), optimise=optimise)
         off = list(setting(self.settings, "disabled_optimizers")) if optimise != "none" else []
         with our_errors(model.path):
             for library in self._libraries(taps):

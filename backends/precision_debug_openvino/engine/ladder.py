@@ -31,7 +31,7 @@ class Transformations:
 
     def options(self, off: Collection[str]) -> Mapping[str, Any]:
         pairs = {**dict(self.before), **{name: _OFF[name] for name in off}}
-        return {"properties": [f"{name}={value}" for name, value in pairs.items()]}
+        return {"config": pairs}
 
     def snippet(self, off: Collection[str]) -> str:
         return f'core.compile_model(model, "CPU", { {name: _OFF[name] for name in off} })'
@@ -50,6 +50,6 @@ def switches(spec: SessionSpec) -> tuple[Transformations, ...]:
     """Those that the user has not set already; none of a mode that does not fuse."""
     if not modes.recipe(spec.mode).fused or setting(spec.options, "device") != "CPU":
         return ()
-    before = setting(spec.options, "properties")
+    before = setting(spec.options, "config")
     items = tuple(name for name in _OFF if name not in before)
     return (Transformations(items=items, before=tuple(before.items())),) if items else ()
