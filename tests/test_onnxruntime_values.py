@@ -325,8 +325,19 @@ def test_static_quantisation_wants_inputs(tmp_path: Path) -> None:
 
 def test_a_model_with_nothing_to_quantise_says_so(tmp_path: Path) -> None:
     feeds = {"x": np.float32([1, -2]), "k": np.array(3)}
-    with pytest.raises(ModelError, match="leaves every operator of it in float"):
+    with pytest.raises(ModelError, match="leaves every operator of it in float") as caught:
         opened(onnx_models.loop_model(), "ort_int8", tmp_path, feeds)
+    assert "Loop" in str(caught.value), "what it does not look into"
+
+
+def test_a_flat_model_with_nothing_to_quantise_is_told_of_no_loops(tmp_path: Path) -> None:
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Exp", ["x"], ["y"])], "g", [x], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 15)], ir_version=8)
+    with pytest.raises(ModelError, match="leaves every operator of it in float;") as caught:
+        opened(model, "ort_int8", tmp_path, {"x": np.float32([1, -2])})
+    assert caught.value.exit_status == 2
+    assert "Loop" not in str(caught.value)
 
 
 def _qdq_source() -> onnx.ModelProto:

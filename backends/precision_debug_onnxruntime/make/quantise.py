@@ -87,7 +87,7 @@ def quantise(
     if nothing is not None and settings.exclude:
         return source, (say("all_excluded"),)
     assert refused is not None
-    raise refused
+    raise nothing or refused  # that there is nothing to quantise is the reason, whatever another way came to
 
 
 class _NothingLeft(ModelError):
@@ -364,11 +364,12 @@ def _read(path: Path, source: Model, before: Model) -> Model:
     proto = onnx.load(str(path), load_external_data=False)
     had, has = _quantised_types(before.proto), _quantised_types(proto)
     if not has:
+        nested = sorted({node.op_type for node in proto.graph.node if any(one.HasField("g") for one in node.attribute)})
+        inside = f" (it does not look into {' and '.join(nested)})" if nested else ""
         raise _NothingLeft(
-            "the quantiser leaves every operator of it in float (it does not look into If, Loop and Scan)",
-            where=source.path,
+            f"the quantiser leaves every operator of it in float{inside}", where=source.path,
             hint="choose other op_types, or another run mode",
-        )
+        )  # fmt: skip
     if not has - had:
         kinds = ", ".join(f"{kind} {number}" for kind, number in had.most_common(3))
         raise ModelError(
