@@ -27,6 +27,7 @@ GROUP = "precision_debug.backends"
 
 BUILT_IN = {
     "litert": "precision_debug_litert:LiteRtBackend",
+    "llamacpp": "precision_debug_llamacpp:LlamaCppBackend",
     "onnxruntime": "precision_debug_onnxruntime:OnnxRuntimeBackend",
     "openvino": "precision_debug_openvino:OpenVinoBackend",
     "paddle": "precision_debug_paddle:PaddleBackend",

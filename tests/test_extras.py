@@ -14,8 +14,8 @@ from precision_debug.cli import main
 tomllib = pytest.importorskip("tomllib", reason="Python 3.10 has no tomllib")
 
 ENGINES = {
-    "ai-edge-litert", "onnxruntime", "onnxruntime-gpu", "openvino", "paddlepaddle", "paddlepaddle-gpu", "torch",
-    "tensorrt", "tensorrt-rtx-cu13-libs", "tensorrt-rtx-cu13-bindings",
+    "ai-edge-litert", "xllamacpp", "onnxruntime", "onnxruntime-gpu", "openvino", "paddlepaddle", "paddlepaddle-gpu",
+    "torch", "tensorrt", "tensorrt-rtx-cu13-libs", "tensorrt-rtx-cu13-bindings",
 }  # fmt: skip
 NOT_TRIED = {"torch": "2.4"}
 """A bound below the oldest that was tried, and docs/own_engine.md says so: old wheels bring gigabytes of CUDA."""
@@ -82,7 +82,7 @@ def test_doctor_says_how_far_back_each_mode_was_tried(capsys: pytest.CaptureFixt
                 assert mode.name in names or names == ["all", "of", "them"], mode.name
 
 
-@pytest.mark.parametrize("name", ["litert", "onnxruntime", "openvino", "paddle", "tensorrt", "torch"])
+@pytest.mark.parametrize("name", ["litert", "llamacpp", "onnxruntime", "openvino", "paddle", "tensorrt", "torch"])
 def test_what_was_tried_is_told_of_modes_that_there_are(name: str) -> None:
     table = __import__(f"precision_debug_{name}.tried", fromlist=["TRIED"]).TRIED
     [backend] = [one for one in registry.backends() if one.name == name]

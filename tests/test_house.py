@@ -42,7 +42,7 @@ STAGES = (
 )
 FRAMEWORKS = {
     "onnx", "onnxruntime", "torch", "paddle", "tensorrt", "openvino", "pandas", "onnxruntime_extensions",
-    "ai_edge_litert",
+    "ai_edge_litert", "xllamacpp", "gguf",
 }  # fmt: skip
 
 

@@ -160,3 +160,54 @@ def test_how_projections_are_stacked_their_values_say(order: tuple[int, ...], gr
 )  # fmt: skip
 def test_a_stacked_projection_is_called_as_its_parts(name: str, same: bool) -> None:
     assert same_module(name, [f"model.layers.1.self_attn.{one}_proj" for one in "qkv"]) is same
+
+
+def test_a_layer_that_hands_on_two_parts_is_recorded_as_their_sum(tmp_path: Path) -> None:
+    """What vLLM's modules return, in torch: a layer (hidden, residual), a norm (normed, residual), whatever the order
+    in which a model calls them; a tuple of equal shapes from a module that knows no residual is no sum."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+
+    class Norm(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, *args: Any) -> Any:  # as vLLM's CustomOp
+            x = args[0] if len(args) == 1 else args[0] + args[1]
+            return x / x.abs().max() if len(args) == 1 else (x / x.abs().max(), x)
+
+    class Layer(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm, self.mlp = Norm(), torch.nn.Linear(8, 8)
+
+        def forward(self, positions: Any, hidden: Any, residual: Any) -> Any:
+            hidden, residual = (self.norm(hidden), hidden) if residual is None else self.norm(hidden, residual)
+            return self.mlp(hidden), residual
+
+    class Rotary(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.turn = torch.nn.Identity()
+
+        def forward(self, q: Any, k: Any) -> Any:
+            return self.turn(q), k
+
+    class Model(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.rotary, self.layers, self.norm = Rotary(), torch.nn.ModuleList([Layer(), Layer()]), Norm()
+
+        def forward(self, x: Any) -> Any:
+            x, residual = self.rotary(x, x * 2)[0], None
+            for layer in self.layers:
+                x, residual = layer(positions=None, hidden=x, residual=residual)
+                truth.append((x + residual).detach().numpy())
+            return self.norm(x, residual)[0]
+
+    truth: list[Any] = []
+    model = Model()
+    Recorder(tmp_path).watch(model, "model")
+    x = torch.ones(3, 8)
+    last = model(x).detach().numpy()
+    found = {one.name: one.value for one in read_dump(str(tmp_path)).tensors}
+    for number, value in enumerate(truth):
+        np.testing.assert_array_equal(found[f"model.layers.{number}"], value)
+    np.testing.assert_array_equal(found["model.norm"], last)
+    np.testing.assert_array_equal(found["model.rotary"], x.numpy())

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from absent import without
 
-ENGINES = ("torch", "paddle", "openvino", "tensorrt", "onnxruntime", "ai_edge_litert")
+ENGINES = ("torch", "paddle", "openvino", "tensorrt", "onnxruntime", "ai_edge_litert", "xllamacpp")
 LIBRARIES = ("onnx", "onnxruntime_extensions", "transformers", "onnxscript", "nncf", "pandas", "matplotlib", "ray",
              "yaml", "torchao", "tensorboard", "polygraphy", "datasets", "cuda", "cupy", "triton")  # fmt: skip
 ALL = """

@@ -51,8 +51,11 @@ class RMSNorm(nn.Module):
         super().__init__()
         self.weight, self.eps = weight, eps
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight
+    def forward(self, x: torch.Tensor, residual: torch.Tensor | None = None) -> Any:
+        """As vLLM's: adds the residual first, and gives it too."""
+        x = x if residual is None else x + residual
+        normed = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight
+        return normed if residual is None else (normed, x)
 
 
 class SiluAndMul(nn.Module):
@@ -91,9 +94,11 @@ class LlamaMLP(nn.Module):
 
 
 class LlamaDecoderLayer(nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = x + self.self_attn(self.input_layernorm(x))
-        return x + self.mlp(self.post_attention_layernorm(x))
+    def forward(self, x: torch.Tensor, residual: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
+        """Its output in two parts: the next norm adds them."""
+        x, residual = (self.input_layernorm(x), x) if residual is None else self.input_layernorm(x, residual)
+        x, residual = self.post_attention_layernorm(self.self_attn(x), residual)
+        return self.mlp(x), residual
 
 
 def linear(kind: type[nn.Linear], weight: torch.Tensor) -> nn.Linear:
@@ -138,9 +143,7 @@ def run(args: argparse.Namespace, number: int) -> None:
     record = Recorder(args.dump, rank=number)
 
     def watched(name: str, module: nn.Module) -> nn.Module:
-        for path, inner in module.named_modules():
-            called = f"{name}.{path}" if path else name
-            inner.register_forward_hook(lambda m, _, out, called=called: record(type(m).__name__, called, out))
+        record.watch(module, name)
         return module
 
     with torch.no_grad():
@@ -151,6 +154,7 @@ def run(args: argparse.Namespace, number: int) -> None:
         else:
             embed = nn.Embedding.from_pretrained(weights["model.embed_tokens.weight"])
             x = watched("model.embed_tokens", embed)(torch.from_numpy(np.load(args.ids).reshape(-1)))
+        residual = None
         for place in range(stage * each, (stage + 1) * each):
             front = f"model.layers.{place}."
             own = {key.removeprefix(front): value.clone() for key, value in weights.items() if key.startswith(front)}
@@ -158,11 +162,11 @@ def run(args: argparse.Namespace, number: int) -> None:
                 rows = own["mlp.gate_proj.weight"].chunk(args.ranks)[-1]
                 rows *= 1.3
             one = layer(config, own, rank, args.ranks, group)
-            x = watched(f"model.layers.{place - stage * each if args.anew else place}", one)(x)
+            x, residual = watched(f"model.layers.{place - stage * each if args.anew else place}", one)(x, residual)
         if stage < args.stages - 1:
-            dist.send(x, number + args.ranks)
+            dist.send(x + residual, number + args.ranks)
         else:
-            x = watched("model.norm", RMSNorm(weights["model.norm.weight"], config.rms_norm_eps))(x)
+            x, _ = watched("model.norm", RMSNorm(weights["model.norm.weight"], config.rms_norm_eps))(x, residual)
             watched("lm_head", linear(nn.Linear, weights["lm_head.weight"]))(x)
     if dist.is_initialized():
         dist.destroy_process_group()

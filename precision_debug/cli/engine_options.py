@@ -16,8 +16,8 @@ from .language import Help
 __all__ = ["add_engine_options", "engine_options", "settings_help"]
 
 _TITLES = {
-    "litert": "LiteRT", "onnxruntime": "ONNX Runtime", "openvino": "OpenVINO", "paddle": "Paddle",
-    "tensorrt": "TensorRT", "torch": "PyTorch",
+    "litert": "LiteRT", "llamacpp": "llama.cpp", "onnxruntime": "ONNX Runtime", "openvino": "OpenVINO",
+    "paddle": "Paddle", "tensorrt": "TensorRT", "torch": "PyTorch",
 }  # fmt: skip
 
 

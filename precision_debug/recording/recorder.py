@@ -2,6 +2,7 @@
 
     record = Recorder("dump")                       # rank and sample from arguments, or RANK of the environment
     record("Linear", "layers.0.mlp", tensor)        # anything with __array__, or .detach().cpu() (PyTorch)
+    record.watch(model)                             # every module of a PyTorch model, by forward hooks
     record.step()                                   # the next token, or training step
 
     dump/step_0000/rank_0/sample_0/index.jsonl      one JSON object a line: name, op_type, file, dtype, shape
@@ -16,6 +17,8 @@ Licence: Apache-2.0. Copied from https://github.com/precision-debug/precision_de
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
 import os
 import pathlib
@@ -59,9 +62,26 @@ class Recorder:
                 os.fsync(file.fileno())
         self._write(line)
 
+    def watch(self, model: Any, front: str = "") -> None:
+        """Keep what each module of a PyTorch model gives, by forward hooks, as ``front`` and the module's name.
+
+        Of several tensors the first. A serving engine's layer hands its output on in two parts, (hidden, residual),
+        which the next norm adds: what is kept of a layer with such a parameter is their sum.
+        """
+        for name, module in model.named_modules(prefix=front):
+            apart = any(True for _ in module.children()) and "residual" in inspect.signature(module.forward).parameters
+            module.register_forward_hook(functools.partial(self._gave, name, apart))
+
     def step(self, number: int | None = None) -> None:
         """Go on to the next step, or to this one."""
         self._step, self._count = self._step + 1 if number is None else number, 0
+
+    def _gave(self, name: str, apart: bool, module: Any, _: Any, gave: Any) -> None:
+        parts = gave if isinstance(gave, tuple) else (gave,)
+        if apart and len(parts) == 2 and parts[1] is not None:
+            parts = (parts[0] + parts[1],)
+        if hasattr(parts[0], "detach"):
+            self(type(module).__name__, name, parts[0])
 
     def _place(self) -> pathlib.Path:
         return self.folder / f"step_{self._step:04d}" / f"rank_{self.rank}" / f"sample_{self.sample}"

@@ -31,6 +31,7 @@ __all__ = ["contents", "digest_of", "feeds_digest", "named_contents", "weights_d
 _ENGINES = (
     "precision-debug", "precision_debug", "numpy", "ml-dtypes", "onnx", "onnxruntime", "onnxruntime-gpu", "tensorrt",
     "torch", "torchao", "transformers", "paddlepaddle", "paddlepaddle-gpu", "openvino", "nncf", "ai-edge-litert",
+    "xllamacpp",
 )  # fmt: skip
 
 _WITHOUT_EFFECT = ("command", "demo_sheet", "explain", "record", "save_tensors")
