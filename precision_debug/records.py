@@ -50,10 +50,12 @@ class RunMode:
 
 @dataclass(frozen=True, kw_only=True)
 class Availability:
-    """Whether a run mode can run on this machine. ``needs``: what is missing, and how to get it; "" where it can."""
+    """Whether a run mode can run on this machine. ``needs``: what is missing, and how to get it; "" where it can.
+    ``slower``: why one that can takes longer than it has to; "" where it does not."""
 
     ok: bool
     needs: str = ""
+    slower: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,7 @@ from precision_debug.explain.grid import _saturated, outlier_of
 from precision_debug.explain.inputs import inputs_differ
 from precision_debug.explain.introduced import Alone, measure
 from precision_debug.observe.store import Store
+from precision_debug.reasons import say
 from precision_debug.records import Culprit, ModelFiles, Row, SessionSpec, Status, TensorMeta
 from precision_debug.report.blame import sentence_of
 
@@ -250,16 +251,16 @@ def test_what_an_outlier_channel_is_larger_than_is_true_of_them(others: str) -> 
     evidence = outlier_of(weights)
     assert evidence is not None
     assert (evidence["channel"], evidence["axis"]) == (9, 0)
-    told = {"from": "w", **evidence}
+    told = {"from": "w", "who": say("channel", number=9), **evidence}
     words = sentence_of(Culprit(name="y", node="y", op_types=("Conv",), cause="outlier_channel", evidence=told), "int8")
     if others == "all_small":
         assert evidence["ratio"] == pytest.approx(ranges[-1] / ranges[-2])
         assert "x larger than any other and" in words.en
-        assert "比其他任一通道大" in words.zh
+        assert "比其他任一个大" in words.zh
     else:
         assert evidence["ratio"] == pytest.approx(ranges[-1] / np.quantile(ranges, 0.25))
-        assert "x larger than a quarter of the channels and" in words.en
-        assert "比四分之一的通道大" in words.zh
+        assert "x larger than a quarter of them and" in words.en
+        assert "比其中四分之一大" in words.zh
 
 
 def test_what_rounds_to_the_lowest_step_is_not_cut_off_there() -> None:

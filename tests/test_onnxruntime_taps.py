@@ -361,3 +361,45 @@ def test_without_the_compiled_operator_the_extensions_tap(root: Path) -> None:
     ).stdout  # fmt: skip
     assert told.startswith("False 11 ")
     assert "onnxruntime_extensions" in told
+
+
+_BOTH_WAYS = """
+import sys
+import numpy as np
+import precision_debug
+folder = sys.argv[1]
+for mode in ("ort_fp16_sim", "ort_int8"):
+    report = precision_debug.compare(f"{folder}/m.onnx", run_mode=mode, inputs=f"{folder}/in.npz")
+    found = report.explanation
+    print(mode, found.state, found.method, [(one.name, one.cause, f"{one.share:.3g}") for one in found.culprits],
+          report.to_keep.option if report.to_keep else "")
+    print(len(report.target.notes) and any("C compiler" in note for note in report.target.notes), file=sys.stderr)
+"""
+
+
+def test_without_a_c_compiler_the_same_culprits_causes_and_fixes_are_found(tmp_path: Path, root: Path) -> None:
+    """Tensors are exchanged in Python there: of floats, of float16 by way of float32, of integers, of inputs."""
+    pytest.importorskip("onnxruntime_extensions", reason="it has no wheel for this Python", exc_type=ImportError)
+    r = np.random.default_rng(3)
+    weights = {"w": r.standard_normal((16, 16)).astype(np.float32), "big": np.float32(300), "down": np.float32(1e-4),
+               "v": r.standard_normal((16, 4)).astype(np.float32)}  # fmt: skip
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["h"], name="h"), helper.make_node("Mul", ["h", "big"], ["b"], name="b"),
+        helper.make_node("Mul", ["b", "b"], ["square"], name="square"),
+        helper.make_node("Mul", ["square", "down"], ["d"], name="d"),
+        helper.make_node("MatMul", ["d", "v"], ["y"], name="y"),
+    ]  # fmt: skip
+    model = onnx_models.model(nodes, [onnx_models.value("x", [8, 16])], [onnx_models.value("y")], weights)
+    onnx.save(model, tmp_path / "m.onnx")
+    np.savez(tmp_path / "in.npz", x=r.standard_normal((8, 16)).astype(np.float32))
+    paths = os.pathsep.join([str(root), str(root / "backends")])
+    told = [
+        subprocess.run(
+            [sys.executable, "-c", _BOTH_WAYS, str(tmp_path)], capture_output=True, text=True, check=True, cwd=root,
+            env={**os.environ, taps.VARIABLE: way, "PYTHONPATH": paths},
+        ) for way in ("", "extensions")
+    ]  # fmt: skip
+    assert told[0].stdout == told[1].stdout
+    assert "('square', 'overflow'" in told[0].stdout
+    assert "square" in told[0].stdout.partition("--option")[2]
+    assert "True" in told[1].stderr

@@ -152,8 +152,10 @@ def availability(mode: str) -> Availability:
             return Availability(ok=True)
         import onnxruntime
 
+        slower = ""
         if not taps.borrows_memory():
             light_imports.extensions()
+            slower = say("python_taps")
     except Exception as error:
         if sys.version_info >= (3, 14) and getattr(error, "name", "") == "onnxruntime_extensions":
             return Availability(ok=False, needs=say("needs_wheel_with_tap"))
@@ -167,7 +169,7 @@ def availability(mode: str) -> Availability:
         return Availability(ok=False, needs=needs)
     if providers != _CPU and (why := missing(providers[0])):
         return Availability(ok=False, needs=why)
-    return Availability(ok=True)
+    return Availability(ok=True, slower=slower)
 
 
 def _plugin_availability(plugin: str) -> Availability:

@@ -20,6 +20,7 @@ from precision_debug.reasons import Reason
 from precision_debug.records import SessionSpec
 from precision_debug.report.machine import processor
 
+from .engine import taps
 from .engine.fused_into import with_absorbed
 from .engine.quantised_again import with_quantised_again
 from .engine.runtime import Runtime
@@ -122,7 +123,7 @@ def _engine_notes(recipe: Recipe, settings: Mapping[str, Any]) -> tuple[Reason, 
         return (say("tf32_on"),)
     if recipe.engine == "tensorrt":
         return (say("shown_ends_subgraph"),)
-    return ()
+    return () if taps.borrows_memory() else (say("python_taps"),)
 
 
 def _as_rounded(entry: Entry, recipe: Recipe, blocked: Blocked) -> Entry:

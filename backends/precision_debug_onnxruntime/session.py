@@ -11,6 +11,7 @@ from precision_debug.inspector import EngineLayer
 from precision_debug.onnx.file_operators import FileOperators
 from precision_debug.onnx.graph import subgraphs
 from precision_debug.onnx.model import Model, tensor_shape
+from precision_debug.onnx.types import elem_of, numpy_dtype
 from precision_debug.protocols import Borrower, Feeds, Hook, OneRun, Replace, Replacer
 from precision_debug.reasons import Reason
 from precision_debug.records import Doubt, Operator, TensorMeta
@@ -73,7 +74,7 @@ class OrtSession:
     @property
     def replaces(self) -> bool:
         """See protocols.Replacer: a tap has the engine's own memory, which it has not where a GPU holds the tensor."""
-        return taps.borrows_memory() and self._runtime.providers == ("CPUExecutionProvider",)
+        return taps.exchanges() and self._runtime.providers == ("CPUExecutionProvider",)
 
     def held(self, name: str, value: Any) -> Any:
         """See protocols.Replacer."""
@@ -138,7 +139,8 @@ class OrtSession:
         opened.current.append(run)
         try:
             with run.interrupts.around_run(), our_errors(self._model.path):
-                values = ort_values.run(opened.ort, _accepted(opened.ort, feeds), run.options)
+                fed = {opened.renamed.get(name, name): value for name, value in feeds.items()}
+                values = ort_values.run(opened.ort, _accepted(opened.ort, fed), run.options)
         except Exception:
             if run.error is not None:
                 raise run.error from None
@@ -176,24 +178,30 @@ class OrtSession:
             lambda place, tensor: current[0].receive(place, tensor) if current else None,
             on_a_card="CUDAExecutionProvider" in self._runtime.providers,
         )
-        graph = insert_taps(self._model, chosen, number, lending=lending, writing=writing, on_device=there)
+        graph = insert_taps(
+            self._model, chosen, number, lending=lending, writing=writing, on_device=there,
+            exchanging=writing and not taps.borrows_memory(),
+        )  # fmt: skip
         session = self._runtime.open(graph.model, taps=True)
         if self._runtime.asked != CPU:
             self._tell_shares(self._runtime.shares(session, graph.model))
-        self._open = _Opened(key=key, number=number, ort=session, taps=graph.taps, current=current)
+        self._open = _Opened(
+            key=key, number=number, ort=session, taps=graph.taps, current=current, renamed=graph.renamed
+        )
         return self._open
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Opened:
     """An ONNX Runtime session with taps, and the run that they report to. key: what they show, if it is lent, if it
-    can be written to, and if it is shown on its device."""
+    can be written to, and if it is shown on its device. renamed: inputs that are fed under another name."""
 
     key: tuple[frozenset[str], bool, bool, bool]
     number: int
     ort: Any
     taps: tuple[Tap, ...]
     current: list[_Run]
+    renamed: Mapping[str, str]
 
 
 @dataclass(kw_only=True)
@@ -223,16 +231,30 @@ class _Run:
         self.options = ort.RunOptions()
         self.interrupts = Interrupts(self.options)
 
-    def receive(self, place: int, tensor: Any) -> None:
-        """Never raises: what the hook raises is kept, and ends the run."""
+    def receive(self, place: int, tensor: Any) -> Any:
+        """What goes on in place of a tensor that is asked for; else None. Never raises: what the hook raises is kept,
+        and ends the run."""
         if self.error is not None:
-            return
+            return None
         try:
             with self.interrupts.inside_hook():
-                self._receive(place, self.opened.taps[place], tensor)
+                tap = self.opened.taps[place]
+                if tap.event == "put" and tap.entry is not None:
+                    return self._exchanged(tap.entry, tensor, *self.put.pop(tap.entry.meta.name, (None, None)))
+                self._receive(place, tap, tensor)
         except BaseException as error:
             self.error = error
             self.options.terminate = True
+        return None
+
+    def _exchanged(self, entry: Entry, tensor: Any, new: Any, shown: Any) -> Any:
+        """The tensor as the engine would hold what was put in its place; None where nothing was."""
+        if new is None:
+            return None
+        narrow = numpy_dtype(elem_of(entry.meta.dtype))
+        memory = tensor.astype(narrow)
+        engine_layout.write(entry, new, memory, self.constants, shown)
+        return memory.astype(tensor.dtype)
 
     def _receive(self, place: int, tap: Tap, tensor: Any) -> None:
         if tap.event == "return":
@@ -259,8 +281,8 @@ class _Run:
 
     def _replaced(self, entry: Entry, meta: TensorMeta, tensor: Any, shown: Any) -> None:
         new = self.hook.replace(meta.op_type, meta.name, shown) if isinstance(self.hook, _Replacing) else None
-        if new is not None and not _never_written(entry):
-            if entry.view.steps:
+        if new is not None and not entry.never_written:
+            if entry.view.steps or not taps.borrows_memory():
                 self.put[entry.meta.name] = (new, shown.copy())
             else:
                 self._write(entry, tensor, new, shown)
@@ -279,15 +301,6 @@ class _Replacing:
 
     def __call__(self, op_type: str, name: str, tensor: Any, /) -> None:
         self.replace(op_type, name, tensor)
-
-
-_RENAMES = frozenset({"Constant", "Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Dropout", "Cast"})
-"""What they give of a constant may lie in the constant's own memory."""
-
-
-def _never_written(entry: Entry) -> bool:
-    """A constant's memory is a weight's, also behind operators that only rename or reshape it."""
-    return entry.value.node is not None and entry.meta.op_type in _RENAMES and not any(entry.meta.inputs)
 
 
 def _in_the_host(tensor: Any) -> Any:

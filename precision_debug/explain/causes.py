@@ -16,12 +16,13 @@ import numpy as np
 
 from ..numbers.born import finite_l2, infinite_introduced
 from ..numbers.precisions import PRECISIONS
+from ..reasons import CORE, say
 from ..reasons.causes import CAUSES
 from ..records import Introduced
 from .bounds import BEYOND
 from .casts import cause_by_cast
 from .files import files_differ, other_operator, other_weight
-from .grid import grid_cause, outlier_of, stored_cause
+from .grid import grid_cause, of_whom, outlier_of, stored_cause
 from .inside_region import NEARLY_EQUAL, subtracts, subtracts_inside
 from .introduced import Alone
 from .operator_facts import (
@@ -41,6 +42,7 @@ from .rounded_constant import rounded_constant
 from .rounded_inside import mask_readers, quantised_mask, rounded_most, rounds_inside
 from .subject import Subject
 from .subnormal import below_the_range, lost_digits, rounded_off
+from .undo import Case, tiny_constant
 from .units import largest_of, smallest_of
 
 __all__ = ["cause_of"]
@@ -87,7 +89,9 @@ def cause_of(
     """
     found = alone.found[name]
     keep = (name, amplifier) if amplifier else (name,)
-    difference = files_differ(subject, name)
+    exact, wrong = alone.exact_of(name), alone.wrong_of(name)
+    case = _case_of(subject, alone, name, exact, wrong) if subject.two_files else None
+    difference = files_differ(subject, name, case)
     if difference:
         return "files_differ", difference, (name,)
     refused = not_obeyed(subject, name)
@@ -97,7 +101,6 @@ def cause_of(
         return "flips", {"count": found.flips, "elements": found.elements}, keep
     if by_cast := cause_by_cast(subject, alone.casts, name, infinite_introduced(found).rel_l2):
         return (*by_cast, keep)
-    exact, wrong = alone.exact_of(name), alone.wrong_of(name)
     if amplifier:
         lost = _lost(subject, name, exact, wrong, zeros_count) or _narrowed_range(subject, alone, name, exact, wrong)
         broken = _broken(subject, amplifier) if poisons else {}
@@ -121,6 +124,14 @@ def cause_of(
     if code == "other_arithmetic" and (told := other_operator(subject, name)):
         return "files_differ", told, (name,)
     return code, evidence, keep
+
+
+def _case_of(subject: Subject, alone: Alone, name: str, exact: Array | None, wrong: Array | None) -> Case | None:
+    """For experiments; None where its results were not kept, or are no numbers of one shape."""
+    if exact is None or wrong is None or exact.shape != wrong.shape or exact.dtype.kind in "USOb":
+        return None
+    exact, wrong = (np.asarray(one).astype(np.float64) for one in (exact, wrong))
+    return Case(subject=subject, alone=alone, name=name, exact=exact, wrong=wrong)
 
 
 def _broken(subject: Subject, amplifier: str) -> Evidence:
@@ -175,7 +186,8 @@ def _narrowed_range(subject: Subject, alone: Alone, name: str, exact: Array | No
     None where nothing does."""
     if exact is None or wrong is None or not is_quantised(narrow_type(subject, name)):
         return None
-    code, evidence = grid_cause(subject, alone, name, exact.astype(np.float64), wrong.astype(np.float64))
+    case = Case(subject=subject, alone=alone, name=name, exact=exact.astype(np.float64), wrong=wrong.astype(np.float64))
+    code, evidence = grid_cause(case)
     return None if code == "coarse" else (code, evidence)
 
 
@@ -218,8 +230,17 @@ class _Operator:
         return largest_input(self.subject, self.name)
 
     @cached_property
+    def case(self) -> Case:
+        """The same, for experiments."""
+        return Case(subject=self.subject, alone=self.alone, name=self.name, exact=self.exact, wrong=self.wrong)
+
+    @cached_property
     def vanished(self) -> Evidence:
-        """A constant that the type turned into 0, or that its results show to be gone."""
+        """A constant whose tiny numbers make the error, or where that could not be tried, one that the type turned into
+        0, or that its results show to be gone."""
+        ran, found = tiny_constant(self.case) if self.narrow not in WIDE else (False, {})
+        if ran:
+            return found
         there = _vanished(self.constants, self.least)
         return there or _vanished_there(self.constants, self.least, self.exact, self.wrong)
 
@@ -237,7 +258,18 @@ def _by_values(subject: Subject, alone: Alone, name: str, exact: Array, wrong: A
             return evidence
     if one.narrow not in WIDE and (inside := subtracts_inside(subject, name, one.found.units)):
         return "cancellation", inside
-    return _too_coarse(one.subject, one.name, one.found)
+    return _or_unfound(one, _too_coarse(one.subject, one.name, one.found))
+
+
+def _or_unfound(one: _Operator, told: Told) -> Told:
+    """What is said where no rule tells a cause: of one that does not round but more, what was tried in vain."""
+    if told[0] != "coarse" or not one.case.refuted or (one.found.units or 0.0) <= BEYOND:
+        return told
+    tried = tuple(
+        say("undone_leaves", what=CORE(f"cause_{code}"), undone=CORE(f"undone_{code}"), left=f"{left:.0%}")
+        for code, left in one.case.refuted.items()
+    )
+    return "unfound", {"tried": say("tried_each", items=tried), "units": one.found.units}
 
 
 def _beyond_the_range(one: _Operator) -> Told | None:
@@ -250,11 +282,12 @@ def _beyond_the_range(one: _Operator) -> Told | None:
     for weight, values in one.constants.items():
         top = float(np.max(np.abs(values))) if values.size else 0.0
         # a number is often computed with in a wider type, and then only results are beyond the narrow one
-        if math.isfinite(top) and top > limit and not (values.size == 1 and only_results):
-            return "weight_overflow", {"weight": weight, "largest": top, "limit": limit}
+        beyond = math.isfinite(top) and top > limit and not (values.size == 1 and only_results)
+        if beyond and (told := _proven(one, "weight_overflow", {"weight": weight, "largest": top, "limit": limit})):
+            return told
     if too_large.any() and error_share(one.exact, one.wrong, too_large) > 0.2:
         largest = float(np.abs(one.exact)[finite].max())
-        return "overflow", {"largest": largest, "limit": limit, "count": int(too_large.sum())}
+        return _proven(one, "overflow", {"largest": largest, "limit": limit, "count": int(too_large.sum())})
     return None
 
 
@@ -282,11 +315,11 @@ def _in_integers(one: _Operator) -> Told | None:
         return told
     if mask := quantised_mask(one.subject, one.name):
         return "mask_range", mask
-    code, evidence = grid_cause(one.subject, one.alone, one.name, one.exact, one.wrong)
-    if code == "outlier_channel" and evidence["from"]:  # of what it reads: something inside may be why instead
+    code, evidence = grid_cause(one.case)
+    if code == "outlier_channel" and evidence["from"] and "left" not in evidence:  # something inside may be why instead
         inner, values = rounded_most(one.subject, one.name, one.found.rel_l2 or 0.0)
         if inner and inner != evidence["from"]:
-            code, evidence = _of_inner(inner, values)
+            code, evidence = _of_inner(one.subject, inner, values)
     if code != "coarse":
         return code, evidence
     if "steps" in evidence or not np.ptp(one.wrong):  # the nearest of all: nothing but the grid is to blame
@@ -298,13 +331,15 @@ def _in_integers(one: _Operator) -> Told | None:
     beyond = (one.found.units or 0.0) > BEYOND  # no rounding of these inputs is so large
     if one.subject.quantised_file and beyond and not rounds_inside(one.subject, one.name):
         return "other_arithmetic", {"rel_l2": one.found.rel_l2}
-    return _too_coarse(one.subject, one.name, one.found)
+    return _or_unfound(one, _too_coarse(one.subject, one.name, one.found))
 
 
-def _of_inner(inner: str, values: Array) -> Told:
+def _of_inner(subject: Subject, inner: str, values: Array) -> Told:
     """Why rounding a tensor inside of a region to integers loses so much."""
     outlier = outlier_of(values)
-    return ("outlier_channel", {"from": inner, **outlier}) if outlier is not None else ("coarse", {"units": None})
+    if outlier is None:
+        return "coarse", {"units": None}
+    return "outlier_channel", {"from": inner, "who": of_whom(subject, inner, values, outlier), **outlier}
 
 
 def _below_the_range(one: _Operator) -> Told | None:
@@ -313,12 +348,18 @@ def _below_the_range(one: _Operator) -> Told | None:
         return None
     if one.vanished:
         return "weight_underflow", one.vanished
-    if rounded := rounded_off(one.constants, one.narrow, one.found.rel_l2):
+    if (rounded := rounded_off(one.constants, one.narrow, one.found.rel_l2)) and not tiny_constant(one.case)[0]:
         return "weight_underflow", rounded
     lost = lost_digits(one.exact, one.wrong, one.narrow)
     if lost.any() and error_share(one.exact, one.wrong, lost) > _MOST_OF_IT:
-        return "underflow", below_the_range(lost, one.wrong, one.narrow)
+        return _proven(one, "underflow", below_the_range(lost, one.wrong, one.narrow))
     return None
+
+
+def _proven(one: _Operator, code: str, evidence: Evidence) -> Told | None:
+    """A cause with its evidence, where its experiment bears it out, or has none that can be run."""
+    proven = one.case.proven(code, evidence)
+    return None if proven is None else (code, proven)
 
 
 def _divided_by_infinity(one: _Operator) -> Told | None:
@@ -351,12 +392,16 @@ def _otherwise_in_float32(one: _Operator) -> Told | None:
 
 def _in_sums(one: _Operator) -> Told | None:
     """Terms that cancel, or more of them than the type adds up well."""
-    if inside := _subtracts_a_constant(one.subject, one.name, one.constants):
-        return "cancellation", inside
+    if (inside := _subtracts_a_constant(one.subject, one.name, one.constants)) and (
+        told := _proven(one, "cancellation", inside)
+    ):
+        return told
     if not one.types & SUM_UP:
         return None
-    if inside := _cancels_inside(one.subject, one.name, one.constants):
-        return "cancellation", inside
+    if (inside := _cancels_inside(one.subject, one.name, one.constants)) and (
+        told := _proven(one, "cancellation", inside)
+    ):
+        return told
     depth = depth_of(one.subject, one.name, one.constants)
     if depth > 1 and (one.found.units or 0.0) <= _PER_TERM * depth:
         return "long_reduction", {"depth": depth, "units": one.found.units}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,10 @@ from ..onnx.defaults import FLATTENS
 from ..protocols import Replacer
 from ..reasons import say
 from ..records import Operator, Row, TensorMeta
+from .bounds import BEYOND
 from .operators import MOVE, plain_type
 from .subject import Subject
+from .undo import LEFT, Case, left_when
 
 __all__ = ["files_differ", "other_operator", "other_weight"]
 
@@ -24,10 +27,12 @@ Array = np.ndarray[Any, Any]
 Evidence = dict[str, Any]
 
 
-def files_differ(subject: Subject, name: str) -> Evidence:
+def files_differ(subject: Subject, name: str, case: Case | None = None) -> Evidence:
     """A constant or an attribute that the two sides' operators do not share; {} where they are the same operator.
 
     Only where both sides are to compute the same: with one file, a target's rounded constants are no difference.
+    case: the operator as it ran alone, where it did: a constant is told where the target's in its place makes the
+    error, with what is left of it.
     """
     baseline, target = subject.operators()
     if not subject.two_files or target is None:
@@ -50,8 +55,10 @@ def files_differ(subject: Subject, name: str) -> Evidence:
     for meta, _, held, mine, theirs in parts:
         if subject.two_frameworks and held is None:
             difference = _other_constant(mine, theirs) or _other_attribute(mine, theirs)
+        elif mine.op_type != theirs.op_type and (constants := _of_region(subject, name, mine, theirs)) is not None:
+            difference = _exchanged(case, constants) or _other_form(subject, case, mine, theirs, meta.name)
         else:
-            difference = _difference(mine, theirs, meta.name, _axes_of(subject, meta))
+            difference = _difference(mine, theirs, meta.name, _axes_of(subject, meta), case)
         if difference:
             return difference if meta.name == name else _of_part(difference, meta)
     for meta, row, held, mine, theirs in parts:  # what a region reads may be an engine's doing: its constants are not
@@ -60,6 +67,120 @@ def files_differ(subject: Subject, name: str) -> Evidence:
         if difference:
             return difference
     return next((found for _, _, _, mine, theirs in parts if (found := _around(baseline, target, mine, theirs))), {})
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Pair:
+    """A constant that one side's operator reads in the place of the other's: their names and values, the target's with
+    its axes in the baseline's order."""
+
+    key: str
+    base: Array
+    other: str
+    target: Array
+
+
+def _of_region(subject: Subject, name: str, mine: Operator, theirs: Operator) -> list[_Pair] | None:
+    """The constants that differ between an operator and the several in its place, by what is really read, whatever
+    their names and however they lie; None where either side reads others than such pairs."""
+    baseline, target = subject.operators()
+    own = {} if plain_type(theirs.op_type) in _ONE else {key: np.asarray(v) for key, v in mine.parameters.items()}
+    there = {} if plain_type(mine.op_type) in _ONE else {key: np.asarray(v) for key, v in theirs.parameters.items()}
+    partner = {base: target_name for target_name, base in subject.partner.items()}
+    for meta in subject.region_of.get(name, ()):
+        found = baseline.operator(meta.name)
+        own |= {} if found is None else {key: np.asarray(value) for key, value in found.parameters.items()}
+        found = target.operator(partner[meta.name]) if target is not None and meta.name in partner else None
+        there |= {} if found is None else {key: np.asarray(value) for key, value in found.parameters.items()}
+    for made in _made_of(subject, partner.get(name, name)):
+        found = target.operator(made) if target is not None else None
+        there |= {} if found is None else {key: np.asarray(value) for key, value in found.parameters.items()}
+    own = {key: value for key, value in own.items() if value.dtype.kind == "f" and value.size > 1}
+    spare = {key: value for key, value in there.items() if value.dtype.kind == "f" and value.size > 1}
+    left: dict[str, Array] = {}
+    for key, value in own.items():
+        same = next((other for other, one in spare.items() if _same_numbers(value, one)), "")
+        if same:
+            del spare[same]
+        else:
+            left[key] = value
+    pairs = []
+    for key, value in left.items():
+        turned = [(other, form) for other, one in spare.items() for form in _forms(one, value.shape)]
+        if not turned:
+            return None
+        other, form = min(turned, key=lambda pair: float(np.linalg.norm(pair[1].astype(np.float64) - value)))
+        del spare[other]
+        pairs.append(_Pair(key=key, base=value, other=other, target=form))
+    return None if spare else pairs
+
+
+_ONE = frozenset({"Identity", "Cast"})
+
+
+def _made_of(subject: Subject, target_name: str) -> list[str]:
+    """The target's tensors between a tensor of it and those that are compared."""
+    found: list[str] = []
+    waiting = [target_name]
+    while waiting:
+        name = waiting.pop()
+        meta = subject.targets.get(name)
+        if meta is None or name in found or (name != target_name and name in subject.partner):
+            continue
+        found.append(name)
+        waiting += meta.inputs
+    return found
+
+
+def _forms(array: Array, shape: tuple[int, ...]) -> Iterator[Array]:
+    for order in itertools.permutations(range(array.ndim)) if array.ndim <= 4 else [tuple(range(array.ndim))]:
+        if (turned := array.transpose(order)).shape == shape:
+            yield turned
+
+
+def _exchanged(case: Case | None, pairs: Sequence[_Pair]) -> Evidence:
+    """The constant that makes the operator's error when it is exchanged between the files, alone or with all others;
+    the first that differs where that cannot be run; {} where none differs, or none makes it."""
+    told = [(pair, found) for pair in pairs if (found := _where_apart(pair.key, pair.base, pair.target))]
+    if not told:
+        return {}
+    best, first = None, told[0]
+    if case is not None:
+        lefts = [(left_when(case, {pair.key: pair.target}), pair, found) for pair, found in told]
+        known = [(left, pair, found) for left, pair, found in lefts if left is not None]
+        if known:
+            best, *first = min(known, key=lambda one: one[0])  # type: ignore[assignment]
+            every = left_when(case, {pair.key: pair.target for pair, _ in told})
+            if best > LEFT and (every is None or every > LEFT):
+                case.refuted["files_differ"] = best
+                return {}
+            best = min(best, every if every is not None else best)
+    pair, found = first
+    found = {**found, "name": _named(pair.key, pair.other)}
+    return found if best is None else {**found, "left": best}
+
+
+def _named(key: str, other: str) -> str:
+    return key if key == other else say("read_as", name=key, other=other)
+
+
+def _other_form(subject: Subject, case: Case | None, mine: Operator, theirs: Operator, name: str) -> Evidence:
+    """That the target has another operator there; {} where the same two stand for one another elsewhere and agree."""
+    if case is not None:
+        for one, found in case.alone.found.items():
+            row = subject.row_of.get(one)
+            if row is None or one == case.name or found.units is None or found.units > BEYOND:
+                continue
+            pair = subject.operators()[0].operator(one), _of_target(subject, row)
+            if [getattr(part, "op_type", "") for part in pair] == [mine.op_type, theirs.op_type]:
+                case.refuted["files_differ"] = 1.0
+                return {}
+    return {"what": say("an_operator"), "name": name, "base": mine.op_type, "target": theirs.op_type}
+
+
+def _of_target(subject: Subject, row: Row) -> Operator | None:
+    target = subject.operators()[1]
+    return None if target is None else target.operator(row.target_name)
 
 
 def _around(baseline: Replacer, target: Replacer, mine: Operator, theirs: Operator) -> Evidence:
@@ -299,8 +420,11 @@ def _is_last(axis: Any, axes: tuple[int, int] | None) -> bool:
     return axis == -1 or (axes is not None and axes[0] > 0 and isinstance(axis, int) and axis % axes[0] == axes[0] - 1)
 
 
-def _difference(mine: Operator, theirs: Operator, name: str, axes: tuple[int, int] | None = None) -> Evidence:
-    """axes: how many the first tensor that it reads and its result have; None where that is not known."""
+def _difference(
+    mine: Operator, theirs: Operator, name: str, axes: tuple[int, int] | None = None, case: Case | None = None
+) -> Evidence:
+    """case: see ``files_differ``. axes: how many the first tensor that it reads and its result have; None where that is
+    not known."""
     if mine.op_type != theirs.op_type:
         return {"what": say("an_operator"), "name": name, "base": mine.op_type, "target": theirs.op_type}
     for key in sorted({*mine.attributes, *theirs.attributes}):
@@ -322,20 +446,19 @@ def _difference(mine: Operator, theirs: Operator, name: str, axes: tuple[int, in
         there, gone = say("is_there"), say("is_missing")
         first, second = (there, gone) if len(ours) > len(others) else (gone, there)
         return {"what": say("a_constant"), "name": extra, "base": first, "target": second}
-    for (key, first), (_, second) in zip(ours, others, strict=True):
+    pairs = []
+    for (key, first), (other, second) in zip(ours, others, strict=True):
         b, t = np.asarray(first), np.asarray(second)
         if b.shape != t.shape:
             turned = _transposed(key, b, t) if b.dtype.kind == "f" and t.dtype.kind == "f" else {}
             return turned or {
                 "what": say("a_constant"),
-                "name": key,
+                "name": _named(key, other),
                 "base": f"shape {list(b.shape)}",
                 "target": f"shape {list(t.shape)}",
             }
-        found = _where_apart(key, b, t)
-        if found:
-            return found
-    return {}
+        pairs.append(_Pair(key=key, base=b, other=other, target=t))
+    return _exchanged(case, pairs)
 
 
 def _transposed(key: str, b: Array, t: Array) -> Evidence:

@@ -13,11 +13,12 @@ import numpy as np
 
 from ..reasons import say
 from ..records import Stored
-from .introduced import MASK, Alone
-from .operator_facts import constants_of, error_share, narrow_type
+from .introduced import MASK
+from .operator_facts import error_share
 from .subject import Subject
+from .undo import LEFT, Case, coarse_constant, left_without, of_several_places
 
-__all__ = ["grid_cause", "outlier_of", "stored_cause"]
+__all__ = ["grid_cause", "of_whom", "outlier_of", "stored_cause"]
 
 Array = np.ndarray[Any, Any]
 Evidence = dict[str, Any]
@@ -49,25 +50,45 @@ _OUTLIER = 16.0
 """Times that one channel's range is the others' from which on it takes the quantised range from them."""
 
 
-def grid_cause(subject: Subject, alone: Alone, name: str, exact: Array, wrong: Array) -> Told:
+def grid_cause(case: Case) -> Told:
     """Why a quantised operator's result is off: a mask, a shift, values that are cut off, a factor, one channel that
-    makes the range of all; else that the grid is coarse, with the steps that its numbers take where they lie on one."""
+    makes the range of all; else that the grid is coarse, with the steps that its numbers take where they lie on one.
+    The first of them that its experiment bears out."""
+    exact, wrong = case.exact, case.wrong
     largest = float(np.abs(exact).max()) if exact.size else 0.0
     if largest > MASK or _masked(exact):
         return "mask_range", {"largest": float(exact.min())}
-    step = _step(wrong)
+    if scaled := coarse_constant(case):  # its zeros stand at an end of the range, and are not cut off
+        return "constant_scale", scaled
+    outliers: list[tuple[float, Evidence]] = []
+    for code, evidence in _suspected(case, _step(wrong)):
+        if (proven := case.proven(code, evidence)) is not None:
+            return code, proven
+        if code == "outlier_channel" and not evidence.get("several"):
+            left = left_without(case, code, evidence)
+            outliers += [] if left is None else [(left, evidence)]
+    for _, first in sorted(outliers, key=lambda pair: pair[0])[:1]:
+        lefts = [left for left, one in outliers if one["channel"] == first["channel"]]
+        if len(lefts) > 1 and (left := of_several_places(lefts)) <= LEFT:  # in what it reads, and again in its result
+            return "outlier_channel", {**first, "left": left}
+    return "coarse", {"units": None, **_on_a_grid(exact, wrong, _step(wrong))}
+
+
+def _suspected(case: Case, step: float) -> Iterator[Told]:
+    subject, exact, wrong = case.subject, case.exact, case.wrong
     if shifted := _shifted(exact, wrong, step):  # first: zeros that are read as another number lie below its lowest
-        return "zero_point", {"weight": "", **shifted}
+        yield "zero_point", {"weight": "", **shifted}
     if cut := _saturated(exact, wrong):
-        return "saturation", cut
+        yield "saturation", cut
     if scaled := _scaled(exact, wrong, step):
-        return "scale", scaled
-    given = {source: alone.exact_of(source) for source in subject.sources(name)}
-    for where, values in (("", exact), *constants_of(subject, name).items(), *given.items()):
+        yield "scale", scaled
+    given = {source: case.alone.exact_of(source) for source in subject.sources(case.name)}
+    for where, values in (("", exact), *case.constants.items(), *given.items()):
         outlier = None if values is None else outlier_of(values)
-        if outlier is not None and (where or _on_one_grid(wrong, narrow_type(subject, name))):
-            return "outlier_channel", {"from": where, **outlier}
-    return "coarse", {"units": None, **_on_a_grid(exact, wrong, step)}
+        if outlier is not None and values is not None and (where or _on_one_grid(wrong, case.narrow)):
+            who = of_whom(subject, where or case.name, values, outlier, weight=where in case.constants)
+            yield "outlier_channel", {"from": where, "who": who, **outlier}
+            yield "outlier_channel", {"from": where, "who": who, **outlier, "several": outlier["axis"]}
 
 
 def _saturated(exact: Array, wrong: Array) -> Evidence:
@@ -136,8 +157,8 @@ def _masked(values: Array) -> bool:
     return lowest < 0 and far.sum() > 1 and rest > 0 and lowest < -64 * rest and float(finite[far].max()) < 0.9 * lowest
 
 
-_DEAD = 1e-6
-"""Of the largest channel's range: no network uses a channel that is that small beside another."""
+_DEAD = 1e-4
+"""Of the second largest channel's range: what is that small beside two others is pruned, and loses nothing."""
 
 
 def outlier_of(values: Array) -> Evidence | None:
@@ -151,19 +172,62 @@ def outlier_of(values: Array) -> Evidence | None:
         if values.shape[axis] < 4:
             continue
         ranges = np.max(np.abs(values), axis=tuple(a for a in range(values.ndim) if a != axis))
-        alive = ranges[ranges > _DEAD * ranges.max()]  # what was pruned loses nothing
+        largest, second = np.partition(ranges, -2)[[-1, -2]].astype(np.float64)
+        alive = ranges[ranges > _DEAD * second]
         if alive.size < 4:
             continue
         ratio = float(ranges.max() / np.quantile(alive, 0.25))  # half may be large, as of two that were joined
         if ratio > clearest:
             clearest = ratio
-            largest, second = np.partition(ranges, -2)[[-1, -2]].astype(np.float64)
             alone = largest > _OUTLIER * second
             best = {
                 "channel": int(ranges.argmax()), "axis": axis, "ratio": float(largest / second) if alone else ratio,
                 "than": say("other_channels") if alone else say("quarter_of_channels"),
             }  # fmt: skip
     return best
+
+
+_CONV = frozenset({"Conv", "conv", "MaxPool", "pool", "BatchNorm", "batch_norm", "Resize", "CONV"})
+
+
+def of_whom(subject: Subject, name: str, values: Array, found: Evidence, *, weight: bool = False) -> str:
+    """What an outlier is, by its axis: a channel, a token, a sample, a head; and of which other, where it lies in one
+    alone."""
+    if weight:
+        return say("channel", number=found["channel"])
+    place = np.take(values, found["channel"], found["axis"])
+    sizes = np.abs(place)
+    others = [axis for axis in range(values.ndim) if axis != found["axis"]]
+    channels = _channel_axis(subject, name, values.ndim)
+    told = _of_axis(subject, values, found["axis"], found["channel"], channels)
+    for position, axis in enumerate(others):
+        ranges = sizes.max(axis=tuple(a for a in range(place.ndim) if a != position))
+        if axis != channels and ranges.size > 1 and np.partition(ranges, -2)[-2] * _OUTLIER < ranges.max():
+            told = say("one_of", one=told, other=_of_axis(subject, values, axis, int(ranges.argmax()), channels))
+    return told
+
+
+def _channel_axis(subject: Subject, name: str, rank: int) -> int:
+    """Which axis of a tensor its channels lie along: the second where convolutions make or read it, else the last."""
+    near = [*subject.region_of.get(name, ())]
+    near += [meta for reader in subject.readers.get(name, ()) for meta in subject.region_of.get(reader, ())]
+    if rank > 2 and any(kind in meta.op_type for meta in near for kind in _CONV):
+        last = any(meta.op_type.isupper() for meta in near)  # TensorFlow Lite's
+        return rank - 1 if last else 1
+    return rank - 1
+
+
+def _of_axis(subject: Subject, values: Array, axis: int, number: int, channels: int) -> str:
+    if axis == channels:
+        return say("channel", number=number)
+    samples = {np.shape(feed)[0] for feed in subject.feeds.values() if np.ndim(feed)}
+    if axis == 0 and values.shape[0] in samples:
+        return say("sample", number=number)
+    if channels == values.ndim - 1 and axis == channels - 1:
+        return say("token", number=number)
+    if channels == values.ndim - 1 and values.ndim == 4 and axis == 1:
+        return say("head", number=number)
+    return say("place", number=number, axis=axis)
 
 
 def _on_one_grid(values: Array, held_as: str) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from ..errors import BackendError, PrecisionDebugError
 from ..numbers.precisions import QUANTISED, promised
 from ..pairing.align import stem
-from ..protocols import Feeds, Replace, Replacer, Session, Workbench
+from ..protocols import Feeds, Operators, Replace, Replacer, Session, Workbench
 from ..records import Operator, Row, TensorMeta, TensorStats
 from .bounds import LEAST
 from .operators import BODIES, JOIN, MOVE, plain_type
@@ -47,6 +47,7 @@ class Subject:
 
     rows: those that were compared, with their numbers. tensors: the baseline's, in execution order.
     targets: the target's tensors, by name. together: the two may run side by side.
+    operators_alone: the baseline's file's, each of which can be run on any values; None of another format.
     target_feeds: the target's own, where its inputs have other names. memory_budget: bytes of waiting tensors to
     hold in memory. two_frameworks: whose words for one operator are not the same. outputs, target_outputs: of both
     sides, as the comparison's run returned them. fails: an output is beyond the tolerance that the user gave.
@@ -67,6 +68,7 @@ class Subject:
     two_files: bool = False
     two_frameworks: bool = False
     in_files: Callable[[str, str], tuple[Operator, Operator] | None] | None = None
+    operators_alone: Callable[[], Operators | None] | None = None
     fails: bool = False
     memory_budget: int | None = None
     iterations: Mapping[str, int] = field(default_factory=dict)

@@ -22,6 +22,7 @@ __all__ = [
     "model_unit",
     "normal_of",
     "smallest_of",
+    "steps_of",
     "unit_of",
 ]
 
@@ -76,6 +77,11 @@ def unit_of(held_as: str, stats: TensorStats | None) -> float:
         return 0.0
     span = max(stats.max, 0.0) - min(stats.min, 0.0)
     return span / steps / 2 / stats.rms
+
+
+def steps_of(held_as: str) -> int:
+    """Steps from the least to the largest integer of a type; 0 of any other."""
+    return _STEPS.get(held_as, 0)
 
 
 def bits_of(held_as: str) -> int:

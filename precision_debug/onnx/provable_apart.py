@@ -124,7 +124,9 @@ def _differences(ours: _Graph, mine: Any, theirs: _Graph, other: Any) -> Iterato
         if one is None or two is None or one.dtype.kind != two.dtype.kind:
             continue
         if (difference := _apart(one, two)) is not None:
-            yield say("proven_constant", constant=input_name, off=difference, op=kind, name=name)
+            there = other.input[place]
+            read = input_name if there == input_name else say("read_as", name=input_name, other=there)
+            yield say("proven_constant", constant=read, off=difference, op=kind, name=name)
 
 
 def _spread(key: str, *nodes: Any) -> list[int] | None:

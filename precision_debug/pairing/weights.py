@@ -55,6 +55,7 @@ def compare_weights(
     own = {name: value for name, value in weights.items() if value.size and not name.endswith(_COUNTERS)}
     search = _Search(own, file)
     found = {name: search.weight(name, value) for name, value in own.items()}
+    _twins(found, search)
     for norm, layer in itertools.product(*([list(layers)] * 2)):
         if "variance" in norm.parameters and layer is not norm:
             _fold(found, search, norm, layer)
@@ -115,8 +116,8 @@ class _Search:
 
     def weight(self, name: str, own: Array) -> Weight:
         named = self.file.get(name)
-        candidates = [named] if named is not None else []
-        candidates += [value for value in self.of_size(own) if value is not named]
+        # what has its name is what is read in its place, whatever else in the file holds the same numbers
+        candidates = self.of_size(own) if named is None or _sizes(named) != _sizes(own) else [named]
         for state, test in ((EQUAL, _equal), (TURNED, _turned), (ROUNDED, _rounded)):
             if any(test(own, value) for value in candidates):
                 return Weight(name=name, state=state, distance=0.0 if state != ROUNDED else None)
@@ -143,6 +144,39 @@ class _Search:
                 if any(_inside(form, value, axis) for axis in range(own.ndim)):
                     return True
         return False
+
+
+def _twins(found: dict[str, Weight], search: _Search) -> None:
+    """Of weights that are equal, and renamed in the file: one that the file has fewer times than the model, while it
+    has a constant of that size that is none of the model's, is that one. Told by their order, which both keep."""
+    renamed = [name for name, one in found.items() if one.state in (EQUAL, TURNED) and name not in search.file]
+    groups: dict[tuple[Any, ...], list[str]] = {}
+    for name in renamed:
+        own = search.own[name]
+        if own.ndim > 1:
+            groups.setdefault((own.shape, own.dtype.str, own.tobytes()), []).append(name)
+    for names in groups.values():
+        own = search.own[names[0]]
+        others = [value for name, value in search.own.items() if name not in names and _sizes(value) == _sizes(own)]
+        alike = [_equal(own, value) or _turned(own, value) for value in search.of_size(own)]
+        free = [
+            (value, same) for value, same in zip(search.of_size(own), alike, strict=True)
+            if same or not any(_equal(other, value) or _turned(other, value) for other in others)
+        ]  # fmt: skip
+        if len(names) < 2 or len(free) != len(names) or all(same for _, same in free):
+            continue
+        wide = own.astype(np.float64)
+        for name, (value, same) in zip(names, free, strict=True):
+            if not same:
+                apart = min(float(np.linalg.norm(wide - form)) for form in _turns(wide, value))
+                distance = apart / (float(np.linalg.norm(wide)) or 1.0)
+                found[name] = Weight(name=name, state=DIFFERS, distance=distance)
+
+
+def _turns(own: Array, value: Array) -> Iterator[Array]:
+    for order in itertools.permutations(range(value.ndim)):
+        if (turned := value.transpose(order)).shape == own.shape:
+            yield turned.astype(np.float64)
 
 
 def _inside(part: Array, whole: Array, axis: int) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from .reason import Wording, arguments_of
 
-__all__ = ["Cause", "Kind"]
+__all__ = ["MEASURED", "Cause", "Kind"]
 
 
 class Kind(enum.Enum):
@@ -32,6 +32,10 @@ class Kind(enum.Enum):
         return value is None or whole or (self is not Kind.COUNT and isinstance(value, float))
 
 
+MEASURED: Mapping[str, Kind] = {"left": Kind.SHARE}
+"""Evidence of every cause with an experiment: the part of the operator's own error that is left when it is undone."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Cause:
     """One cause of an error. Explanation, search and report ask here and nowhere else: a new cause is one entry of
@@ -52,6 +56,8 @@ class Cause:
     "" where the error's size decides. one_switch: one setting for all operators, so that the worst stands for all.
     of_parameters: nothing mends it but parameters in a wider type.
     pastes: the evidence that says what to paste; "" where that follows from what is kept.
+    undone: what the experiment behind it does, in words (see explain.undo, which runs it): undoing the cause, and it
+    alone, has to take most of the operator's own error away, or the cause is not told; None: it has none.
     found: tells it from the values: ``found(subject, name, exact, wrong)`` gives the evidence, or {} (see
     explain.causes, which asks after its own rules); None where something else finds it.
     """
@@ -75,6 +81,7 @@ class Cause:
     one_switch: bool = False
     of_parameters: bool = False
     pastes: str = ""
+    undone: Wording | None = None
     found: Callable[[Any, str, Any, Any], Mapping[str, Any]] | None = None
 
     def wording(self, evidence: Mapping[str, object]) -> Wording | None:
@@ -83,7 +90,8 @@ class Cause:
 
     def misfits(self, evidence: Mapping[str, object]) -> list[str]:
         """Names that the words show and an evidence lacks, that nobody knows, or whose value is of another kind."""
-        wrong = [name for name, kind in self.evidence.items() if name in evidence and not kind.takes(evidence[name])]
+        kinds = {**self.evidence, **(MEASURED if self.undone is not None else {})}
+        wrong = [name for name, kind in kinds.items() if name in evidence and not kind.takes(evidence[name])]
         known = self.wording(evidence)
         shown = arguments_of(known.en) if known is not None else frozenset()
-        return sorted({*wrong, *(evidence.keys() - self.evidence.keys()), *(shown - evidence.keys())})
+        return sorted({*wrong, *(evidence.keys() - kinds.keys()), *(shown - evidence.keys())})

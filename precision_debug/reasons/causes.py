@@ -89,6 +89,10 @@ CAUSES: Mapping[str, Cause] = {
         mended=False, one_switch=True,
     ),
     "files_differ": Cause(
+        undone=Wording(
+            "with the baseline's in its place",
+            "若换为基线的",
+        ),
         en="the two models differ here", zh="两个模型在此处不同",
         fails="least",
         do="Compare the two files at this operator: they are different models.",
@@ -98,7 +102,7 @@ CAUSES: Mapping[str, Cause] = {
             "{what} {name} 在基线中为 {base}，在目标中为 {target}",
         ),
         evidence={
-            "what": _WORD, "name": _TEXT, "base": _ANY, "target": _ANY, "count": _COUNT, "elements": _COUNT, "at": _ANY,
+            "what": _WORD, "name": _WORD, "base": _ANY, "target": _ANY, "count": _COUNT, "elements": _COUNT, "at": _ANY,
         },
         sentence=Wording(
             "{what} `{name}` differs between the two models: {why}.",
@@ -107,6 +111,10 @@ CAUSES: Mapping[str, Cause] = {
         mended=False,
     ),
     "overflow": Cause(
+        undone=Wording(
+            "with a wider exponent for the results beyond the type's range",
+            "若对超出该类型范围的结果使用更宽的指数",
+        ),
         gradient="above",
         en="overflow", zh="上溢",
         do="Keep the operator in FP32 or BF16, or scale its inputs down.",
@@ -135,6 +143,10 @@ CAUSES: Mapping[str, Cause] = {
         out_of_range="above",
     ),
     "weight_overflow": Cause(
+        undone=Wording(
+            "with the large numbers of that constant as the model has them",
+            "若该常量的大数值与模型一致",
+        ),
         en="a constant overflows", zh="常量上溢",
         do="Keep the readers of the constant in FP32 or BF16, or scale it.",
         do_zh="将读取该常量的算子保留为 FP32 或 BF16，或缩放该常量。",
@@ -146,6 +158,10 @@ CAUSES: Mapping[str, Cause] = {
         out_of_range="above",
     ),
     "range_inside": Cause(
+        undone=Wording(
+            "with those results as they are without an infinity on the way",
+            "若这些结果的计算途中不出现无穷大",
+        ),
         gradient="above",
         en="overflow inside the operator", zh="算子内部上溢",
         do="Keep the operator in FP32, or scale its inputs down first.",
@@ -165,6 +181,10 @@ CAUSES: Mapping[str, Cause] = {
         out_of_range="above",
     ),
     "underflow": Cause(
+        undone=Wording(
+            "with the results below the type's normal range restored",
+            "若恢复低于该类型正规范围的结果",
+        ),
         gradient="below",
         en="underflow", zh="下溢",
         do="Keep the operator in FP32 or BF16, or scale its inputs up.",
@@ -192,6 +212,10 @@ CAUSES: Mapping[str, Cause] = {
         out_of_range="below",
     ),
     "weight_underflow": Cause(
+        undone=Wording(
+            "with the tiny numbers of that constant as the model has them",
+            "若该常量的微小数值与模型一致",
+        ),
         en="a constant underflows", zh="常量下溢",
         do="Use a larger epsilon, or keep the operator that reads it in FP32.",
         do_zh="用更大的 epsilon，或将读取它的算子保留为 FP32。",
@@ -239,6 +263,10 @@ CAUSES: Mapping[str, Cause] = {
         },
     ),
     "cancellation": Cause(
+        undone=Wording(
+            "with its own constants not rounded",
+            "若其自身常量不舍入",
+        ),
         gradient="below",
         en="cancellation", zh="相消",
         do="Keep this operator and the one that subtracts in FP32.",
@@ -408,6 +436,18 @@ CAUSES: Mapping[str, Cause] = {
         unproven=True, by_a_pass=True,
     ),
     **ENGINE_CAUSES,
+    "unfound": Cause(
+        gradient="below",
+        en="introduced here, cause not found", zh="误差产生于此，原因未查明",
+        do="Keep the operator in higher precision, and look at what it computes.",
+        do_zh="将该算子保留为更高精度，并查看它的计算。",
+        why=Wording(
+            "it introduces the error itself, by a cause that was not found; tried and refuted: {tried}",
+            "误差由其自身引入，原因未查明；已试验并排除：{tried}",
+        ),
+        evidence={"tried": _WORD, "units": _FIGURE},
+        unproven=True,
+    ),
     "coarse": Cause(
         gradient="below",
         en="this type is too coarse", zh="该类型精度不足",
@@ -438,14 +478,26 @@ _THINGS = {
     "is_missing": Wording("missing", "无"),
     "axis_and_behind": Wording("{axis} with all axes behind it", "{axis} 及其后的所有轴"),
     "an_input": Wording("what is read by", "所读取的张量："),
-    "other_channels": Wording("any other", "其他任一通道"),
-    "quarter_of_channels": Wording("a quarter of the channels", "四分之一的通道"),
+    "other_channels": Wording("any other", "其他任一个"),
+    "quarter_of_channels": Wording("a quarter of them", "其中四分之一"),
+    "channel": Wording("channel {number}", "通道 {number}"),
+    "token": Wording("token {number}", "第 {number} 个 token"),
+    "sample": Wording("sample {number}", "样本 {number}"),
+    "head": Wording("head {number}", "第 {number} 个注意力头"),
+    "place": Wording("index {number} of axis {axis}", "轴 {axis} 的第 {number} 个"),
+    "read_as": Wording("{name} ({other} in the target's file)", "{name}（目标文件中为 {other}）"),
+    "one_of": Wording("{one} of {other}", "{other}的{one}"),
+    "tried_each": Wording("{items:;}", "{items:;}"),
+    "undone_leaves": Wording(
+        "{what}: {undone}, {left} of its own error would be left", "{what}：{undone}，其自身误差仍剩 {left}"
+    ),
 }
 """What files_differ may be about, and what an outlier channel is beside."""
 
 WORDINGS: Mapping[str, Wording] = {
     **{f"cause_{code}": Wording(cause.en, cause.zh, cause.do) for code, cause in CAUSES.items()},
     **{f"why_{code}": cause.why for code, cause in CAUSES.items() if cause.why is not None},
+    **{f"undone_{code}": cause.undone for code, cause in CAUSES.items() if cause.undone is not None},
     **{f"why_{code}_{key}": one for code, cause in CAUSES.items() for key, one in cause.instead.items()},
     **_THINGS,
 }

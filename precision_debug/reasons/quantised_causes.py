@@ -13,6 +13,10 @@ _FIGURE, _COUNT, _SHARE, _TEXT, _WORD = Kind.FIGURE, Kind.COUNT, Kind.SHARE, Kin
 
 QUANTISED_CAUSES: Mapping[str, Cause] = {
     "saturation": Cause(
+        undone=Wording(
+            "with a range that holds the clipped results",
+            "若量化范围能容纳被截断的结果",
+        ),
         en="saturation", zh="饱和截断",
         do="Calibrate on inputs that reach these values, or use another calibration method.",
         do_zh="用能达到这些值的输入校准，或换一种方法。",
@@ -45,6 +49,10 @@ QUANTISED_CAUSES: Mapping[str, Cause] = {
         evidence={"weight": _TEXT, "count": _COUNT, "limit": _COUNT},
     ),
     "zero_point": Cause(
+        undone=Wording(
+            "without the shift",
+            "若无此偏移",
+        ),
         en="a wrong zero point", zh="零点错误",
         do="Compare the zero point used to quantise it with the one used to read it.",
         do_zh="对照量化时与读取时的零点。",
@@ -62,6 +70,10 @@ QUANTISED_CAUSES: Mapping[str, Cause] = {
         evidence={"weight": _TEXT, "shift": _FIGURE, "steps": _FIGURE},
     ),
     "scale": Cause(
+        undone=Wording(
+            "without the factor",
+            "若无此倍数",
+        ),
         en="a wrong scale", zh="比例错误",
         do="Compare the scale used to quantise it with the one used to read it.",
         do_zh="对照量化时与读取时的比例。",
@@ -71,27 +83,47 @@ QUANTISED_CAUSES: Mapping[str, Cause] = {
         ),
         evidence={"ratio": _FIGURE},
     ),
+    "constant_scale": Cause(
+        undone=Wording("with that constant as the model has it", "若该常量与模型一致"),
+        en="one scale for a constant of very different numbers", zh="常量的数值相差悬殊却共用一个比例",
+        do="Quantise that constant per channel, or keep the operator that reads it in FP32.",
+        do_zh="对该常量逐通道量化，或将读取它的算子保留为 FP32。",
+        why=Wording(
+            "its constant {weight} has one scale for numbers of {least} to {largest}, of which {share} become 0",
+            "其常量 {weight} 的数值从 {least} 到 {largest} 共用一个比例，其中 {share} 变为 0",
+        ),
+        evidence={"weight": _TEXT, "least": _FIGURE, "largest": _FIGURE, "share": _SHARE},
+    ),
     "outlier_channel": Cause(
+        undone=Wording(
+            "with a scale of its own for what is larger",
+            "若对较大者单独使用一个比例",
+        ),
         en="an outlier channel", zh="离群通道",
         do="Quantise per channel, or smooth the outlier into the weights.",
         do_zh="逐通道量化，或将离群值平滑到权重中。",
         why=Wording(
-            "one channel ({channel}) is {ratio} x larger than {than} and takes up the quantised range",
-            "通道 {channel} 比{than}大 {ratio} 倍，占去了量化范围",
+            "{who} is {ratio} x larger than {than} and takes up the quantised range",
+            "{who} 比{than}大 {ratio} 倍，占去了量化范围",
         ),
         instead={
             "too": Wording(
-                "one channel ({channel}) is {ratio} x larger than {than} and takes up the quantised range, and the"
-                " same one does so in {too}",
-                "通道 {channel} 比{than}大 {ratio} 倍，占去了量化范围，在 {too} 中也是同一通道",
+                "{who} is {ratio} x larger than {than} and takes up the quantised range, and the same one does so in"
+                " {too}",
+                "{who} 比{than}大 {ratio} 倍，占去了量化范围，在 {too} 中也是如此",
+            ),
+            "several": Wording(
+                "ranges that differ {ratio} x along axis {axis} share one scale",
+                "沿轴 {axis} 相差 {ratio} 倍的数值共用一个比例",
             ),
             "from": Wording(
-                "one channel ({channel}) of `{from}` is {ratio} x larger than {than} and takes up the quantised range",
-                "`{from}` 的通道 {channel} 比{than}大 {ratio} 倍，占去了量化范围",
+                "{who} of `{from}` is {ratio} x larger than {than} and takes up the quantised range",
+                "`{from}` 的{who} 比{than}大 {ratio} 倍，占去了量化范围",
             ),
         },
         evidence={
-            "from": _TEXT, "channel": _COUNT, "axis": _COUNT, "ratio": _FIGURE, "than": _WORD, "too": _TEXT,
+            "from": _TEXT, "who": _WORD, "several": Kind.ANY, "channel": _COUNT, "axis": _COUNT,
+            "ratio": _FIGURE, "than": _WORD, "too": _TEXT,
         },
         unproven=True,
     ),

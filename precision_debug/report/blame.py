@@ -365,6 +365,10 @@ def _evidence(culprit: Culprit, row: Row | None, shown: str) -> Text:
         mal = "" if culprit.units is None else f"（单次舍入的 {figure(culprit.units)} 倍）"
         english.append(f"introduced error {figure(culprit.introduced)}{units}")
         chinese.append(f"自身引入误差 {figure(culprit.introduced)}{mal}")
+    left = culprit.evidence.get("left")
+    if known is not None and known.undone is not None and isinstance(left, (int, float)):
+        english.append(f"{known.undone.en}, {percent(left)} of that error is left")
+        chinese.append(f"{known.undone.zh}，该误差仅剩 {percent(left)}")
     if culprit.inner:
         part = percent(min(1.0, culprit.inner_part or 0.0))
         english.append(f"inside it, rounding `{culprit.inner}` alone in the baseline's run makes {part} of that error")

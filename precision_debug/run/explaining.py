@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from .. import events, explain
 from ..errors import PrecisionDebugError
 from ..onnx.file_operators import FileOperators
 from ..onnx.model import read_model
+from ..protocols import Operators
 from ..reasons import say
 from ..records import Explanation, Operator, Status
 from ..search import ToKeep
@@ -30,6 +32,10 @@ __all__ = ["Again", "explain_sample"]
 
 Again = Callable[[Mapping[str, Any]], Pasted]
 """What comes of one more comparison, with further settings of the target's."""
+
+
+_LARGEST_FILE = 1 << 30
+"""Bytes of a model and its weights up to which its operators are computed once more: they are all held in memory."""
 
 
 def explain_sample(work: Comparing, both: OpenPair, sample: int, ran: SampleResult, again: Again) -> None:
@@ -85,6 +91,7 @@ def _subject(work: Comparing, both: OpenPair, sample: int, ran: SampleResult) ->
         two_files=base.opening.spec.model != target.opening.spec.model,
         two_frameworks=base.opening.backend is not target.opening.backend,
         in_files=_in_files(base.opening, target.opening),
+        operators_alone=_operators_alone(base.opening),
         memory_budget=spec.memory_budget,
         iterations=ran.iterations,
         bearers=ran.bearers,
@@ -92,6 +99,26 @@ def _subject(work: Comparing, both: OpenPair, sample: int, ran: SampleResult) ->
         target_outputs=ran.target_outputs,
         fails=spec.tolerance.given and any(row.status is Status.FAIL and row.name in outputs for row in ran.rows),
     )
+
+
+def _operators_alone(base: Opening) -> Callable[[], Operators | None] | None:
+    """See explain.Subject. Read when they are first asked for."""
+    runner = base.capabilities.operator_runner
+    if runner is None or not base.spec.model.model_file.lower().endswith(".onnx"):
+        return None
+
+    @functools.cache
+    def operators() -> Operators | None:
+        file = Path(base.spec.model.model_file)
+        try:
+            beside = [one for one in file.parent.iterdir() if one.name.startswith(file.stem)]  # weights of their own
+            if sum(one.stat().st_size for one in beside) > _LARGEST_FILE:
+                return None
+            return runner.operators(base.spec)
+        except (OSError, PrecisionDebugError):
+            return None
+
+    return operators
 
 
 def _in_files(

@@ -289,9 +289,11 @@ def shift_bf16(g: Graph) -> Sequence[str]:
 
 
 @case(
-    "outlier", "ort_int8", ["a_act", "a_up", "a_down", "a_down_mm", "a", "a_up_mm"], ["outlier_channel", "saturation"]
+    "outlier", "ort_int8", ["a_act", "a_up", "a_down", "a_down_mm", "a", "a_up_mm"], ["constant_scale"]
 )
 def outlier_activation(g: Graph) -> Sequence[str]:
+    """The weight's row beside the outlier becomes 0 in 8 bits: restored alone, 3.6 % of the error is left. The outlier
+    itself costs 0.002."""
     x = g.mlp(tokens(g), 32, "a")
     g.weights["a_up.b"][7] = 3000.0
     g.weights["a_down.w"][7, :] = 1e-3

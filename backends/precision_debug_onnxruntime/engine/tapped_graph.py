@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, MutableSequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from precision_debug.onnx.graph import copy_but, subgraphs
 from precision_debug.onnx.model import Model
+from precision_debug.onnx.types import elem_of
 
-from .taps import DOMAIN
+from .taps import DOMAIN, put_of
 from .tensor_list import Entry
 
 __all__ = ["Tap", "TappedGraph", "insert_taps"]
@@ -31,7 +32,8 @@ _DOMAINS = ("com.microsoft", "com.microsoft.nchwc")
 class Tap:
     """What one tap means: a tensor (entry), or that a loop begins ("enter") or that its body does ("iterate"), or that
     ONNX Runtime is about to let go of the tensor of another tap ("return"), or that the engine's own memory of a
-    tensor, which another tap has shown in another form, can be written to ("write").
+    tensor, which another tap has shown in another form, can be written to ("write"), or that what goes on in place of
+    a tensor is asked for ("put").
 
     loop: the key of the loop's body. lent: the place of the other tap.
     """
@@ -44,10 +46,14 @@ class Tap:
 
 @dataclass(frozen=True, kw_only=True)
 class TappedGraph:
-    """The graph to run, and its taps; a tap's place in the tuple is the one it reports."""
+    """The graph to run, and its taps; a tap's place in the tuple is the one it reports.
+
+    renamed: the model's inputs that are fed under another name, as what they are called is what their readers get.
+    """
 
     model: Model
     taps: tuple[Tap, ...]
+    renamed: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +66,9 @@ class _Loan:
 
 class _Builder:
     def __init__(
-        self, entries: Collection[Entry], session: int, sizes: Mapping[str, int] | None, writing: bool, kind: str
-    ) -> None:
+        self, entries: Collection[Entry], session: int, sizes: Mapping[str, int] | None, writing: bool, kind: str,
+        exchanging: bool,
+    ) -> None:  # fmt: skip
         self.by_key: dict[Any, list[Entry]] = {}
         for entry in entries:
             self.by_key.setdefault(entry.value.key, []).append(entry)
@@ -73,6 +80,8 @@ class _Builder:
         self.sizes = sizes
         self.writing = writing
         self.kind = kind
+        self.exchanging = exchanging
+        self.renamed: dict[str, str] = {}
 
     def graph(self, graph: Any, key: Any, loops: bool) -> None:
         """Rewrite one graph's nodes in place."""
@@ -83,7 +92,13 @@ class _Builder:
         made_by_nodes = {name for node in graph.node for name in node.output}
         for entry in [e for (scope, name), found in self.by_key.items() if scope == key for e in found]:
             if entry.value.node is None and entry.value.name not in made_by_nodes:
-                nodes += self._seen(entry, lent)
+                raw = self._raw(entry)
+                for item in graph.input if raw else ():
+                    if item.name == entry.value.name:
+                        item.name = raw
+                        if not key:
+                            self.renamed[entry.value.name] = raw
+                nodes += self._seen(entry, lent, raw)
         for node in graph.node:
             for name, inner in subgraphs(node):
                 step = (next((out for out in node.output if out), node.name), name)
@@ -92,28 +107,55 @@ class _Builder:
                     if node.op_type in {"Loop", "Scan"}:
                         nodes.append(self._tap(_MARKER, Tap(event="enter", loop=inside)))
                     self.graph(inner, inside, node.op_type in {"Loop", "Scan"})
-            nodes.append(node)
+            kept = _copy_of(node)
+            nodes.append(kept)
             made: list[_Loan] = []
-            for output in node.output:
+            for place, output in enumerate(node.output):
                 for entry in self.by_key.get((key, output), ()):
-                    nodes += self._seen(entry, made)
+                    raw = self._raw(entry)
+                    kept.output[place] = raw or kept.output[place]
+                    nodes += self._seen(entry, made, raw)
             held = sum(loan.elements for loan in lent)
             while held > _LENT or len(lent) > _LOANS:
                 held -= lent[0].elements
                 nodes.append(lent.popleft().end)
             lent += made
         nodes += [loan.end for loan in lent]
-        kept = [_copy_of(node) for node in nodes]
         del graph.node[:]
-        graph.node.extend(kept)
+        graph.node.extend(nodes)
 
-    def _seen(self, entry: Entry, lent: MutableSequence[_Loan]) -> Iterator[Any]:
+    def _raw(self, entry: Entry) -> str:
+        """What the engine's own tensor of an entry is called where another goes on in its place; "" where none can."""
+        exchanged = self.exchanging and not entry.never_written and put_of(elem_of(entry.meta.dtype))[0]
+        several = len(self.by_key[entry.value.key]) > 1
+        return f"{_PREFIX}.raw.{entry.value.name}" if exchanged and not several else ""
+
+    def _put(self, entry: Entry, raw: str) -> Iterator[Any]:
+        """The nodes that let another tensor go on in place of an entry's own."""
+        from onnx import helper
+
+        elem = elem_of(entry.meta.dtype)
+        kind, via = put_of(elem)
+        number, given, made = len(self.taps), raw, entry.value.name
+        if via != elem:
+            given, made = f"{raw}.wide", f"{raw}.put"
+            yield helper.make_node("Cast", [raw], [given], name=f"{_PREFIX}{number}.wide", to=via)
+        self.taps.append(Tap(entry=entry, event="put"))
+        yield helper.make_node(
+            kind, [given], [made], name=f"{_PREFIX}{number}", domain=DOMAIN, session=self.session, place=number
+        )
+        if via != elem:
+            yield helper.make_node("Cast", [made], [entry.value.name], name=f"{_PREFIX}{number}.back", to=elem)
+
+    def _seen(self, entry: Entry, lent: MutableSequence[_Loan], raw: str) -> Iterator[Any]:
         """The nodes that show an entry; where it is lent, that is added to ``lent``."""
         place = len(self.taps)
-        made, end = entry.view.nodes(entry.value.name, f"{_PREFIX}{place}")
+        made, end = entry.view.nodes(raw or entry.value.name, f"{_PREFIX}{place}")
         yield from made
         yield self._tap(end, Tap(entry=entry))
-        if self.writing and made:
+        if raw:
+            yield from self._put(entry, raw)
+        elif self.writing and made and not self.exchanging:
             yield self._tap(entry.value.name, Tap(entry=entry, event="write"))
         if self.sizes is not None:
             shape = ("",) if entry.meta.shape is None else entry.meta.shape
@@ -133,20 +175,21 @@ class _Builder:
 
 def insert_taps(
     model: Model, entries: Collection[Entry], session: int, *, lending: Mapping[str, int] | None = None,
-    writing: bool = False, on_device: bool = False,
+    writing: bool = False, on_device: bool = False, exchanging: bool = False,
 ) -> TappedGraph:  # fmt: skip
     """A copy of the running graph with a tap for each entry, for the session number that ``taps.connect`` gave.
 
     lending: what a tap shows stays as it is until the next node of its graph has run, or some more of them where it is
     small; then a second tap says so. Its value: sizes of axes that the graph only names, as far as they are known.
     writing: where an entry is shown in another form than the graph holds it, a second tap has the graph's own memory.
-    on_device: the taps are CUDA's, all of them, so that they run in the order of the graph.
+    exchanging: another tensor can go on in place of an entry's, through an operator that stands between it and its
+    readers. on_device: the taps are CUDA's, all of them, so that they run in the order of the graph.
     """
     import numpy as np
     from onnx import helper, numpy_helper
 
     proto = copy_but(model.proto, graph="initializer")
-    builder = _Builder(entries, session, lending, writing, "DeviceTap" if on_device else "Tap")
+    builder = _Builder(entries, session, lending, writing, "DeviceTap" if on_device else "Tap", exchanging)
     builder.graph(proto.graph, (), False)
     if any(tap.event for tap in builder.taps):
         proto.graph.initializer.append(numpy_helper.from_array(np.zeros((), np.bool_), _MARKER))
@@ -156,7 +199,8 @@ def insert_taps(
     for domain in (DOMAIN, *_DOMAINS):
         if domain not in known:
             proto.opset_import.append(helper.make_opsetid(domain, 1))
-    return TappedGraph(model=Model(proto=proto, folder=model.folder, path=model.path), taps=tuple(builder.taps))
+    running = Model(proto=proto, folder=model.folder, path=model.path)
+    return TappedGraph(model=running, taps=tuple(builder.taps), renamed=builder.renamed)
 
 
 def _copy_of(node: Any) -> Any:

@@ -5,8 +5,9 @@ It has one input and no output, so hanging it on a tensor changes neither the gr
 session routes by numbers of its own, so sessions in several threads do not meet.
 
 Where tap.c is compiled, the tensor is ONNX Runtime's own memory, which lives as long as the call; where it is not,
-onnxruntime-extensions hands over a copy of it, and knows fewer types. ``DeviceTap`` is CUDA's provider's: it gives the
-address in the device's memory, and the stream that the tensor is made on.
+onnxruntime-extensions hands over a copy of it, and knows fewer types: there nothing can be written to a tensor, and
+``Put`` stands between it and its readers, which get what Python returns; slower, and the same. ``DeviceTap`` is CUDA's
+provider's: it gives the address in the device's memory, and the stream that the tensor is made on.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from precision_debug.safety.compiled import load
 
 from .light_imports import extensions
 
-__all__ = ["DOMAIN", "borrows_memory", "connect", "disconnect", "library", "register", "types"]
+__all__ = [
+    "DOMAIN", "borrows_memory", "connect", "disconnect", "exchanges", "library", "put_of", "register", "types",
+]  # fmt: skip
 
 DOMAIN = "precision_debug.taps"
 LIBRARY = Path(__file__).parent.parent / "_tap.so"
@@ -43,9 +46,19 @@ _BYTES = frozenset({*range(1, 8), 9, 10, *range(11, 21)})
 # those that onnxruntime-extensions can hand over; others end the process
 _EXTENSIONS = frozenset({1, 2, 3, 4, 5, 6, 7, 9, 11, 12, 13})
 
+_FLOAT = 1
+_PUTS = {
+    1: "float", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 11: "double",
+    12: "uint32", 13: "uint64",
+}  # fmt: skip
+"""Element types that onnxruntime-extensions takes from Python, in its own words."""
+
+_VIA_FLOAT = frozenset({10, 16})
+"""float16 and bfloat16, which it does not hand over: they are cast to float32, which holds each of their numbers."""
+
 _lock = threading.Lock()
 _numbers = itertools.count()
-_receivers: dict[int, Callable[[int, Any], None]] = {}
+_receivers: dict[int, Callable[[int, Any], Any]] = {}
 _on_a_card: set[int] = set()
 _registered: list[Any] = []
 
@@ -58,6 +71,23 @@ def borrows_memory() -> bool:
 def types() -> frozenset[int]:
     """ONNX element types that a tap can show as they are; others must be cast before."""
     return _BYTES if borrows_memory() else _EXTENSIONS
+
+
+def exchanges() -> bool:
+    """Whether a run can go on with other values: where memory is not borrowed, through ``Put``."""
+    if borrows_memory():
+        return True
+    try:
+        return bool(extensions())
+    except ImportError:
+        return False
+
+
+def put_of(elem: int) -> tuple[str, int]:
+    """The operator that exchanges a tensor of an ONNX element type, and the type that it takes; ("", 0) for none."""
+    if elem in _VIA_FLOAT:
+        return f"Put{_FLOAT}", _FLOAT
+    return (f"Put{elem}", elem) if elem in _PUTS else ("", 0)
 
 
 def library() -> str:
@@ -75,10 +105,15 @@ def register() -> None:
         attributes = {"session": kinds.dt_int64, "place": kinds.dt_int64}
         declare = found.onnx_op(op_type=f"{DOMAIN}::Tap", inputs=[kinds.undefined], outputs=[], attrs=attributes)
         _registered.append(declare(_dispatch))
+        for elem, word in _PUTS.items():
+            kind = getattr(kinds, f"dt_{word}")
+            declare = found.onnx_op(op_type=f"{DOMAIN}::Put{elem}", inputs=[kind], outputs=[kind], attrs=attributes)
+            _registered.append(declare(_exchange))
 
 
-def connect(receive: Callable[[int, Any], None], *, on_a_card: bool = False) -> int:
-    """A session number for taps, whose place and tensor ``receive`` gets from now on.
+def connect(receive: Callable[[int, Any], Any], *, on_a_card: bool = False) -> int:
+    """A session number for taps, whose place and tensor ``receive`` gets from now on; what it returns goes on in place
+    of the tensor, where the tap is a ``Put``, and None lets it go on itself.
 
     It must not raise: an exception on this way is lost, or ends the process. on_a_card: tensors of the session may lie
     in a GPU's memory.
@@ -102,6 +137,12 @@ def _dispatch(tensor: Any, session: int = -1, place: int = -1) -> tuple[()]:
     if receive is not None:
         receive(place, tensor)
     return ()
+
+
+def _exchange(tensor: Any, session: int = -1, place: int = -1) -> Any:
+    receive = _receivers.get(session)
+    new = None if receive is None else receive(place, tensor)
+    return tensor if new is None else new
 
 
 @functools.cache

@@ -38,10 +38,18 @@ class Entry:
     rounds_to: str = ""
 
     @property
+    def never_written(self) -> bool:
+        """A constant's memory is a weight's, also behind operators that only rename or reshape it."""
+        return self.value.node is not None and self.meta.op_type in _RENAMES and not any(self.meta.inputs)
+
+    @property
     def looped(self) -> bool:
         """Whether it has a value for each iteration of a loop."""
         return self.value.scope.loop_depth > 0
 
+
+_RENAMES = frozenset({"Constant", "Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Dropout", "Cast"})
+"""What they give of a constant may lie in the constant's own memory."""
 
 _RENAMED = "!moved"
 """Behind the name of a value that ONNX Runtime called as the source model calls another one."""

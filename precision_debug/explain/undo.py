@@ -1,0 +1,464 @@
+"""What an operator would have given without the cause that is suspected: the experiment behind each cause.
+
+A cause is told where undoing it, and it alone, takes most of the operator's own error away. That is run on the
+operator's own inputs, as both sides had them when it ran alone: elements are given their exact values, a range is
+widened, a channel gets a scale of its own, a constant is exchanged and the operator computed once more.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..numbers.narrowing import narrow_type as dtype_of
+from ..numbers.narrowing import rounded
+from ..records import TensorMeta
+from .introduced import Alone
+from .operator_facts import constants_of, is_quantised, narrow_type
+from .subject import Subject
+from .subnormal import lost_digits
+from .units import largest_of, normal_of, smallest_of, steps_of
+
+__all__ = [
+    "EXPERIMENTS", "LEFT", "Case", "coarse_constant", "left_when", "left_without", "of_several_places", "on_a_grid",
+    "tiny_constant",
+]  # fmt: skip
+
+Array = np.ndarray[Any, Any]
+Evidence = Mapping[str, Any]
+
+LEFT = 0.5**0.5
+"""Part of an operator's own error (L2) that may be left when its cause is undone: half of the squared error, as is most
+of it everywhere else."""
+
+_REPRODUCED = 0.25
+"""Part of an operator's own error by which computing it once more may differ from what ran: else nothing is proven."""
+
+_FLOOR = 1e-7
+"""What converters to FP16 make of a constant below it, where they do not make it 0 (onnxconverter, min_positive_val).
+"""
+
+_MUCH_WORK = 1 << 31
+"""Multiplications of one product in numpy up to which it is computed once more."""
+
+_NOTHING = 1e-4
+"""Of the second largest slice's size: what is smaller is pruned, and loses nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """An operator that ran alone. exact, wrong: its result in the baseline's and in the target's arithmetic, float64.
+    refuted: causes that were undone in vain so far, each with the part of the error that was left."""
+
+    subject: Subject
+    alone: Alone
+    name: str
+    exact: Array
+    wrong: Array
+    refuted: dict[str, float] = field(default_factory=dict)
+
+    def proven(self, code: str, evidence: Evidence) -> dict[str, Any] | None:
+        """The evidence, with what is left of the error where that could be run; None where too much is left: then the
+        cause is noted as refuted."""
+        left = left_without(self, code, evidence)
+        if left is not None and left > LEFT:
+            self.refuted[code] = min(left, self.refuted.get(code, left))
+            return None
+        return {**evidence} if left is None else {**evidence, "left": left}
+
+    @functools.cached_property
+    def own(self) -> float:
+        """Its own error, L2 over what is finite on both sides."""
+        return _size(self.wrong - self.exact)
+
+    @functools.cached_property
+    def narrow(self) -> str:
+        return narrow_type(self.subject, self.name)
+
+    @functools.cached_property
+    def constants(self) -> Mapping[str, Array]:
+        return constants_of(self.subject, self.name)
+
+    def given(self, source: str) -> Array | None:
+        """What it read when it ran alone: the baseline's values as the target holds them, or the target's own."""
+        if self.alone.method == "replayed":
+            return self.alone.wrong_of(source)
+        exact = self.alone.exact_of(source)
+        row = self.subject.row_of.get(source)
+        held = None if exact is None or row is None else self.subject.held(row.target_name, exact)
+        return exact if held is None else np.asarray(held)
+
+    @functools.cached_property
+    def again(self) -> Callable[[Mapping[str, Array]], Array | None]:
+        """Compute it once more with other constants or inputs, by name; it gives None where that cannot be done, or
+        where what the baseline gave is not reproduced with its own."""
+        for compute in (_by_its_engine(self), _by_its_form(self)):
+            plain = None if compute is None else compute({})
+            if compute is None or plain is None or plain.shape != self.exact.shape:
+                continue
+            both = np.isfinite(plain) & np.isfinite(self.exact)
+            off = _size(np.where(both, plain - self.exact, 0.0))
+            least = 1e-5 * _size(np.where(both, self.exact, 0.0))
+            broken = bool((np.isfinite(self.exact) & ~np.isfinite(self.wrong)).any())
+            if off <= max(_REPRODUCED * self.own, least if broken else 0.0):
+                return compute
+        return lambda _: None
+
+    def without_error_of(self, changed: Mapping[str, Array]) -> Array | None:
+        """What it would have given, had the target not read these in place of the exact ones."""
+        plain, other = self.again({}), self.again(changed)
+        if plain is None or other is None or other.shape != self.wrong.shape:
+            return None
+        with np.errstate(all="ignore"):
+            undone: Array = self.wrong - (other - plain)
+        same = ~np.isfinite(self.wrong) & ~np.isfinite(other) & np.isfinite(plain)
+        undone[same] = plain[same]  # NaN or Inf that these make, too
+        return undone
+
+
+def left_without(case: Case, code: str, evidence: Evidence) -> float | None:
+    """Part of an operator's own error that is left when its cause is undone; None where nothing could be run."""
+    experiment = EXPERIMENTS.get(code)
+    if experiment is None or case.exact.shape != case.wrong.shape:
+        return None
+    with np.errstate(all="ignore"):
+        undone = experiment(case, evidence)
+        return undone if undone is None or isinstance(undone, float) else _left(case, undone)
+
+
+def left_when(case: Case, changed: Mapping[str, Array]) -> float | None:
+    """The same where the target reads these constants in place of the baseline's, and the exact ones are put back."""
+    if case.exact.shape != case.wrong.shape or not changed.keys() <= case.constants.keys():
+        return None
+    undone = case.without_error_of({key: np.asarray(value) for key, value in changed.items()})
+    return None if undone is None else _left(case, undone)
+
+
+def _left(case: Case, undone: Array) -> float:
+    finite = np.isfinite(case.exact)
+    broken = finite & ~np.isfinite(case.wrong)
+    if broken.any():  # what is not a number at all is more than what is off
+        return float((broken & ~np.isfinite(undone)).sum() / broken.sum())
+    return _size((undone - case.exact)[finite]) / case.own if case.own else 0.0
+
+
+def _size(error: Array) -> float:
+    return float(np.linalg.norm(error[np.isfinite(error)]))
+
+
+def _restored(case: Case, where: Array) -> Array:
+    return np.where(where, case.exact, case.wrong)
+
+
+def _overflow(case: Case, evidence: Evidence) -> Array | None:
+    if evidence.get("cast") or evidence.get("cut"):
+        return None
+    return _restored(case, np.abs(case.exact) > evidence["limit"])
+
+
+def _range_inside(case: Case, _evidence: Evidence) -> Array:
+    return _restored(case, ~np.isfinite(case.wrong) | ((case.wrong == 0) & (case.exact != 0)))
+
+
+def _underflow(case: Case, evidence: Evidence) -> Array | None:
+    if evidence.get("cast"):
+        return None
+    gone = (case.exact != 0) & (case.wrong == 0) & (np.abs(case.exact) < smallest_of(case.narrow))
+    return _restored(case, gone | lost_digits(case.exact, case.wrong, case.narrow))
+
+
+def _saturation(case: Case, evidence: Evidence) -> Array | None:
+    """The range widened, where the baseline's own values are beyond it: not what a ruined input made of them."""
+    limit, numbers = evidence["limit"], case.subject.row_of[case.name].comparison
+    above = evidence["largest"] > limit
+    if numbers is not None and numbers.base.min is not None and numbers.base.max is not None:
+        really = numbers.base.max > limit if above else numbers.base.min < limit
+        if not really:
+            return case.wrong
+    at = np.isclose(case.wrong, limit, rtol=1e-6, atol=0)
+    return _restored(case, at & (case.exact > limit if above else case.exact < limit))
+
+
+def _shift(case: Case, evidence: Evidence) -> Array | None:
+    return None if evidence.get("weight") else case.wrong - evidence["shift"]
+
+
+def _factor(case: Case, evidence: Evidence) -> Array:
+    return np.asarray(case.wrong / evidence["ratio"])
+
+
+def on_a_grid(values: Array, held_as: str, *, symmetric: bool = False) -> Array:
+    """On the grid of an integer type from the smallest to the largest number, 0 on it."""
+    low, high = min(0.0, float(values.min())), max(0.0, float(values.max()))
+    if symmetric:
+        high = max(-low, high)
+        low = -high
+    step = (high - low) / (steps_of(held_as) or 255)
+    return np.rint(values / step) * step if step else values
+
+
+def _own_scale(values: Array, evidence: Evidence, held_as: str) -> tuple[Array, Array]:
+    """On one grid, and with one for the outlier alone, or for each along its axis."""
+    one = on_a_grid(values, held_as)
+    if evidence.get("several"):
+        turned = np.moveaxis(values, evidence["axis"], 0)
+        return one, np.moveaxis(np.stack([on_a_grid(part, held_as) for part in turned]), 0, evidence["axis"])
+    place: list[Any] = [slice(None)] * values.ndim
+    place[evidence["axis"]] = evidence["channel"]
+    rest = np.array(values)
+    rest[tuple(place)] = 0
+    two = on_a_grid(rest, held_as)
+    two[tuple(place)] = on_a_grid(values[tuple(place)], held_as)
+    return one, two
+
+
+def _channel(case: Case, evidence: Evidence) -> Array | float | None:
+    source = evidence.get("from", "")
+    if evidence.get("too"):
+        return None
+    held_as = case.narrow if is_quantised(case.narrow) else "int8"
+    values = case.exact if not source else case.constants.get(source, case.given(source))
+    if values is None or values.ndim <= evidence["axis"] or values.shape[evidence["axis"]] <= evidence["channel"]:
+        return None
+    values = values.astype(np.float64)
+    one, two = _own_scale(values, evidence, held_as)
+    axis = evidence["axis"]
+    if not source:
+        sizes = [_by_slices(case.exact, other, axis) for other in (case.wrong, one, two)]
+        return _energy_left(*sizes)
+    plain, got, best = case.again({}), case.again({source: one}), case.again({source: two})
+    if plain is None or got is None or best is None:
+        rounding = _by_slices(values, one, axis)
+        return _by_slices(values, two, axis) / rounding if rounding else None
+    return _energy_left(case.own, _size(got - plain), _size(best - plain))
+
+
+def _energy_left(whole: float, before: float, after: float) -> float | None:
+    """Part of an error that is left where what made ``before`` of it makes ``after``: other roundings fall otherwise on
+    the engine, and are as large. One that would make far more than there is was not made there."""
+    if not whole:
+        return None
+    return 1.0 if before > 2 * whole else float(np.sqrt(max(0.0, whole**2 - before**2) + after**2)) / whole
+
+
+def of_several_places(lefts: Iterable[float]) -> float:
+    """What is left where one cause acts in several places, each of which was undone by itself: their energies add."""
+    return float(np.sqrt(max(0.0, 1.0 - sum(max(0.0, 1.0 - left**2) for left in lefts))))
+
+
+def _by_slices(exact: Array, other: Array, axis: int) -> float:
+    """Size of an error, each slice along an axis judged by its own size: what one large slice loses is no measure of
+    what the others lose to it."""
+    others = tuple(a for a in range(exact.ndim) if a != axis)
+    size = np.sqrt(np.sum(np.square(exact), axis=others))
+    alive = size > _NOTHING * float(np.partition(size, -2)[-2])
+    error = np.sqrt(np.sum(np.square(other - exact), axis=others))
+    return _size(error[alive] / size[alive])
+
+
+def _rounding_makes_it(case: Case) -> bool:
+    """Whether rounding the exact result to the type makes an error of the size that there is."""
+    return _size(on_a_grid(case.exact, case.narrow) - case.exact) >= 0.5 * case.own
+
+
+def _constant(case: Case, evidence: Evidence) -> Array | None:
+    """A constant as the model has it, in place of what the type makes of its tiny or large numbers."""
+    weight = evidence["weight"]
+    if weight not in case.constants:
+        return None
+    return _best(case, (case.without_error_of({weight: held}) for held in _held(case, weight, everything=False)))
+
+
+def _rounded_constants(case: Case, evidence: Evidence) -> Array | None:
+    """Of a product whose terms cancel inside: its constants not rounded at all."""
+    if evidence.get("amplifier") != case.name or not case.constants:
+        return None
+    changed = {weight: next(_held(case, weight, everything=True)) for weight in case.constants}
+    return case.without_error_of(changed)
+
+
+def _constant_on_a_grid(case: Case, evidence: Evidence) -> Array | None:
+    value = case.constants[evidence["weight"]].astype(np.float64)
+    grids = [on_a_grid(value, case.narrow, symmetric=True), on_a_grid(value, case.narrow)]
+    for axis in {0, value.ndim - 1} if value.ndim > 1 else ():  # one scale for each of its output channels
+        parts = [on_a_grid(part, case.narrow, symmetric=True) for part in np.moveaxis(value, axis, 0)]
+        grids.append(np.moveaxis(np.stack(parts), 0, axis))
+    return _best(case, (case.without_error_of({evidence["weight"]: grid}) for grid in grids))
+
+
+def _best(case: Case, several: Iterator[Array | None]) -> Array | None:
+    known = [one for one in several if one is not None]
+    return min(known, key=lambda one: _left(case, one), default=None)
+
+
+def _held(case: Case, weight: str, *, everything: bool) -> Iterator[Array]:
+    """What the target may hold of a constant; everything: of all of its numbers, not of those that are out of range."""
+    value = case.constants[weight].astype(np.float32)
+    held = case.subject.narrow_type
+    with np.errstate(all="ignore"):
+        there = rounded(value, dtype_of(held)).astype(np.float64)
+        if everything:
+            yield there
+            return
+        size = np.abs(value)
+        beyond = size > largest_of(held)
+        out = beyond | (size < normal_of(held))
+        yield np.where(out, there, value)
+        if beyond.any():
+            yield np.where(beyond, np.sign(value) * np.inf, value).astype(np.float64)
+        if held == "float16":
+            yield np.where(size < smallest_of(held), 0.0, value).astype(np.float64)
+            yield np.where((size < _FLOOR) & (value != 0), np.sign(value) * _FLOOR, value).astype(np.float64)
+
+
+def tiny_constant(case: Case) -> tuple[bool, dict[str, Any]]:
+    """Whether constants with numbers below the type's normal ones could be tried, and the one whose tiny numbers make
+    the operator's error: evidence of ``weight_underflow``, {} where none does."""
+    normal, least = normal_of(case.narrow), smallest_of(case.narrow)
+    ran, best, found = False, LEFT, dict[str, Any]()
+    for weight, values in case.constants.items() if least else ():
+        sizes = np.abs(values)
+        low = sizes[(sizes > 0) & (sizes < normal)].astype(np.float64)
+        if not low.size:
+            continue
+        left = left_without(case, "weight_underflow", {"weight": weight})
+        if left is None:
+            continue
+        ran = True
+        if left <= best:
+            gone, middle = low[low < least], float(np.median(low))
+            found = {"weight": weight, "value": middle, "smallest": normal, "left": left}
+            if 2 * gone.size >= low.size:
+                found |= {"value": float(np.median(gone)), "smallest": least}
+            else:
+                off = float(np.linalg.norm(np.round(low / least) * least - low) / np.linalg.norm(low))
+                found |= {"off": off}
+            best = left
+    return ran, found
+
+
+def coarse_constant(case: Case) -> dict[str, Any]:
+    """A constant that one scale for all of its numbers makes 0 in part, which makes the operator's error: evidence of
+    ``constant_scale``; {} where none does."""
+    best, found = LEFT, dict[str, Any]()
+    if not is_quantised(case.narrow) or _rounding_makes_it(case):
+        return found
+    for weight, values in case.constants.items():
+        if values.size < 2 or not np.isfinite(values).all():
+            continue
+        value = values.astype(np.float64)
+        gone = (value != 0) & (on_a_grid(value, case.narrow, symmetric=True) == 0)
+        if not gone.any():
+            continue
+        left = left_without(case, "constant_scale", {"weight": weight})
+        if left is not None and left <= best:
+            sizes = np.abs(value[value != 0])
+            found = {
+                "weight": weight, "least": float(sizes.min()), "largest": float(sizes.max()),
+                "share": float(gone.sum() / sizes.size), "left": left,
+            }  # fmt: skip
+            best = left
+    return found
+
+
+EXPERIMENTS: Mapping[str, Callable[[Case, Evidence], Array | float | None]] = {
+    "overflow": _overflow,
+    "range_inside": _range_inside,
+    "underflow": _underflow,
+    "weight_underflow": _constant,
+    "weight_overflow": _constant,
+    "saturation": _saturation,
+    "zero_point": _shift,
+    "scale": _factor,
+    "outlier_channel": _channel,
+    "constant_scale": _constant_on_a_grid,
+    "cancellation": _rounded_constants,
+}
+"""By cause: what the operator would have given without it, or the part of its error that is left; None: not run."""
+
+
+def _by_its_engine(case: Case) -> Callable[[Mapping[str, Array]], Array | None] | None:
+    """The region's operators one after the other, in the baseline's own engine, where it runs them alone."""
+    operators = None if case.subject.operators_alone is None else case.subject.operators_alone()
+    if operators is None:
+        return None
+    maker = {output: one for one in operators.operators for output in one.outputs if output}
+    own = _source_names(case.subject)
+
+    def compute(changed: Mapping[str, Array]) -> Array | None:
+        values: dict[str, Array] = {}
+        waiting = [own.get(case.name, case.name)]
+        ends = {own.get(name, name): name for name in case.subject.row_of if name != case.name}
+        while waiting:
+            name = waiting[-1]
+            if name in values or not name:
+                waiting.pop()
+                continue
+            if name in operators.constants:
+                constant = np.asarray(operators.constants[name])
+                values[name] = changed[name].astype(constant.dtype) if name in changed else constant
+                continue
+            if name in ends:
+                given = changed.get(ends[name], case.given(ends[name]))
+                if given is None:
+                    return None
+                values[name] = given.astype(np.float32) if given.dtype.kind == "f" else given
+                continue
+            one = maker.get(name)
+            if one is None or len(waiting) > 64:
+                return None
+            if missing := [read for read in one.inputs if read and read not in values]:
+                waiting += missing
+                continue
+            found = operators.run(one, values)
+            if found is None:
+                return None
+            values.update({key: np.asarray(value) for key, value in found.items()})
+        result = values.get(own.get(case.name, case.name))
+        return None if result is None else result.astype(np.float64)
+
+    return compute
+
+
+def _source_names(subject: Subject) -> Mapping[str, str]:
+    metas: tuple[TensorMeta, ...] = tuple(subject.tensors)
+    return {meta.name: meta.origin or meta.name for meta in metas}
+
+
+def _by_its_form(case: Case) -> Callable[[Mapping[str, Array]], Array | None] | None:
+    """Of an operator of one tensor and constants in any framework: the product or the arithmetic that reproduces it."""
+    sources = case.subject.sources(case.name)
+    given = case.given(sources[0]) if len(sources) == 1 else None
+    if given is None or not 1 <= len(case.constants) <= 2 or given.dtype.kind != "f":
+        return None
+    weight: str
+    value: Array
+    (weight, value), *more = sorted(case.constants.items(), key=lambda pair: -pair[1].ndim)
+    if value.ndim == 2 and given.size * max(value.shape) > _MUCH_WORK:
+        return None
+    forms: list[Callable[[Array, Array], Array]] = [
+        lambda x, w: x @ w, lambda x, w: x @ w.T, lambda x, w: x * w, lambda x, w: x + w, lambda x, w: x - w,
+        lambda x, w: w - x, lambda x, w: x / w, lambda x, w: w / x,
+    ]  # fmt: skip
+
+    def by(form: Callable[[Array, Array], Array], changed: Mapping[str, Array]) -> Array | None:
+        try:
+            with np.errstate(all="ignore"):
+                x = np.asarray(changed.get(sources[0], given)).astype(np.float64)
+                got = form(x, np.asarray(changed.get(weight, value)).astype(np.float64))
+                for key, term in more:
+                    got = got + np.asarray(changed.get(key, term)).astype(np.float64)
+        except ValueError:
+            return None
+        return np.asarray(got) if np.shape(got) == case.exact.shape else None
+
+    for form in forms:
+        plain = by(form, {})
+        if plain is not None and _size(plain - case.exact) <= 1e-3 * _size(case.exact):
+            return functools.partial(by, form)
+    return None
+

@@ -1,0 +1,181 @@
+"""A cause is told where undoing it, and it alone, takes most of the operator's own error away; others are not told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+import precision_debug
+from precision_debug.explain.undo import EXPERIMENTS
+from precision_debug.pairing.weights import compare_weights
+from precision_debug.reasons.causes import CAUSES
+from precision_debug.records import Culprit
+from precision_debug.report.blame import sentence_of
+
+Nodes = list[tuple[Any, ...]]
+
+
+def he(random: np.random.Generator, *shape: int) -> Any:
+    return (random.standard_normal(shape) * np.sqrt(2 / shape[-2])).astype(np.float32)
+
+
+def save(path: Path, nodes: Nodes, inputs: dict[str, Any], constants: dict[str, Any], out: str) -> Path:
+    """nodes: type, inputs in one text, output, and attributes."""
+    made = [helper.make_node(op, read.split(), [one], name=f"n_{one}", **(more[0] if more else {}))
+            for op, read, one, *more in nodes]  # fmt: skip
+    graph = helper.make_graph(
+        made, "g", [helper.make_tensor_value_info(name, 1, value.shape) for name, value in inputs.items()],
+        [helper.make_tensor_value_info(out, 1, None)],
+        [numpy_helper.from_array(np.asarray(value, np.float32), name) for name, value in constants.items()],
+    )  # fmt: skip
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def first(model: Path, feeds: dict[str, Any], mode: str, **settings: Any) -> Culprit:
+    pytest.importorskip("onnxruntime")
+    report = precision_debug.compare(model, run_mode=mode, inputs=feeds, **settings)
+    assert report.explanation is not None
+    assert report.explanation.culprits
+    return report.explanation.culprits[0]
+
+
+def test_each_cause_that_says_what_is_undone_has_its_experiment() -> None:
+    declared = {code for code, cause in CAUSES.items() if cause.undone is not None}
+    assert declared - {"files_differ"} == {*EXPERIMENTS}
+
+
+@pytest.mark.parametrize("harmful", [False, True])
+def test_tiny_numbers_of_a_weight_are_told_where_they_do_the_harm(tmp_path: Path, harmful: bool) -> None:
+    """Pruned weights of 1e-10 beside terms that cancel: without them nothing changes. Others are all that there is."""
+    r = np.random.default_rng(9)
+    x, keep = r.standard_normal((16, 32)).astype(np.float32), r.random((96, 48)) < 0.4
+    w = r.standard_normal((96, 48)) * 0.2 * keep
+    w -= keep * (w.sum(0) / keep.sum(0))
+    w1 = np.where(keep, w, 1e-10 * r.standard_normal((96, 48)))
+    if harmful:
+        w1 = 3e-8 * r.standard_normal((96, 48))
+    constants = {"w0": he(r, 32, 96), "off": np.full(96, 60), "w1": w1, "up": 1.0, "w2": he(r, 48, 6)}
+    nodes: Nodes = [("MatMul", "x w0", "mm0"), ("Tanh", "mm0", "th"), ("Add", "th off", "feat"),
+                    ("MatMul", "feat w1", "mm1"), ("Mul", "mm1 up", "big"), ("Tanh", "big", "act"),
+                    ("MatMul", "act w2", "out")]  # fmt: skip
+    if harmful:
+        constants |= {"off": np.full(96, 1000), "up": 5e3}
+        nodes[2] = ("Mul", "th off", "feat")
+    culprit = first(save(tmp_path / "m.onnx", nodes, {"x": x}, constants, "out"), {"x": x}, "ort_fp16_sim")
+    assert culprit.name == "mm1"
+    assert culprit.cause == ("weight_underflow" if harmful else "cancellation")
+    assert culprit.evidence["left"] < 0.1
+
+
+def test_results_that_lose_digits_have_not_become_0(tmp_path: Path) -> None:
+    r = np.random.default_rng(5)
+    x = r.standard_normal((8, 32)).astype(np.float32)
+    constants = {"w0": he(r, 32, 32), "one": 1.2, "tiny": 2.0**-22, "k1": 2.0**11, "k2": 2.0**11, "w1": he(r, 32, 6)}
+    nodes: Nodes = [("MatMul", "x w0", "mm0"), ("Sigmoid", "mm0", "sg"), ("Add", "sg one", "pos"),
+                    ("Mul", "pos tiny", "small"), ("Mul", "small k1", "up1"), ("Mul", "up1 k2", "up2"),
+                    ("MatMul", "up2 w1", "out")]  # fmt: skip
+    culprit = first(save(tmp_path / "m.onnx", nodes, {"x": x}, constants, "out"), {"x": x}, "ort_fp16_sim")
+    assert (culprit.name, culprit.cause) == ("small", "underflow")
+    assert "lost" not in culprit.evidence
+    assert 0 < culprit.evidence["digits"] <= 256
+    assert culprit.evidence["left"] < 0.1
+
+
+@pytest.mark.parametrize(
+    ("axes", "told"),
+    [((3, 5), "token 5 of sample 3"), ((slice(None), slice(None), 7), "channel 7"), ((slice(None), 2), "token 2")],
+)
+def test_an_outlier_is_called_what_it_is(tmp_path: Path, axes: tuple[Any, ...], told: str) -> None:
+    r = np.random.default_rng(74)
+    x = r.standard_normal((8, 16, 32)).astype(np.float32)
+    x[axes] *= 120
+    constants = {"w0": he(r, 32, 48), "w1": he(r, 48, 32), "lg": np.ones(32), "lb": np.zeros(32), "w3": he(r, 32, 6)}
+    if told.startswith("channel"):
+        constants["w0"][7] /= 60
+    nodes: Nodes = [("MatMul", "x w0", "mm0"), ("Relu", "mm0", "r0"), ("MatMul", "r0 w1", "mm1"),
+                    ("LayerNormalization", "mm1 lg lb", "ln"), ("MatMul", "ln w3", "out")]  # fmt: skip
+    culprit = first(save(tmp_path / "m.onnx", nodes, {"x": x}, constants, "out"), {"x": x}, "ort_int8_dynamic")
+    assert (culprit.cause, culprit.evidence["from"], culprit.evidence["who"]) == ("outlier_channel", "x", told)
+    assert culprit.evidence["left"] < 0.72
+
+
+def test_a_constant_that_becomes_0_on_its_scale_saturates_nothing(tmp_path: Path) -> None:
+    r = np.random.default_rng(0)
+    s = 0.0016 * (1 + 0.3 * r.random((1, 16, 1, 1)))
+    s[0, 0] = 31.2
+    w = r.standard_normal((16, 4, 3, 3)) * 900
+    w[0] *= 1e-9
+    x = r.standard_normal((1, 4, 24, 24)).astype(np.float32)
+    b, v = r.standard_normal((1, 16, 1, 1)) * 0.3, r.standard_normal((3, 16, 1, 1)) / 4
+    constants = {"W": w, "s": s, "b": b, "V": v}
+    nodes: Nodes = [("Conv", "x W", "c", {"pads": [1] * 4, "kernel_shape": [3, 3]}), ("Relu", "c", "r"),
+                    ("Mul", "r s", "m"), ("Add", "m b", "a"),
+                    ("Conv", "a V", "y", {"kernel_shape": [1, 1]})]  # fmt: skip
+    culprit = first(save(tmp_path / "m.onnx", nodes, {"x": x}, constants, "y"), {"x": x}, "ort_int8")
+    assert (culprit.name, culprit.cause, culprit.evidence["weight"]) == ("m", "constant_scale", "s")
+    assert culprit.evidence["share"] == pytest.approx(15 / 16)
+
+
+@pytest.mark.parametrize("wrong", ["weight", "bias"])
+def test_the_form_of_an_operator_is_not_the_fault_of_its_weight(tmp_path: Path, wrong: str) -> None:
+    """Every layer is MatMul and Add in one file and a transposed Gemm in the other; one constant is off by 10 %."""
+    r = np.random.default_rng(4)
+    one, two, first_nodes, second_nodes, last = {}, {}, list[Any](), list[Any](), "x"
+    for i in range(4):
+        w, b = he(r, 24, 24), (0.3 * r.standard_normal(24)).astype(np.float32)
+        off = (1 + 0.1 * r.standard_normal((24, 24))) if (i, wrong) == (2, "weight") else 1.0
+        one |= {f"w{i}": w, f"b{i}": b}
+        two |= {f"w{i}": np.ascontiguousarray((w * off).T), f"b{i}": b * (1.5 if (i, wrong) == (2, "bias") else 1)}
+        first_nodes += [("MatMul", f"{last} w{i}", f"mm{i}"), ("Add", f"mm{i} b{i}", f"fc{i}")]
+        first_nodes += [("Relu", f"fc{i}", f"a{i}")]
+        second_nodes += [("Gemm", f"{last} w{i} b{i}", f"fc{i}", {"transB": 1}), ("Relu", f"fc{i}", f"a{i}")]
+        last = f"a{i}"
+    x = r.standard_normal((16, 24)).astype(np.float32)
+    base = save(tmp_path / "b.onnx", first_nodes, {"x": x}, one, last)
+    model = save(tmp_path / "m.onnx", second_nodes, {"x": x}, two, last)
+    culprit = first(model, {"x": x}, "ort_fp32", baseline="ort_fp32", baseline_model=base)
+    assert (culprit.name, culprit.cause, str(culprit.evidence["what"])) == ("fc2", "files_differ", "constant")
+    assert culprit.evidence["name"] == ("w2" if wrong == "weight" else "b2")
+    assert culprit.evidence["left"] < 0.01
+
+
+def test_a_constant_is_called_by_what_is_read(tmp_path: Path) -> None:
+    """w2 is the same in both files; the second file's second tower reads another one."""
+    r = np.random.default_rng(2)
+    constants = {"w1": he(r, 16, 24), "w2": he(r, 24, 16), "wo": he(r, 32, 4)}
+    stale = constants["w2"] * (1 + 0.1 * r.standard_normal((24, 16)))
+    feeds = {name: r.standard_normal((8, 16)).astype(np.float32) for name in "ab"}
+    files = []
+    for name in ("w2", "w2s"):
+        nodes: Nodes = [("MatMul", "a w1", "a1"), ("Relu", "a1", "ar"), ("MatMul", "ar w2", "a2"),
+                        ("MatMul", "b w1", "b1"), ("Relu", "b1", "br"), ("MatMul", f"br {name}", "b2"),
+                        ("Concat", "a2 b2", "cat", {"axis": -1}), ("MatMul", "cat wo", "out")]  # fmt: skip
+        more = {"w2s": stale} if name == "w2s" else {}
+        files.append(save(tmp_path / f"{name}.onnx", nodes, feeds, constants | more, "out"))
+    culprit = first(files[1], feeds, "ort_fp32", baseline="ort_fp32", baseline_model=files[0])
+    assert (culprit.name, culprit.cause) == ("b2", "files_differ")
+    assert "w2s" in culprit.evidence["name"]
+    assert "w2s" in sentence_of(culprit, "float32").en
+    assert culprit.evidence["left"] < 0.01
+
+
+@pytest.mark.parametrize("renamed", [False, True])
+def test_one_of_two_equal_weights_that_was_changed_is_not_unchanged(renamed: bool) -> None:
+    r = np.random.default_rng(1)
+    w, other = he(r, 6, 6), he(r, 6, 6)
+    module = {"a.weight": w, "b.weight": w.copy(), "c.weight": other}
+    file = {"a.weight": w.T.copy(), "b.weight": (w * 1.1).T.copy(), "c.weight": other.T.copy()}
+    if renamed:
+        file = {f"onnx::MatMul_{number}": value for number, value in enumerate(file.values())}
+    states = {one.name: one.state for one in compare_weights(module, file)}
+    assert states["b.weight"] == "differs"
+    assert "differs" not in (states["a.weight"], states["c.weight"])
+    shared = {name: value for name, value in file.items() if value is not list(file.values())[1]}
+    if renamed:  # one that serves both is no difference
+        assert "differs" not in {one.state for one in compare_weights(module, shared)}
