@@ -478,16 +478,17 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Doubt:
-    """Why a result says less than it seems to: a code with its arguments, which ``report.doubts`` words."""
+    """Why a claim is open or wrong: a code with its arguments, which ``report.doubts`` words."""
 
     code: str
-    values: Mapping[str, ReasonOrText] = field(default_factory=dict)
+    values: Mapping[str, ReasonOrText | Number | tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
     """One of the two runs. versions: framework and device to version. notes: what the session wants to be said, and
-    doubts: what did not run as it was asked for. precision: what was promised (see RunMode); "": not told."""
+    doubts: what did not run as it was asked for. precision: what was promised (see RunMode); "": not told. outputs: the
+    final outputs as the model's own file declares them; (): it is of a kind that is not read here."""
 
     mode: str
     backend: str
@@ -499,6 +500,7 @@ class Side:
     simulation: bool = False
     tensors: int = 0
     seconds: Number | None = None
+    outputs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .errors import BackendUnavailable, UsageError
-from .reasons import say
+from .reasons import CORE, Catalogue, Wording, say
 from .records import ModelFiles, RunMode
 
 if TYPE_CHECKING:
     from .protocols import Backend
 
-__all__ = ["BUILT_IN", "GROUP", "Plugin", "backends", "find", "modes_for", "plugins"]
+__all__ = ["BUILT_IN", "GROUP", "Plugin", "backends", "find", "modes_for", "plugins", "wording"]
 
 GROUP = "precision_debug.backends"
 
@@ -63,6 +63,19 @@ def plugins() -> tuple[Plugin, ...]:
 def backends() -> tuple[Backend, ...]:
     """The backends that could be loaded."""
     return tuple(plugin.backend for plugin in plugins() if plugin.backend is not None)
+
+
+def wording(code: str) -> Wording | None:
+    """What a catalogue has under a code; a backend's own are asked for where the code starts with its name."""
+    owner, dot, _ = code.partition(".")
+    return (reasons_of(owner) if dot else CORE).get(code)
+
+
+@functools.cache
+def reasons_of(name: str) -> Catalogue:
+    """A backend's own reasons, by its name; none where it is not here."""
+    found = next((plugin.backend for plugin in plugins() if plugin.name == name), None)
+    return found.reasons if found is not None else Catalogue(name, {})
 
 
 def suffix(model: ModelFiles) -> str:

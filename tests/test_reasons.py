@@ -94,15 +94,13 @@ def test_a_catalogue_of_another_wheel_is_asked_for_by_the_start_of_the_code(monk
 
     plugin = registry.Plugin(name="mine", target="", backend=Backend())  # type: ignore[arg-type]
     monkeypatch.setattr(registry, "plugins", lambda: (plugin,))
-    from precision_debug.report import words
-
-    words._of_backend.cache_clear()
+    registry.reasons_of.cache_clear()
     try:
         said = say("of_target", why=Backend.reasons("gone", name="x"))
         assert explained(said) == ("target: x has gone", "目标：x 已消失")
         assert is_whole(said)
     finally:
-        words._of_backend.cache_clear()
+        registry.reasons_of.cache_clear()
 
 
 @pytest.mark.parametrize("owner", CATALOGUES)

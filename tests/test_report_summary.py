@@ -34,8 +34,8 @@ def cells(found: Section) -> list[list[str]]:
 def test_sections_come_in_the_order_of_their_weight() -> None:
     content = summary(make_report(200))
     assert [each.key for each in content.sections] == [
-        "first", "worst", "outputs", "scores", "precision", "counts", "uncompared", "run", "tolerance", "inputs",
-        "environment",
+        "first", "worst", "outputs", "scores", "precision", "claims", "counts", "uncompared", "run", "tolerance",
+        "inputs", "environment",
     ]  # fmt: skip
 
 
@@ -49,7 +49,7 @@ def test_every_text_is_in_both_languages() -> None:
 @pytest.mark.parametrize(
     ("report", "headline", "tone"),
     [
-        (with_rows(make_row(0, 1e-5)), "Within tolerance", "good"),
+        (with_rows(make_row(0, 1e-5, is_output=True)), "Within tolerance", "good"),
         (with_rows(make_row(0, 0.1)), "Out of tolerance", "bad"),
         (with_rows(), "Inconclusive", "warn"),
         (with_rows(make_row(0, None)), "Inconclusive", "warn"),

@@ -12,7 +12,7 @@ from ..reasons import Text, same
 from ..records import Row, Status
 from ..report.advice import advice, finer_than_rounding
 from ..report.blame import blame, culprits, expectation
-from ..report.doubts import decides, worded
+from ..report.doubts import decides, rests_on, worded
 from ..report.fix import FIX_NAME, fix_lines
 from ..report.lead import lead
 from ..report.model import Report, Verdict
@@ -147,6 +147,7 @@ def _coverage(report: Report) -> Iterator[Line]:
     yield Line(label=Text("tensors", "张量"), text=text)
     if report.coverage.compared != report.coverage.total:
         yield Line(label=Text("covered", "覆盖"), text=shares(report))
+    yield Line(label=Text("rests on", "依据"), text=rests_on(report))
     for doubt in report.doubts:
         label = Text("not proven", "未证实") if decides(doubt) else Text("mind", "注意")
         yield Line(label=label, text=worded(doubt), style="yellow")

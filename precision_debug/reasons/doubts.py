@@ -36,6 +36,50 @@ DOUBTS: Mapping[str, Wording] = {
         " empty.",
         "最终输出 {name} 在两侧都没有元素，没有比较任何内容。请换一个能产生结果的输入。", "Use real --inputs.",
     ),
+    "outputs_left_out": Wording(
+        "No output was judged: --without_outputs leaves the final outputs out.",
+        "没有判定任何输出：--without_outputs 不比较最终输出。", "Leave --without_outputs out.",
+    ),
+    "no_output_known": Wording(
+        "No output was judged: neither side says which of its tensors are final.",
+        "没有判定任何输出：两侧都未说明哪些张量是最终输出。", "Compare runs whose final outputs are known.",
+    ),
+    "output_non_finite": Wording(
+        "The final output {name} holds NaN or Inf on both sides ({count} of {elements}"
+        " {elements:element|elements}), and {op_type} `{by}` is the first to make them: nothing is proven of those.",
+        "最终输出 {name} 在两侧都含有 NaN 或 Inf（{elements} 个元素中的 {count} 个），最先产生它们的是"
+        " {op_type} `{by}`：这些元素未得到任何证明。",
+        "Look at that operator's inputs; where such values are right, use --allow_non_finite.",
+    ),
+    "output_non_finite_fed": Wording(
+        "Input `{by}` itself holds NaN or Inf, and so does the final output {name} on both sides ({count} of {elements}"
+        " {elements:element|elements}): nothing is proven of those.",
+        "输入 `{by}` 本身含有 NaN 或 Inf，最终输出 {name} 在两侧也因此含有（{elements} 个元素中的 {count} 个）："
+        "这些元素未得到任何证明。",
+        "Check what is fed; where such values are right, use --allow_non_finite.",
+    ),
+    "iterations_unread": Wording(
+        "{file} holds {count} {count:iteration|iterations}, and only {read} {read:was|were} compared: nothing is known"
+        " of the others.",
+        "{file} 含有 {count} 次迭代，只比较了 {read} 次：其余未知。",
+        "Give the inputs of all of them, or choose one with --sample N.",
+    ),
+    "draws_numbers": Wording(
+        "{mode} draws random numbers without a seed ({detail}): both runs were seeded alike here, and another run gives"
+        " something else.",
+        "{mode} 使用未设种子的随机数（{detail}）：此处两侧的种子相同，再次运行会得到不同结果。",
+        "Give the operators a seed, or compare what lies before them.",
+    ),
+    "differs_from_itself": Wording(
+        "{mode} does not give the same twice on one input: {name} is {between} apart (Rel L2).",
+        "{mode} 对同一输入两次运行的结果不同：{name} 相差 {between}（相对 L2）。",
+        "Find what draws numbers, or sums in another order, and fix its seed or order.",
+    ),
+    "stopped_early": Wording(
+        "The run stopped at its first failure (--fail_fast): what comes after it was not compared.",
+        "运行在首个失败处停止（--fail_fast）：其后未比较。", "Leave --fail_fast out.",
+    ),
+    "ended_early": Wording("The run ended early: {why}.", "运行提前结束：{why}。", "See why it ended."),
     "nothing_decided": Wording(
         "None of the {compared} compared {compared:tensor|tensors} could be judged by this tolerance.",
         "比较的 {compared} 个张量中没有一个能用该容差判定。", "Use a smaller --atol.",

@@ -18,6 +18,18 @@ WHAT_TO_DO: Mapping[str, str] = {
     "Install onnx or openvino.": "安装 onnx 或 openvino。",
     "Nothing to do if that is 0.": "若为 0，无需处理。",
     "As above.": "同上。",
+    "Leave --without_outputs out.": "去掉 --without_outputs。",
+    "Compare runs whose final outputs are known.": "比较已知最终输出的运行。",
+    "Look at that operator's inputs; where such values are right, use --allow_non_finite.":
+        "检查该算子的输入；若这些值本应如此，请用 --allow_non_finite。",
+    "Check what is fed; where such values are right, use --allow_non_finite.":
+        "检查输入；若这些值本应如此，请用 --allow_non_finite。",
+    "Give the inputs of all of them, or choose one with --sample N.": "给出全部迭代的输入，或用 --sample N 选择一次。",
+    "Give the operators a seed, or compare what lies before them.": "为这些算子设定种子，或比较其之前的张量。",
+    "Find what draws numbers, or sums in another order, and fix its seed or order.":
+        "找出使用随机数或改变求和次序之处，固定其种子或次序。",
+    "Leave --fail_fast out.": "去掉 --fail_fast。",
+    "See why it ended.": "查看结束的原因。",
     **DO_ABOUT_CAUSES,
     "See the part after the colon.": "照冒号后的部分所说。",
     "Request it alone with --mark, or compare in the mode ort_fp32, which keeps the model's layouts.":

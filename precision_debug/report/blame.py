@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from ..claims import ENOUGH
 from ..explain import LEAST, allowed_to_many, hidden_share
 from ..numbers.precisions import MODEL, is_narrow
 from ..observe.sample_columns import WORST_SAMPLES
@@ -14,7 +15,7 @@ from ..reasons.cause import Cause, Kind
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Explanation, Overlap, Row, Status
 from ..search import ToKeep
-from .coverage import ENOUGH, coverage
+from .coverage import coverage
 from .culprit_ranks import culprit_ranks
 from .figures import count, figure, many, percent
 from .model import Report, Verdict
@@ -251,7 +252,7 @@ def _none(report: Report) -> Text | None:
         return Text(
             f"No single operator causes the error: {tried.en}.", f"没有单个算子造成该误差：{tried.zh}。"
         )
-    if not any(has_numbers(row) for row in report.outputs or report.compared):
+    if not any(map(has_numbers, report.outputs)):
         return Text(
             "No output could be compared in numbers, so no culprit was looked for.",
             "没有输出可作数值比较，因此未归因。",

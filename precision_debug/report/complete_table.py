@@ -118,7 +118,7 @@ class _Table:
                 place = self.order[self.alignment.pairs[name].base.name] + 0.5
                 continue
             row = self.alone.get(name)
-            if meta.own or (row is None and self.selected is not None):
+            if meta.own or (row is None and self.selected is not None and not meta.is_output):
                 continue
             if row is None:
                 why_not = say("ended") if self.ended_before_target(name) else say("not_called")

@@ -10,10 +10,7 @@ from ..numbers.precisions import QUANTISED
 from ..records import Row, Status
 from .words import is_whole
 
-__all__ = ["ENOUGH", "Coverage", "coverage"]
-
-ENOUGH = 0.5
-"""Share of the tensors to be expected that must have been compared, or the verdict is inconclusive."""
+__all__ = ["Coverage", "coverage"]
 
 _CARRIES = re.compile(r"cast|reorder|transfer_layout|^memcpy|^input$", re.IGNORECASE)
 """Types of operators that an engine puts in: they compute nothing, and the baseline misses nothing for them."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..claims import Judged
 from ..errors import OutputError
-from .judged import Judged
 from .layout import columns
 
 if TYPE_CHECKING:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
+from ..claims import Judged
 from ..observe.sample_columns import ITERATIONS, SAMPLES, WORST_AT, WORST_ITERATION, WORST_SAMPLES
 from ..reasons import Text
 from ..records import Row
 from .catalogue import COLUMNS as _KNOWN
 from .column import Column, column
-from .judged import Judged
 from .repeat_columns import REPEATED
 from .tolerance import statistic
 from .values import extra, metric

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..claims import State
 from ..explain import LEAST, MOST, allowed_by, hidden_share
 from ..observe.sample_columns import SAMPLES
 from ..reasons import NOTHING, Text, as_reason, same
@@ -70,6 +71,10 @@ def lead(report: Report) -> tuple[Text, ...]:
     sentences += repeat_sentences(report)
     if named and report.verdict is Verdict.INCONCLUSIVE and report.doubts[0].code == "precision_not_run":
         sentences.insert(0, _calm(report))  # whatever makes the error, the target is not what was asked for
+    if (wrong := _why(report, State.REFUTED)) is not None:
+        sentences.insert(0, wrong)
+    elif report.spec.without_outputs and report.verdict is Verdict.FAIL:
+        sentences.insert(0, _why(report, State.OPEN) or same(""))
     if report.checks:
         sentences.insert(0, _checked(report))
     if report.failure:
@@ -88,6 +93,13 @@ def lead(report: Report) -> tuple[Text, ...]:
         )
         return (*sentences, ended, far) if named else (ended, far, *sentences)
     return tuple(sentences) or (same(str(report.verdict)),)
+
+
+def _why(report: Report, state: State) -> Text | None:
+    """Why the first claim of a state is so, in words; None where there is none."""
+    from .doubts import worded
+
+    return next((worded(claim.why) for claim in report.claims if claim.state is state and claim.why is not None), None)
 
 
 def _without_gradient(report: Report) -> Text | None:
@@ -131,10 +143,8 @@ def _small(report: Report, culprit: Culprit) -> Text | None:
 def _calm(report: Report) -> Text:
     """Nothing failed: what that rests on."""
     doubtful = report.verdict is Verdict.INCONCLUSIVE
-    if doubtful and report.doubts:
-        from .doubts import worded
-
-        return worded(report.doubts[0])
+    if doubtful and (doubt := _why(report, State.OPEN)) is not None:
+        return doubt
     worst, beside = _worst(report)
     if report.verdict is Verdict.EXPECTED and report.first_mismatch is not None:
         row = report.first_mismatch

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import enum
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..claims import ENDED, NEEDED, Claim, State, Verdict, claims_of, status_of, verdict_of
 from ..errors import UsageError
 from ..inspector import EngineLayer
 from ..numbers.portrait import Portrait
@@ -29,19 +30,6 @@ __all__ = ["FORMAT_VERSION", "InputInfo", "Report", "Side", "Verdict"]
 FORMAT_VERSION = 1
 
 
-class Verdict(str, enum.Enum):
-    """The answer of the whole run."""
-
-    PASS = "within tolerance"
-    EXPECTED = "as expected"  # no tolerance was given, and nothing is beyond what the target's arithmetic must lose
-    FAIL = "out of tolerance"
-    INCONCLUSIVE = "inconclusive"  # nothing is out of tolerance, but too much is not known: see Report.doubts
-    PARTIAL = "partial"  # the run ended before its time
-
-    def __str__(self) -> str:
-        return self.value
-
-
 @dataclass(frozen=True, kw_only=True)
 class Report:
     """What was compared, how it was paired, and what came of it.
@@ -57,6 +45,8 @@ class Report:
     to_keep: how the target's mode keeps the culprits that higher precision mends; None where there are none, or nobody
     can tell. fix: what to keep in higher precision, where that was searched for.
     portraits: pictures of values and errors, of culprits and of some rows that failed.
+    asserted: claims of whoever asked for the comparison (a test's thresholds, its golden report); one that is about
+    what the report itself judges takes its place.
     inputs_file: where the feeds were stored, relative to the report. tensors_file: where both sides of the
     ``saved_tensors`` are, in that order: "1.baseline", "1.target", "2.baseline", …, and "names".
     """
@@ -86,6 +76,7 @@ class Report:
     tensors_file: str = ""
     saved_tensors: tuple[str, ...] = ()
     repeats: Repeats | None = None
+    asserted: tuple[Claim, ...] = ()
     format_version: int = FORMAT_VERSION
 
     @property
@@ -123,12 +114,16 @@ class Report:
         more = {row.index for row in own} | {row.index for row in found if own and _of_the_same(row, own)}
         return next((row for row in found if row.index not in more), None)
 
+    @cached_property
+    def claims(self) -> tuple[Claim, ...]:
+        """What a pass says, each claim with its evidence or the reason why it is open, the weightiest first."""
+        return claims_of(self)
+
     @property
     def doubts(self) -> tuple[Doubt, ...]:
         """Why the report says less than it seems to: ``report.doubts.worded`` has the words, also in Chinese."""
-        from .doubts import doubts
-
-        return doubts(self)
+        told = [claim for claim in self.claims if claim.state is not State.REFUTED and claim.code != ENDED]
+        return tuple(claim.why for claim in told if claim.why is not None)
 
     @property
     def coverage(self) -> Coverage:
@@ -139,32 +134,13 @@ class Report:
 
     @property
     def verdict(self) -> Verdict:
-        """PASS needs a whole run in the mode that was asked for, most tensors compared, all outputs judged."""
-        from .doubts import decides
-
-        if self.failure:
-            return Verdict.PARTIAL
-        if self._fails:
-            return Verdict.FAIL
-        if any(map(decides, self.doubts)):
-            return Verdict.INCONCLUSIVE
-        return Verdict.PASS if self.spec.tolerance.given or self.checks else Verdict.EXPECTED
-
-    @property
-    def _fails(self) -> bool:
-        """Where no tolerance was given, an error that was shown to be absorbed before the outputs fails nothing."""
-        if self.checks:
-            return any(share < 1 for share in self.checks.values())
-        state = self.explanation.state if self.explanation is not None else "unknown"
-        if self.spec.tolerance.given or self.spec.validate or state == "unknown" or not self.outputs:
-            return self.first_mismatch is not None
-        worthless = state == "healthy" or (self.explanation is not None and self.explanation.passes)
-        return not worthless or any(_decides(row) for row in self.rows if row.status is Status.FAIL)
+        """The fold of ``claims``: a pass is all of them held, and there is no other way to one."""
+        return verdict_of(self.claims, NEEDED, asked=bool(self.spec.tolerance.given or self.checks or self.asserted))
 
     @property
     def exit_status(self) -> int:
         """0 within tolerance or as expected, 1 out of tolerance or inconclusive, 3 partial."""
-        return {Verdict.PASS: 0, Verdict.EXPECTED: 0, Verdict.PARTIAL: 3}.get(self.verdict, 1)
+        return status_of([self.verdict])
 
     def worst(self, count: int = 5) -> tuple[Row, ...]:
         """Failed rows whose operator itself lost the most: by the relative L2 error that it introduced, as measured, or
@@ -237,15 +213,6 @@ def _of_the_same(row: Row, own: Sequence[Row]) -> bool:
         return False
     both = (one for one in own if one.comparison is not None and there.inf <= one.comparison.target.inf)
     return any((row.node and row.node == one.node) or {one.name, one.target_name} & {*row.inputs} for one in both)
-
-
-def _decides(row: Row) -> bool:
-    """Whether a failed row fails a run where no operator stands out: an output, NaN that stand elsewhere than the
-    baseline's, or what no rounding explains: tensors whose shapes or types do not compare."""
-    numbers = row.comparison
-    if row.is_output or numbers is None:
-        return row.is_output
-    return bool(numbers.base.nan and numbers.apart) or not numbers.shapes_match or numbers.mismatched is None
 
 
 def _loss(row: Row) -> tuple[bool, float]:

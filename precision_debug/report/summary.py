@@ -6,11 +6,13 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ..claims import State
 from ..reasons import Text, same
+from ..reasons.claims import CLAIM_NAME
 from ..records import Row, Status
 from .advice import advice, finer_than_rounding
 from .blame import blame, culprits, expectation
-from .doubts import worded
+from .doubts import claim_text, rests_on, worded
 from .figures import are, count, figure, many, percent, were
 from .fix import FIX_NAME, fix_sections
 from .lead import lead
@@ -97,6 +99,7 @@ def summary(report: Report) -> Summary:
         _scores(report),
         repeat_section(report),
         precision(report),
+        _claims(report),
         _counts(report),
         _uncompared(report),
         *provenance(report, tolerance_text(report.spec.tolerance)),
@@ -162,6 +165,8 @@ def _details(report: Report) -> list[Text]:
         )
     if compared != covered.total:
         details.append(shares(report))
+    rests = rests_on(report)
+    details.append(Text(f"Rests on: {rests.en}.", f"依据：{rests.zh}。"))
     details += [worded(doubt) for doubt in report.doubts]
     details += finer_than_rounding(report) if report.spec.tolerance.given else []
     for side, en, zh in ((report.baseline, "The baseline", "基线"), (report.target, "The target", "目标")):
@@ -192,6 +197,25 @@ def shares(report: Report) -> Text:
         zh.append(f"{name.zh} {count(number)}（{share}）")
     total = count(covered.total)
     return Text(f"Of {many(covered.total, 'tensor')}: {', '.join(en)}.", f"共 {total} 个张量：{'，'.join(zh)}。")
+
+
+def _claims(report: Report) -> Section:
+    """Each claim of a pass: what it rests on, or why it is open or wrong."""
+    lines = []
+    for claim in report.claims:
+        said = worded(claim.why) if claim.why is not None else claim_text(claim)
+        name = CLAIM_NAME.get(claim.code)
+        shown = name if name is not None else same(claim.code)
+        state = Cell(text=_STATE_NAME[claim.state], tone=_STATE_TONE[claim.state])
+        lines.append((plain(shown), state, plain(said)))
+    head = (Text("Claim", "断言"), Text("State", "状态"), Text("Evidence, or why not", "依据，或不成立的原因"))
+    return Section(key="claims", title=Text("What the verdict rests on", "结论的依据"), head=head, lines=tuple(lines))
+
+
+_STATE_NAME = {
+    State.HELD: Text("held", "成立"), State.OPEN: Text("open", "未知"), State.REFUTED: Text("refuted", "不成立"),
+}  # fmt: skip
+_STATE_TONE = {State.HELD: "good", State.OPEN: "warn", State.REFUTED: "bad"}
 
 
 def _first(report: Report) -> Section:

@@ -6,9 +6,10 @@ import functools
 from collections.abc import Mapping
 
 from .. import registry
-from ..reasons import CORE, Catalogue, Plain, Reason, Text, Wording, filled, split
+from ..reasons import CORE, Plain, Reason, Text, Wording, filled, split
+from ..registry import reasons_of, wording
 
-__all__ = ["explained", "general", "is_whole", "recognised", "said", "sentence", "word", "wording"]
+__all__ = ["explained", "general", "is_whole", "recognised", "said", "sentence", "word"]
 
 _BETWEEN = {"en": ", ", "zh": "、"}
 
@@ -63,18 +64,6 @@ def is_whole(reason: str) -> bool:
     return known is not None and known.whole
 
 
-def wording(code: str) -> Wording | None:
-    """What a catalogue has under a code; a backend's own are asked for where the code starts with its name."""
-    owner, dot, _ = code.partition(".")
-    return (_of_backend(owner) if dot else CORE).get(code)
-
-
-@functools.cache
-def _of_backend(name: str) -> Catalogue:
-    found = next((plugin.backend for plugin in registry.plugins() if plugin.name == name), None)
-    return found.reasons if found is not None else Catalogue(name, {})
-
-
 def recognised(text: str) -> Reason:
     """The reason that a text is, also where its code was lost on the way; a mere text where no catalogue has it."""
     return _coded(text)
@@ -100,7 +89,7 @@ def _recognised(text: str) -> Reason:
 @functools.cache
 def _sentences() -> tuple[tuple[str, str, str | None, str], ...]:
     """Code, text before the argument, its name and text after it, of each wording with one argument at most."""
-    catalogues = (CORE, *(_of_backend(plugin.name) for plugin in registry.plugins()))
+    catalogues = (CORE, *(reasons_of(plugin.name) for plugin in registry.plugins()))
     found = [
         (code, *parts)
         for catalogue in catalogues

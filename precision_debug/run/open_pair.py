@@ -88,9 +88,14 @@ def selected(spec: RunSpec, tensors: Sequence[TensorMeta], journal: Journal) -> 
         patterns += found
     if not patterns and spec.marks_between is None:
         return None
-    names = marks.select(patterns, spec.marks_between, [meta.name for meta in tensors])
-    journal.write(events.Selected(names=tuple(names)))
+    names = {*marks.select(patterns, spec.marks_between, [meta.name for meta in tensors]), *_finals(spec, tensors)}
+    journal.write(events.Selected(names=tuple(meta.name for meta in tensors if meta.name in names)))
     return frozenset(names)
+
+
+def _finals(spec: RunSpec, tensors: Sequence[TensorMeta]) -> set[str]:
+    """The final outputs, which are compared beside whatever is marked: they cost nothing, and change no fusion."""
+    return set() if spec.without_outputs else {meta.name for meta in tensors if meta.is_output}
 
 
 def renames_of(
@@ -123,7 +128,7 @@ def _announced_plan(
     """Of the baseline's tensors those that are wanted; None: all. The journal is told how many will be seen."""
     paired = {pair.base.name for pair in alignment.pairs.values() if not pair.target.unseen}
     if spec.fused_only:
-        names = frozenset(paired if names is None else names & paired)
+        names = frozenset((paired if names is None else names & paired) | _finals(spec, base.tensors))
         journal.write(events.Selected(names=tuple(meta.name for meta in base.tensors if meta.name in names)))
     seen = [meta for meta in base.tensors if not meta.unseen and (names is None or meta.name in names)]
     journal.write(events.Plan(baseline=len(seen), target=sum(meta.name in paired for meta in seen)))

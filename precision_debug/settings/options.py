@@ -266,6 +266,10 @@ class RunSpec:
         "NaN 与 Inf 均算超差，两侧都有时也算",
         not_with=("recording",),
     ))  # fmt: skip
+    allow_non_finite: bool = field(default=False, metadata=option(
+        "close", "an output may hold NaN and Inf, where both sides have them (default: such a pair proves nothing)",
+        "允许输出在两侧都含有 NaN 与 Inf（默认：这样的一对不证明任何内容）",
+    ))  # fmt: skip
     compare: str = field(default="", metadata=option(
         "close", "your own function that decides instead, from both runs' outputs: true or false, or a dict of them by"
                  " output name",
@@ -300,12 +304,13 @@ class RunSpec:
         "将目标构建并运行 N 次：各次相差多少，从何处开始", metavar="N", low=2, not_with=("workers", "recording"),
     ))  # fmt: skip
     marks: tuple[str, ...] = field(default=(), metadata=option(
-        "tensors", "only these: a name, a glob, or re:REGEX (default: all)",
-        "只比较这些：名字、通配符或 re:正则（默认全部）",
+        "tensors", "only these, beside the final outputs: a name, a glob, or re:REGEX (default: all)",
+        "除最终输出外只比较这些：名字、通配符或 re:正则（默认全部）",
         spelled="mark", metavar="NAME", nargs="+", repeated=True,
     ))  # fmt: skip
     marks_between: tuple[str, str] | None = field(default=None, metadata=option(
-        "tensors", "all tensors between two names, in execution order", "两个名字之间的全部（按执行顺序）",
+        "tensors", "all tensors between two names, in execution order, beside the final outputs",
+        "最终输出，以及两个名字之间的全部（按执行顺序）",
         metavar="START END", nargs="2",
     ))  # fmt: skip
     marks_from_inspector: str = field(default="", metadata=option(
@@ -314,6 +319,10 @@ class RunSpec:
     ))  # fmt: skip
     fused_only: bool = field(default=False, metadata=option(
         "tensors", "only the outputs of the target's fused layers", "只比较目标融合层的输出",
+    ))  # fmt: skip
+    without_outputs: bool = field(default=False, metadata=option(
+        "tensors", "leave out the final outputs that no mark names; no output is then judged",
+        "不比较标记之外的最终输出；此时不判定任何输出",
     ))  # fmt: skip
     renames: Mapping[str, str] = field(default_factory=dict, metadata=option(
         "tensors", "pair tensors whose names differ", "将名字不同的张量配对", spelled="rename",

@@ -16,7 +16,7 @@ from ...records import ModelFiles, Row, RunSpec, Side, Status, TensorStats, Tole
 from ...safety.special_file import refuse_special
 from ...search.fix import STATES
 from ..blame import culprits, said_of
-from ..doubts import decides, worded
+from ..doubts import decides, rests_on, worded
 from ..model import FORMAT_VERSION, Report
 from ..tried import tried_sentence
 
@@ -152,6 +152,8 @@ def _head(report: Report) -> dict[str, Any]:
         "worst": [row.name for row in report.worst()],
         "counts": {str(status): count for status, count in report.counts.items()},
         "coverage": dataclasses.asdict(report.coverage),
+        "claims": [encode(claim) for claim in report.claims],
+        "rests_on": rests_on(report).en,
         "doubts": [
             {"code": doubt.code, "values": dict(doubt.values), "text": worded(doubt).en, "decides": decides(doubt)}
             for doubt in report.doubts

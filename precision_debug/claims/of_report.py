@@ -1,0 +1,275 @@
+"""The claims that a pass of one comparison makes, from the report's own rows and sides.
+
+A session tells of itself what did not run as it was asked for (``Side.doubts``); the rest follows from the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from ..numbers.judge import HIDDEN
+from ..reasons import as_reason
+from ..records import Doubt, Row, Status
+from ..registry import wording
+from .as_asked import not_fp32, precision_unseen
+from .claim import ENDED, Claim, State, held, opened, refuted
+from .judged import Judged
+
+__all__ = ["ENOUGH", "NEEDED", "claims_of"]
+
+ENOUGH = 0.5
+"""Share of the tensors to be expected that must have been compared, or the verdict is inconclusive."""
+
+_NAMES = 3
+_OWN_PROGRAM = frozenset({"", "recording"})
+"""What a side's backend is called where a script's hooks, or files, show tensors: nothing says which are final."""
+
+_OF_DOUBT = {"iterations_unread": "all_read", "draws_numbers": "repeatable", "differs_from_itself": "repeatable"}
+"""Which claim a side's own doubt is about, where it is not that it ran as asked."""
+
+
+def claims_of(report: Judged) -> tuple[Claim, ...]:
+    """Everything that a pass of this report says, the weightiest first; none is there twice.
+
+    A code of ``NEEDED`` that nothing speaks against has one claim, which is held with its evidence.
+    """
+    kept: list[Claim] = []
+    for code, found in _CLAIMS.items():
+        own = [claim for claim in found(report) if claim.code == code]
+        if any(claim.state is not State.HELD for claim in own):
+            own = [claim for claim in own if claim.state is not State.HELD or claim.why is not None]
+        kept += [claim for claim in own if claim not in kept]
+    others = [claim for claim in report.asserted if claim.code not in {one.code for one in kept}]
+    return (*kept, *others)
+
+
+def _ran_as_asked(report: Judged) -> Iterator[Claim]:
+    """Both sides ran in the precision, on the provider and with the layers that were asked for."""
+    code = "ran_as_asked"
+    doubts = [doubt for side in (report.target, report.baseline) for doubt in side.doubts]
+    told = [doubt for doubt in doubts if doubt.code not in _OF_DOUBT]
+    yield from (_of_doubt(code, doubt) for doubt in told)
+    if not any(doubt.code == "precision_not_run" for doubt in report.target.doubts):
+        yield from (opened(code, doubt) for doubt in precision_unseen(report))
+    yield from (held(code, doubt) for doubt in not_fp32(report))
+    yield held(code, baseline=report.baseline.mode, target=report.target.mode)
+
+
+def _outputs_compared(report: Judged) -> Iterator[Claim]:
+    """Every final output that the model declares was compared, in its own kind."""
+    code = "outputs_compared"
+    if report.checks:  # a function of the user's has judged the outputs
+        yield held(code, kind="function")
+        return
+    if report.spec.without_outputs:
+        yield opened(code, Doubt(code="outputs_left_out"))
+        return
+    absent = [row for row in report.outputs if row.comparison is None and row.status is not Status.FAIL]
+    frozen = [row.name for row in absent if as_reason(row.reason).code == "step_no_gradient"]
+    others = [row.name for row in absent if as_reason(row.reason).code != "step_no_gradient"]
+    others += [name for name in _undelivered(report) if name not in others]
+    for doubt, missing in (("output_no_gradient", frozen), ("output_not_compared", others)):
+        if missing:
+            yield opened(code, Doubt(code=doubt, values={"names": _listed(missing)}), outputs=tuple(missing))
+    for row in report.outputs:
+        if row.status is not Status.INCONCLUSIVE or row.comparison is None:
+            continue
+        if not row.comparison.base.elements:
+            yield opened(code, Doubt(code="output_empty", values={"name": row.name}))
+            continue
+        fits = (row.comparison.base.rms or 0.0) * HIDDEN
+        yield opened(code, Doubt(code="output_hidden", values={"name": row.name, "reason": row.reason, "atol": fits}))
+    if not report.outputs and not others and report.rows:
+        shown_by_hand = {report.baseline.backend, report.target.backend} <= _OWN_PROGRAM
+        yield held(code, kind="hooks") if shown_by_hand else opened(code, Doubt(code="no_output_known"))
+    elif not (absent or others):
+        yield held(code, outputs=len([row for row in report.outputs if row.comparison is not None]))
+
+
+def _undelivered(report: Judged) -> list[str]:
+    """Outputs that a model's own file declares, and that no row of a final output is about."""
+    if report.failure:
+        return []
+    finals = report.outputs
+    of_base = {row.name for row in finals}
+    of_target = {name for row in finals for name in (row.target_name or row.name, row.name)}
+    missing = [name for name in report.baseline.outputs if name not in of_base]
+    return missing + [name for name in report.target.outputs if name not in of_target and name not in missing]
+
+
+def _tensors_seen(report: Judged) -> Iterator[Claim]:
+    """Enough of the tensors before the outputs was compared."""
+    code = "tensors_seen"
+    if not report.rows:
+        yield opened(code, Doubt(code="nothing_seen"))
+    elif not report.compared:
+        yield opened(code, Doubt(code="nothing_compared"))
+    covered = report.coverage
+    if covered.compared and covered.share < ENOUGH and not report.failure:  # else that is why
+        values = {"share": covered.share, "compared": covered.compared, "hidden": covered.hidden}
+        whole = bool(report.outputs) and all(row.comparison is not None for row in report.outputs)
+        doubt = "few_compared" if covered.lost else "few_seen"
+        values |= {"lost": covered.lost} if covered.lost else {}
+        if whole:
+            yield held(code, Doubt(code=f"{doubt}_inside", values=values), **values)
+        else:
+            yield opened(code, Doubt(code=doubt, values=values))
+    elif report.compared:
+        yield held(code, compared=covered.compared, share=covered.share)
+
+
+def _all_read(report: Judged) -> Iterator[Claim]:
+    """Every sample, iteration and output of the user's was read."""
+    code = "all_read"
+    yield from _of_sides(report, code)
+    stopped = next((note for note in report.notes if as_reason(note).code in ("fail_fast", "fail_fast_sample")), None)
+    if stopped is not None:
+        yield opened(code, Doubt(code="stopped_early"))
+    yield held(code, inputs=len(report.inputs))
+
+
+def _criterion(report: Judged) -> Iterator[Claim]:
+    """What decides was asked for, or derived from the target's arithmetic, and it could decide."""
+    code = "criterion"
+    unsure = not report.checks and all(row.status is Status.INCONCLUSIVE for row in report.compared)
+    if report.compared and unsure:
+        yield opened(code, Doubt(code="nothing_decided", values={"compared": len(report.compared)}))
+        return
+    tolerance, explanation = report.spec.tolerance, report.explanation
+    if report.asserted:
+        yield held(code, kind="asserted")
+    elif report.checks:
+        yield held(code, kind="function")
+    elif tolerance.given:
+        yield held(code, kind="given", atol=tolerance.atol, rtol=tolerance.rtol)
+    elif explanation is not None and explanation.allowed is not None:
+        yield held(code, kind="derived", allowed=explanation.allowed)
+    else:
+        yield held(code, kind="usual", mode=report.target.mode)
+
+
+def _within(report: Judged) -> Iterator[Claim]:
+    """Nothing that decides is out of tolerance."""
+    code = "within"
+    asserted = [claim for claim in report.asserted if claim.code == code]
+    if asserted:
+        yield from asserted
+        return
+    if report.checks:
+        bad = tuple(name for name, share in report.checks.items() if share < 1)
+        yield refuted(code, outputs=bad) if bad else held(code, judgements=len(report.checks))
+        return
+    failed = [row for row in report.rows if row.status is Status.FAIL]
+    if _fails(report, failed):
+        yield refuted(code, first=failed[0].name if failed else "", failed=len(failed))
+    else:
+        worst = max((row.relative_l2 or 0.0 for row in report.outputs), default=0.0)
+        yield held(code, compared=len(report.compared), worst_output=worst)
+
+
+def _fails(report: Judged, failed: Sequence[Row]) -> bool:
+    """Where no tolerance was given, an error that was shown to be absorbed before the outputs fails nothing."""
+    state = report.explanation.state if report.explanation is not None else "unknown"
+    if report.spec.tolerance.given or report.spec.validate or state == "unknown" or not report.outputs:
+        return bool(failed)
+    worthless = state == "healthy" or (report.explanation is not None and report.explanation.passes)
+    return not worthless or any(_decides(row) for row in failed)
+
+
+def _decides(row: Row) -> bool:
+    """Whether a failed row fails a run where no operator stands out: an output, NaN that stand elsewhere than the
+    baseline's, or what no rounding explains: tensors whose shapes or types do not compare."""
+    numbers = row.comparison
+    if row.is_output or numbers is None:
+        return row.is_output
+    return bool(numbers.base.nan and numbers.apart) or not numbers.shapes_match or numbers.mismatched is None
+
+
+def _outputs_finite(report: Judged) -> Iterator[Claim]:
+    """No output holds NaN or Inf on both sides, which would agree and be worth nothing."""
+    code = "outputs_finite"
+    allowed, nan_allowed = report.spec.allow_non_finite, report.spec.tolerance.equal_nan
+    if allowed or report.checks:
+        yield held(code, kind="allowed" if allowed else "function")
+        return
+    for row in report.outputs:
+        numbers = row.comparison
+        if numbers is None:
+            continue
+        base, target = numbers.base, numbers.target
+        both = (0 if nan_allowed else min(base.nan, target.nan)) + min(base.inf, target.inf)
+        if both:
+            by = _maker(report, row)
+            doubt = "output_non_finite_fed" if by.op_type == "Input" else "output_non_finite"
+            yield refuted(code, Doubt(code=doubt, values={
+                "name": row.name, "count": both, "elements": base.elements, "by": by.name, "op_type": by.op_type,
+            }))  # fmt: skip
+            return
+    yield held(code, outputs=len(report.outputs))
+
+
+def _maker(report: Judged, output: Row) -> Row:
+    """The first tensor before an output that holds NaN or Inf on both sides, itself where none does.
+
+    Followed along what each row reads, so that a mask's own infinities elsewhere are not taken for it.
+    """
+    by_name = {row.name: row for row in report.rows}
+    broken: dict[str, Row] = {}
+    waiting, seen = [output.name], {output.name}
+    while waiting:
+        row = by_name.get(waiting.pop())
+        if row is None:
+            continue
+        numbers = row.comparison
+        if numbers is not None and numbers.base.nan + numbers.base.inf and numbers.target.nan + numbers.target.inf:
+            broken[row.name] = row
+        more = [name for name in row.inputs if name not in seen]
+        seen.update(more)
+        waiting += more
+    return min(broken.values(), key=lambda row: row.index, default=output)
+
+
+def _repeatable(report: Judged) -> Iterator[Claim]:
+    """A side gives the same once more, and draws no numbers that another run would not."""
+    yield from _of_sides(report, "repeatable")
+    yield held("repeatable")
+
+
+def _ended(report: Judged) -> Iterator[Claim]:
+    """The run came to its end."""
+    if report.failure:
+        yield opened(ENDED, Doubt(code="ended_early", values={"why": report.failure}))
+    else:
+        yield held(ENDED)
+
+
+def _of_sides(report: Judged, code: str) -> Iterator[Claim]:
+    for side in (report.target, report.baseline):
+        yield from (_of_doubt(code, doubt) for doubt in side.doubts if _OF_DOUBT.get(doubt.code) == code)
+
+
+def _of_doubt(code: str, doubt: Doubt) -> Claim:
+    """What a session said of itself leaves a claim open, unless its wording says that it does not; see Wording."""
+    known = wording(doubt.code)
+    return opened(code, doubt) if known is None or known.decides else held(code, doubt)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f", … (+{len(names) - _NAMES:,})" if len(names) > _NAMES else ""
+    return ", ".join(names[:_NAMES]) + more
+
+
+_CLAIMS: Mapping[str, Callable[[Judged], Iterator[Claim]]] = {
+    "ran_as_asked": _ran_as_asked,
+    "outputs_compared": _outputs_compared,
+    "outputs_finite": _outputs_finite,
+    "tensors_seen": _tensors_seen,
+    "all_read": _all_read,
+    "criterion": _criterion,
+    "within": _within,
+    "repeatable": _repeatable,
+    ENDED: _ended,
+}
+
+NEEDED = tuple(_CLAIMS)
+"""What every pass says; where one of these has no claim, the verdict is inconclusive."""

@@ -1,0 +1,54 @@
+"""What a pass rests on, in a few words a claim; see ``precision_debug.claims``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .reason import Wording
+from .text import Text
+
+__all__ = ["CLAIMS", "CLAIM_NAME"]
+
+CLAIMS: Mapping[str, Wording] = {
+    "ran_as_asked": Wording(
+        "{target} and {baseline} ran as asked", "{target} 与 {baseline} 均按要求运行"
+    ),
+    "outputs_compared": Wording(
+        "{outputs} final {outputs:output|outputs} compared", "已比较 {outputs} 个最终输出"
+    ),
+    "outputs_compared_function": Wording("the outputs judged by your function", "输出由您的函数判定"),
+    "outputs_compared_hooks": Wording(
+        "what the hooks were shown, outputs or not", "钩子所见的张量，不分是否为输出"
+    ),
+    "outputs_finite": Wording("no NaN or Inf in them", "其中没有 NaN 或 Inf"),
+    "outputs_finite_allowed": Wording(
+        "NaN and Inf in the same places are allowed", "允许两侧同一位置的 NaN 与 Inf"
+    ),
+    "tensors_seen": Wording(
+        "{share} of the expected tensors compared ({compared})", "应比较的张量已比较 {share}（{compared} 个）"
+    ),
+    "all_read": Wording("all that was given was read", "给出的内容均已读取"),
+    "criterion_given": Wording("your tolerance, atol {atol}, rtol {rtol}", "您的容差 atol {atol}、rtol {rtol}"),
+    "criterion_derived": Wording(
+        "a bound of {allowed}, measured for this model", "为该模型测得的界限 {allowed}"
+    ),
+    "criterion_usual": Wording(
+        "the usual bound of {mode}, not measured for this model", "{mode} 的通常界限，未针对该模型测量"
+    ),
+    "criterion_function": Wording("your function", "您的函数"),
+    "criterion_asserted": Wording("the test's thresholds or golden report", "测试的阈值或基准报告"),
+}
+"""Claims by their code, or by it and the kind that stands in their evidence."""
+
+CLAIM_NAME: Mapping[str, Text] = {
+    "ran_as_asked": Text("Both sides ran as asked", "两侧按要求运行"),
+    "outputs_compared": Text("Every final output was compared", "每个最终输出都已比较"),
+    "outputs_finite": Text("The outputs are numbers", "输出均为有限数值"),
+    "tensors_seen": Text("Enough of the tensors was compared", "比较了足够多的张量"),
+    "all_read": Text("All that was given was read", "给出的内容均已读取"),
+    "criterion": Text("What decides is known", "判定标准已知"),
+    "within": Text("Nothing that decides is beyond it", "起决定作用的均未超出"),
+    "repeatable": Text("Another run gives the same", "再次运行结果相同"),
+    "ended": Text("The run came to its end", "运行完整结束"),
+}
+"""What each claim says."""
