@@ -9,11 +9,11 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from .graph import external_data, external_tensors
+from .graph import all_graphs, external_data, external_tensors
 from .model import Model, named, opened, parsed, read_model
 from .wire import BYTES, message, number, places, text
 
-__all__ = ["cut", "read_light"]
+__all__ = ["cut", "declared_outputs", "draws_numbers", "read_light"]
 
 _SMALL = 1024
 """Bytes of a weight up to which it stays in the graph."""
@@ -35,6 +35,45 @@ def read_light(path: str) -> Model:
         return read_model(path)
     return Model(proto=named(proto, path), folder=file.parent, path=path)
 
+
+def declared_outputs(path: str) -> tuple[str, ...]:
+    """The final outputs that a file declares, in its order. Raises ModelError; () where it is of no such form."""
+    data = opened(Path(path))
+    try:
+        graphs = [(start, end) for tag, kind, _, start, end in places(data, 0, len(data)) if (tag, kind) == _AS_GRAPH]
+        infos = [
+            (start, end) for graph in graphs
+            for tag, kind, _, start, end in places(data, *graph) if (tag, kind) == _AS_OUTPUT
+        ]  # fmt: skip
+        names = [
+            bytes(data[start:end]).decode() for info in infos
+            for tag, kind, _, start, end in places(data, *info) if (tag, kind) == _AS_NAME
+        ]  # fmt: skip
+    except ValueError:
+        return ()
+    return tuple(names)
+
+
+def draws_numbers(path: str) -> tuple[str, ...]:
+    """Operators that draw random numbers and have no seed, as "TYPE NAME", those of bodies among them.
+
+    Raises PrecisionDebugError.
+    """
+    graph = read_light(path).proto.graph
+    return tuple(
+        f"{node.op_type} {node.name}"
+        for one in all_graphs(graph)
+        for node in one.node
+        if node.op_type in _DRAWS and not any(attribute.name == "seed" for attribute in node.attribute)
+    )
+
+
+_DRAWS = frozenset({
+    "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike",
+})  # fmt: skip
+_AS_GRAPH, _AS_OUTPUT, _AS_NAME = (7, BYTES), (12, BYTES), (1, BYTES)
+"""A model's graph, a graph's output, and the name of one, by number and wire type:
+https://github.com/onnx/onnx/blob/main/onnx/onnx.proto"""
 
 _GRAPH, _INITIALIZER, _RAW_DATA, _EXTERNAL_DATA, _DATA_LOCATION = 7, 5, 9, 13, 14
 

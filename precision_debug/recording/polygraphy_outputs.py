@@ -35,7 +35,6 @@ def open_outputs(path: str, feeds: Sequence[Feeds], iteration: int | None = None
 class OutputsSession:
     """The first runner's outputs of a file; a protocols.Session. It replays, and runs nothing."""
 
-    doubts: Sequence[Doubt] = ()
     layers: Sequence[EngineLayer] = ()
     alone = arithmetic = ""
     replacer = None
@@ -46,6 +45,7 @@ class OutputsSession:
         except InputError as error:
             raise RecordingError(error.what, where=error.where, hint=error.hint) from error
         self._path, self._feeds, self._only = path, feeds, iteration
+        self.doubts: Sequence[Doubt] = ()
         self.runner, self._iterations = next((name, kept) for name, kept in results.items() if kept)
         wanted = len(feeds) if iteration is None else iteration + 1
         if wanted > len(self._iterations):
@@ -60,6 +60,9 @@ class OutputsSession:
             if others
             else say("polygraphy_outputs", file=path, runner=self.runner),
         )
+        if iteration is None and wanted < len(self._iterations):
+            unread = {"file": path, "count": len(self._iterations), "read": wanted}
+            self.doubts = (Doubt(code="iterations_unread", values=unread),)
         self.tensors: Sequence[TensorMeta] = tuple(
             TensorMeta(
                 name=name, op_type="Output", dtype=np.asarray(array).dtype.name, shape=tuple(np.shape(array)),

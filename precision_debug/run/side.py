@@ -76,8 +76,9 @@ class OpenSide:
         self._seen: tuple[TensorMeta, ...] = ()
         self.announced: tuple[TensorMeta, ...] = ()
         self.on_announced: Callable[[], None] = _nothing
-        self._doubts: tuple[Doubt, ...] = ()
         self._side = say("baseline") if role == "baseline" else say("target")
+        self._outputs, drawn = _declared(opening)
+        self._doubts = drawn
         journal.write(Stage(text=say("stage_opening", side=self._side, mode=opening.label)))
         self._tell(())
         sets = feed_set.feeds if opening.recording else feed_set.feeds[:CALIBRATE]
@@ -162,9 +163,31 @@ class OpenSide:
             simulation=bool(opening.mode and opening.mode.simulation),
             tensors=len(tensors),
             seconds=self.seconds,
+            outputs=self._outputs,
         )
         for role in self._roles:
             self.journal.write(SideOpened(side=role, info=info))
+
+
+def _declared(opening: Opening) -> tuple[tuple[str, ...], tuple[Doubt, ...]]:
+    """The outputs that the model's own file declares, and that it draws numbers; nothing of what is no ONNX file."""
+    file = opening.spec.model.model_file
+    if opening.backend is None or not file.lower().endswith(".onnx"):
+        return (), ()
+    from ..onnx.without_weights import declared_outputs, draws_numbers
+
+    outputs, drawn = (), ()
+    with contextlib.suppress(PrecisionDebugError):
+        outputs = declared_outputs(file)
+        drawn = draws_numbers(file)
+    if not drawn:
+        return outputs, ()
+    some = ", ".join(drawn[:_SOME]) + (f", … (+{len(drawn) - _SOME})" if len(drawn) > _SOME else "")
+    return outputs, (Doubt(code="draws_numbers", values={"mode": opening.label, "detail": some}),)
+
+
+_SOME = 3
+"""Operators that a doubt names."""
 
 
 def _nothing() -> None:

@@ -1,0 +1,253 @@
+"""A pass is proved claim by claim: whatever options are given, no wrong pair comes to status 0, and no claim can be
+left out."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from report_factory import make_comparison, make_report, make_row, make_stats
+
+from precision_debug import Report, compare
+from precision_debug.claims import NEEDED, State, Verdict, held, opened, refuted, status_of, verdict_of
+from precision_debug.cli import main
+from precision_debug.errors import PrecisionDebugError
+from precision_debug.records import Doubt, Row, Side, Status
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+EXAMPLES = int(os.environ.get("PRECISION_DEBUG_EXAMPLES", "40"))
+"""Of the property test: so many that continuous integration can pay for them; a night may take 5000."""
+WRONG = ("triple", "nan", "shape", "missing", "type", "inside_too")
+
+
+def save(path: Path, wrong: str = "") -> None:
+    """x -> up -> relu -> down -> y, and relu -> score -> z: two final outputs and two tensors before them."""
+    rng = np.random.default_rng(0)
+    up, down, score = (rng.normal(0, 0.3, size).astype(np.float32) for size in ((16, 32), (32, 4), (32, 3)))
+    if wrong == "triple":
+        down = down * 3
+    elif wrong == "nan":
+        down[0, 0] = np.nan
+    elif wrong == "shape":
+        down = np.concatenate([down, down[:, :1]], axis=1)
+    elif wrong == "inside_too":
+        up, down = up * 3, down / 7
+    weights = [onnx.numpy_helper.from_array(value, name) for name, value in (("up", up), ("d", down), ("s", score))]
+    nodes = [
+        onnx.helper.make_node("MatMul", ["x", "up"], ["hidden"], name="up"),
+        onnx.helper.make_node("Relu", ["hidden"], ["active"], name="relu"),
+        onnx.helper.make_node("MatMul", ["active", "d"], ["y" if wrong != "type" else "y_float"], name="down"),
+        onnx.helper.make_node("MatMul", ["active", "s"], ["z"], name="score"),
+    ]
+    if wrong == "type":
+        nodes.append(onnx.helper.make_node("Cast", ["y_float"], ["y"], to=7, name="cast"))
+    outputs = {"y": ([8, down.shape[1]], 7 if wrong == "type" else 1), "z": ([8, 3], 1)}
+    if wrong == "missing":
+        del outputs["y"]
+        nodes = [node for node in nodes if node.name != "down"]
+    info = [onnx.helper.make_tensor_value_info(name, kind, shape) for name, (shape, kind) in outputs.items()]
+    fed = [onnx.helper.make_tensor_value_info("x", 1, [8, 16])]
+    graph = onnx.helper.make_graph(nodes, "g", fed, info, weights)
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), path)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """right.onnx, and one file for each way to be wrong."""
+    made = tmp_path_factory.mktemp("pairs")
+    for wrong in ("", *WRONG):
+        save(made / f"{wrong or 'right'}.onnx", wrong)
+    return made
+
+
+def of(folder: Path, target: str, **options: Any) -> Report:
+    return compare(folder / f"{target}.onnx", run_mode="ort_opt", baseline_model=folder / "right.onnx", **options)
+
+
+def states(report: Report, code: str) -> list[State]:
+    return [claim.state for claim in report.claims if claim.code == code]
+
+
+MARKS: list[dict[str, Any]] = [
+    {}, {"marks": ("hidden",)}, {"marks": ("re:hid.*",)}, {"marks": ("z",)}, {"marks_between": ("hidden", "active")},
+    {"fused_only": True}, {"marks": ("hidden",), "validate": True},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("marks", MARKS, ids=str)
+@pytest.mark.parametrize("wrong", ["triple", "nan"])
+def test_final_outputs_are_compared_beside_whatever_is_marked(
+    folder: Path, wrong: str, marks: dict[str, Any]
+) -> None:
+    report = of(folder, wrong, explain="off", **marks)
+    assert (report.exit_status, report.verdict) == (1, Verdict.FAIL)
+    assert {row.name for row in report.outputs if row.comparison is not None} == {"y", "z"}
+    alone = {row.name for row in report.rows} - {"y", "z"}
+    if "marks" in marks:
+        assert alone <= {"hidden"}, "of the tensors between, only what is marked"
+
+
+def test_outputs_are_left_out_by_an_option_alone_and_that_is_said_first(
+    folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    report = of(folder, "triple", marks=("hidden",), without_outputs=True)
+    assert (report.verdict, report.exit_status) == (Verdict.INCONCLUSIVE, 1)
+    assert [doubt.code for doubt in report.doubts][:1] == ["outputs_left_out"]
+    words = ["--model_file", str(folder / "triple.onnx"), "--baseline_model", str(folder / "right.onnx")]
+    words += ["--run_mode", "ort_opt", "--mark", "hidden", "--without_outputs", "--output", str(tmp_path / "r.json")]
+    assert main(words) == 1
+    said = capsys.readouterr().out.splitlines()
+    assert "No output was judged" in said[0]
+    assert not any("At the outputs the error is within" in line for line in said)
+
+
+def test_a_right_pair_passes_and_says_what_that_rests_on(folder: Path) -> None:
+    report = of(folder, "right", marks=("hidden",))
+    assert report.exit_status == 0
+    assert {claim.code for claim in report.claims} >= set(NEEDED)
+    assert {claim.state for claim in report.claims} == {State.HELD}
+    plain = report.to_dict()["summary"]
+    assert [claim["state"] for claim in plain["claims"]] == ["held"] * len(report.claims)
+    compared = next(claim for claim in plain["claims"] if claim["code"] == "outputs_compared")
+    assert compared["evidence"]["outputs"] == 2
+    assert "2 final outputs compared" in plain["rests_on"]
+
+
+TOLERANCES: list[dict[str, Any]] = [
+    {}, {"atol": 1e-3, "rtol": 1e-3}, {"atol": 30.0}, {"atol": 1e-3, "check_error_stat": "median"},
+    {"equal_nan": True}, {"atol": 1e-3, "tolerance_rule": "either"},
+]  # fmt: skip
+
+
+@settings(
+    max_examples=EXAMPLES, deadline=None, derandomize=EXAMPLES <= 100,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)  # fmt: skip
+@given(
+    wrong=st.sampled_from(WRONG), marks=st.sampled_from(MARKS), tolerance=st.sampled_from(TOLERANCES),
+    flags=st.sets(st.sampled_from(["validate", "without_outputs", "allow_non_finite", "every_iteration", "top1"])),
+    explain=st.sampled_from(["off", "off", "fast"]), seed=st.integers(0, 3),
+    rename=st.sampled_from([{}, {"y": "z"}, {"z": "y"}, {"hidden": "hidden"}]),
+)  # fmt: skip
+@example(wrong="triple", marks=MARKS[1], tolerance={}, flags=set(), explain="off", seed=0, rename={})
+@example(wrong="missing", marks=MARKS[1], tolerance={}, flags=set(), explain="off", seed=0, rename={})
+@example(wrong="nan", marks={}, tolerance={"equal_nan": True}, flags={"allow_non_finite"}, explain="off", seed=0,
+         rename={})  # fmt: skip
+def test_no_options_bring_a_wrong_pair_to_status_0(
+    folder: Path, wrong: str, marks: dict[str, Any], tolerance: dict[str, Any], flags: set[str], explain: str,
+    seed: int, rename: dict[str, str],
+) -> None:  # fmt: skip
+    options = {**marks, **tolerance, **dict.fromkeys(flags, True), "explain": explain, "seed": seed}
+    report = None
+    with contextlib.suppress(PrecisionDebugError):  # whose exit status is never 0
+        report = of(folder, wrong, renames=rename, **options)
+    if report is None:
+        return
+    assert report.exit_status != 0, report.claims
+    assert any(claim.state is not State.HELD for claim in report.claims)
+
+
+FP32 = Side(mode="ort_fp32", backend="onnxruntime", model="m", precision="float32")
+
+
+def report_of(*rows: Row, **changes: Any) -> Report:
+    given_ = {"rows": rows, "target": dataclasses.replace(FP32, mode="ort_opt"), "baseline": FP32, "scores": {}}
+    return dataclasses.replace(make_report(0), **{**given_, **changes})
+
+
+def exact(index: int = 0, **changes: Any) -> Row:
+    return make_row(index, 1e-7, comparison=make_comparison(1e-7, target=make_stats(), mismatched=0), **changes)
+
+
+def both_sides(**numbers: int) -> Row:
+    stats = make_stats(**numbers)
+    return make_row(1, 1e-7, comparison=make_comparison(1e-7, base=stats, target=stats, mismatched=0), is_output=True,
+                    name="y", inputs=("h",))  # fmt: skip
+
+
+def doubted(code: str) -> dict[str, Any]:
+    return {"target": dataclasses.replace(FP32, mode="ort_opt", doubts=(Doubt(code=code),))}
+
+
+PASSES = (exact(is_output=True, name="y"),)
+AGAINST: list[tuple[str, tuple[Row, ...], dict[str, Any]]] = [
+    ("ran_as_asked", PASSES, doubted("precision_not_run")),
+    ("ran_as_asked", PASSES, doubted("a code of another wheel")),
+    ("outputs_compared", (exact(), make_row(1, None, is_output=True)), {}),
+    ("outputs_compared", (exact(),), {}),
+    ("outputs_compared", PASSES, {"baseline": dataclasses.replace(FP32, outputs=("y", "boxes"))}),
+    ("outputs_compared", PASSES, {"target": dataclasses.replace(FP32, outputs=("y", "boxes"))}),
+    ("outputs_finite", (both_sides(nan=3),), {}),
+    ("outputs_finite", (both_sides(inf=1),), {}),
+    ("tensors_seen", (), {}),
+    ("all_read", PASSES, doubted("iterations_unread")),
+    ("criterion", (make_row(0, 0.1, status=Status.INCONCLUSIVE),), {}),
+    ("within", (make_row(0, 0.1, is_output=True),), {}),
+    ("repeatable", PASSES, doubted("draws_numbers")),
+    ("repeatable", PASSES, doubted("differs_from_itself")),
+    ("ended", PASSES, {"failure": "killed"}),
+    ("thresholds", PASSES, {"asserted": (opened("thresholds", Doubt(code="x")),)}),
+    ("within", PASSES, {"asserted": (refuted("within", name="y"),)}),
+]
+
+
+@pytest.mark.parametrize(("code", "rows", "changes"), AGAINST, ids=lambda one: one if isinstance(one, str) else "")
+def test_each_claim_is_open_or_refuted_by_what_speaks_against_it(
+    code: str, rows: tuple[Row, ...], changes: dict[str, Any]
+) -> None:
+    assert report_of(*PASSES).exit_status == 0
+    report = report_of(*rows, **changes)
+    assert report.exit_status in (1, 3)
+    assert set(states(report, code)) & {State.OPEN, State.REFUTED}
+    assert State.HELD not in states(report, code)
+
+
+@pytest.mark.parametrize("code", NEEDED)
+def test_a_claim_that_nobody_makes_is_open(code: str) -> None:
+    """So that one which is forgotten, or left out by a mistake, fails every pass."""
+    claims = report_of(*PASSES).claims
+    assert verdict_of(claims, NEEDED, asked=True) is Verdict.PASS
+    assert verdict_of([one for one in claims if one.code != code], NEEDED, asked=True) is Verdict.INCONCLUSIVE
+
+
+def test_the_fold() -> None:
+    true, doubt = held("a"), Doubt(code="d")
+    assert verdict_of([true], ["a"], asked=True) is Verdict.PASS
+    assert verdict_of([true], ["a"], asked=False) is Verdict.EXPECTED
+    assert verdict_of([true, opened("b", doubt)], ["a"], asked=True) is Verdict.INCONCLUSIVE
+    assert verdict_of([true, opened("b", doubt), refuted("c")], ["a"], asked=True) is Verdict.FAIL
+    assert verdict_of([refuted("c"), opened("ended", doubt)], [], asked=True) is Verdict.PARTIAL
+    assert [status_of([one]) for one in Verdict] == [0, 0, 1, 1, 3]
+    assert (status_of(["within tolerance", "partial"]), status_of([]), status_of(["of another version"])) == (3, 1, 1)
+
+
+def test_nan_on_both_sides_names_who_makes_it_unless_it_is_allowed() -> None:
+    made = exact(name="h", index=0)
+    stats = make_stats(nan=2)
+    maker = make_row(1, 1e-7, name="s", op_type="Sqrt", inputs=("h",),
+                     comparison=make_comparison(1e-7, base=stats, target=stats, mismatched=0))  # fmt: skip
+    mask = dataclasses.replace(maker, name="mask", op_type="Where", index=0, inputs=())
+    last = dataclasses.replace(maker, name="y", op_type="MatMul", index=2, inputs=("s",), is_output=True)
+    report = report_of(mask, made, maker, last)
+    why = next(claim.why for claim in report.claims if claim.state is State.REFUTED)
+    assert why is not None
+    assert (why.code, why.values["by"], why.values["op_type"]) == ("output_non_finite", "s", "Sqrt")
+    allowed = dataclasses.replace(report, spec=dataclasses.replace(report.spec, allow_non_finite=True))
+    assert states(allowed, "outputs_finite") == [State.HELD]
+    tolerance = dataclasses.replace(report.spec.tolerance, equal_nan=True)
+    equal = dataclasses.replace(report, spec=dataclasses.replace(report.spec, tolerance=tolerance))
+    assert states(equal, "outputs_finite") == [State.HELD]
+    fed = dataclasses.replace(maker, name="x", op_type="Input", index=0, inputs=())
+    report = report_of(fed, dataclasses.replace(last, inputs=("x",)))
+    why = next(claim.why for claim in report.claims if claim.state is State.REFUTED)
+    assert why is not None
+    assert why.code == "output_non_finite_fed"
