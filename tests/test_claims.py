@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -251,3 +252,63 @@ def test_nan_on_both_sides_names_who_makes_it_unless_it_is_allowed() -> None:
     why = next(claim.why for claim in report.claims if claim.state is State.REFUTED)
     assert why is not None
     assert why.code == "output_non_finite_fed"
+
+
+def saved(folder: Path, tmp_path: Path) -> dict[str, Any]:
+    """What right.onnx gave, as Polygraphy's JSON: {"lst": [[runner, [iteration]]]}."""
+    path = tmp_path / "outputs.json"
+    words = ["--model_file", str(folder / "right.onnx"), "--run_mode", "ort_opt", "--inputs", str(folder / "x.npz")]
+    assert main([*words, "--save_outputs", str(path), "--output", str(tmp_path / "r.json"), "--quiet"]) == 0
+    whole: dict[str, Any] = json.loads(path.read_text())
+    whole["lst"] = whole["lst"][:1]
+    return whole
+
+
+@pytest.mark.parametrize(
+    ("damage", "codes"),
+    [("", set()), ("output", {"output_not_compared"}), ("iteration", {"iterations_unread"})],
+)
+def test_outputs_that_a_file_lacks_or_nobody_read_are_no_pass(
+    folder: Path, tmp_path: Path, damage: str, codes: set[str]
+) -> None:
+    np.savez(folder / "x.npz", x=np.random.default_rng(1).normal(size=(8, 16)).astype(np.float32))
+    results = saved(folder, tmp_path)
+    iterations = results["lst"][0][1]
+    if damage == "output":
+        del iterations[0]["outputs"]["y"]
+    elif damage == "iteration":
+        iterations.append(iterations[0])
+    (tmp_path / "given.json").write_text(json.dumps(results))
+    words = ["--model_file", str(folder / "right.onnx"), "--run_mode", "ort_opt", "--inputs", str(folder / "x.npz")]
+    words += ["--load_outputs", str(tmp_path / "given.json"), "--output", str(tmp_path / "r.json"), "--quiet"]
+    assert main(words) == int(bool(damage))
+    report = Report.load(tmp_path / "r.json")
+    assert {doubt.code for doubt in report.doubts} == codes
+    if damage == "iteration":  # and where one is chosen, nothing is unread
+        assert main([*words, "--sample", "0"]) == 0
+
+
+@pytest.mark.parametrize(("seed", "inside"), [(None, False), (None, True), (3.0, False)])
+def test_numbers_that_are_drawn_without_a_seed_prove_nothing(
+    tmp_path: Path, seed: float | None, inside: bool
+) -> None:
+    helper = onnx.helper
+    drawn = helper.make_node("RandomUniformLike", ["x"], ["r"], name="draw", **({} if seed is None else {"seed": seed}))
+    nodes = [drawn, helper.make_node("Add", ["x", "r"], ["y"], name="add")]
+    if inside:
+        outs = [helper.make_tensor_value_info("y", 1, [4, 4])]
+        body = helper.make_graph(nodes, "then", [], outs)
+        other = helper.make_graph([helper.make_node("Neg", ["x"], ["n"], name="neg")], "else", [],
+                                  [helper.make_tensor_value_info("n", 1, [4, 4])])  # fmt: skip
+        flag = onnx.numpy_helper.from_array(np.array(True), "flag")
+        nodes = [helper.make_node("If", ["flag"], ["y"], name="if", then_branch=body, else_branch=other)]
+    info = [helper.make_tensor_value_info(name, 1, [4, 4]) for name in "xy"]
+    graph = helper.make_graph(nodes, "g", info[:1], info[1:], [flag] if inside else [])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "m.onnx")
+    report = compare(tmp_path / "m.onnx", run_mode="ort_opt", explain="off")
+    assert (State.OPEN in states(report, "repeatable")) is (seed is None)
+    if seed is None:
+        assert report.exit_status == 1
+        said = next(doubt for doubt in report.doubts if doubt.code == "draws_numbers")
+        assert said.values["detail"] == "RandomUniformLike draw"

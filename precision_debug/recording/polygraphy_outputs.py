@@ -61,8 +61,8 @@ class OutputsSession:
             else say("polygraphy_outputs", file=path, runner=self.runner),
         )
         if iteration is None and wanted < len(self._iterations):
-            unread = {"file": path, "count": len(self._iterations), "read": wanted}
-            self.doubts = (Doubt(code="iterations_unread", values=unread),)
+            count = len(self._iterations)
+            self.doubts = (Doubt(code="iterations_unread", values={"file": path, "count": count, "read": wanted}),)
         self.tensors: Sequence[TensorMeta] = tuple(
             TensorMeta(
                 name=name, op_type="Output", dtype=np.asarray(array).dtype.name, shape=tuple(np.shape(array)),

@@ -176,7 +176,8 @@ def _declared(opening: Opening) -> tuple[tuple[str, ...], tuple[Doubt, ...]]:
         return (), ()
     from ..onnx.without_weights import declared_outputs, draws_numbers
 
-    outputs, drawn = (), ()
+    outputs: tuple[str, ...] = ()
+    drawn: tuple[str, ...] = ()
     with contextlib.suppress(PrecisionDebugError):
         outputs = declared_outputs(file)
         drawn = draws_numbers(file)
