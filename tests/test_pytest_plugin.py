@@ -125,10 +125,69 @@ def test_a_golden_report_fails_on_regressions_only(project: Path) -> None:
     assert not complaint(worse, Thresholds(), worse)
 
 
-def test_a_golden_report_is_written_where_there_is_none(project: Path) -> None:
+def said_of(project: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[int, str, str, str]:
+    """Status, what was printed, the verdict of JUnit's XML, and the job's summary."""
+    summary = project / "step.md"
+    summary.write_text("")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    status, said = run(project, "--junitxml", "out.xml", *words)
+    properties = {
+        item.get("name"): item.get("value") for item in ElementTree.parse(project / "out.xml").iter("property")
+    }
+    return status, said, str(properties["precision_debug.verdict"]), summary.read_text(encoding="utf-8")
+
+
+def test_a_golden_report_that_is_not_there_fails_and_is_written_when_asked(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (project / "test_model.py").write_text(PROJECT.format(more=', golden="golden.json", atol=1e-9, rtol=1e-9'))
-    assert run(project)[0] == 0
+    status, said, verdict, summary = said_of(project, monkeypatch)
+    assert (status, verdict) == (1, "out of tolerance")  # of this tolerance, as it is
+    assert "There is no golden report golden.json" in said
+    assert "✅" not in summary
+    assert not (project / "golden.json").exists()
+    assert said_of(project, monkeypatch, "--precision_golden", "write")[::2] == (0, "within tolerance")
     assert (project / "golden.json").exists()
+    assert run(project)[0] == 0
+    model(project / "model.onnx", 8e4)
+    status, said, verdict, summary = said_of(project, monkeypatch)
+    assert (status, verdict) == (1, "out of tolerance")
+    assert "worse than in the golden report" in said
+    assert "✅" not in summary
+    assert "Nothing to do" not in summary
+
+
+@pytest.mark.parametrize(
+    ("thresholds", "status", "verdict"),
+    [
+        ({"outputs": 1e-9}, 1, "out of tolerance"),  # a red test beside a report that says "as expected"
+        ({"outputs": 1e-2}, 0, "within tolerance"),
+        ({"outputs": 1e-2, "tensors": {"hiden": 1e-2}}, 1, "inconclusive"),  # matches nothing
+        ({"operators": {"Matmul": 1e-2}}, 1, "inconclusive"),
+        ({"operators": {"Relu": 1.0}}, 0, "within tolerance"),  # an inner layer alone: the report's verdict stands
+    ],
+)
+def test_thresholds_summary_and_junit_have_one_verdict(
+    project: Path, monkeypatch: pytest.MonkeyPatch, thresholds: dict[str, Any], status: int, verdict: str
+) -> None:
+    (project / "test_model.py").write_text(PROJECT.format(more=f", thresholds={thresholds}"))
+    found = said_of(project, monkeypatch)
+    assert (found[0], found[2]) == (status, verdict), found[1]
+    assert ("✅" in found[3]) is (status == 0)
+
+
+def test_a_threshold_of_an_inner_layer_does_not_switch_the_verdict_off(project: Path) -> None:
+    wrong = project / "wrong.onnx"
+    model(wrong, 1.0)
+    proto = onnx.load(wrong)
+    weight = next(one for one in proto.graph.initializer if one.name == "w2")
+    weight.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(weight) * np.float32(3), "w2"))
+    onnx.save(proto, wrong)
+    report = compare(wrong, run_mode="ort_opt", baseline_model=project / "model.onnx", inputs=project / "x.npz")
+    for thresholds in ({"operators": {"Relu": 1.0}}, {"tensors": {"active": 1.0}}, {"tensors": {"*": 0.1}}):
+        assert complaint(report, Thresholds.of(thresholds)), thresholds
+    assert complaint(report, Thresholds.of({"tensors": {"gone/*": 1.0}}))
+    assert not complaint(report, Thresholds.of({"outputs": 9.0})), "whoever allows so much has said so"
 
 
 def test_thresholds_of_the_project(project: Path) -> None:

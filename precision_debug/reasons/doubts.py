@@ -75,6 +75,20 @@ DOUBTS: Mapping[str, Wording] = {
         "{mode} 对同一输入两次运行的结果不同：{name} 相差 {between}（相对 L2）。",
         "Find what draws numbers, or sums in another order, and fix its seed or order.",
     ),
+    "golden_missing": Wording(
+        "There is no golden report {file}, so nothing says what would be worse.",
+        "没有基准报告 {file}，因此无从判断何为变差。", "Write it with --precision_golden write.",
+    ),
+    "golden_worse": Wording(
+        "Worse than the golden report: {worse}.", "比基准报告差：{worse}。", "See what changed since it was written."
+    ),
+    "threshold_exceeded": Wording(
+        "Beyond the test's thresholds: {over}.", "超出测试的阈值：{over}。", "See the rows of these tensors."
+    ),
+    "threshold_unmatched": Wording(
+        "Nothing falls under the test's thresholds for {names}.", "没有任何内容符合测试的阈值 {names}。",
+        "Correct the names: a threshold that no tensor falls under judges nothing.",
+    ),
     "stopped_early": Wording(
         "The run stopped at its first failure (--fail_fast): what comes after it was not compared.",
         "运行在首个失败处停止（--fail_fast）：其后未比较。", "Leave --fail_fast out.",

@@ -28,6 +28,11 @@ WHAT_TO_DO: Mapping[str, str] = {
     "Give the operators a seed, or compare what lies before them.": "为这些算子设定种子，或比较其之前的张量。",
     "Find what draws numbers, or sums in another order, and fix its seed or order.":
         "找出使用随机数或改变求和次序之处，固定其种子或次序。",
+    "Write it with --precision_golden write.": "用 --precision_golden write 写出。",
+    "See what changed since it was written.": "查看此后的变化。",
+    "See the rows of these tensors.": "查看这些张量的行。",
+    "Correct the names: a threshold that no tensor falls under judges nothing.":
+        "更正名字：没有张量符合的阈值不判定任何内容。",
     "Leave --fail_fast out.": "去掉 --fail_fast。",
     "See why it ended.": "查看结束的原因。",
     **DO_ABOUT_CAUSES,

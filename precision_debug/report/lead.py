@@ -69,8 +69,8 @@ def lead(report: Report) -> tuple[Text, ...]:
     place = 1 if named or (calm and not alike) else 0
     sentences[place:place] = proven
     sentences += repeat_sentences(report)
-    if named and report.verdict is Verdict.INCONCLUSIVE and report.doubts[0].code == "precision_not_run":
-        sentences.insert(0, _calm(report))  # whatever makes the error, the target is not what was asked for
+    if named and report.verdict is Verdict.INCONCLUSIVE:
+        sentences.insert(0, _calm(report))  # whoever makes the error, that nothing is proven comes first
     if (wrong := _why(report, State.REFUTED)) is not None:
         sentences.insert(0, wrong)
     elif report.spec.without_outputs and report.verdict is Verdict.FAIL:

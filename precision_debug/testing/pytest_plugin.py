@@ -25,7 +25,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("precision_debug")
     group.addoption(
         "--precision_golden", choices=["check", "write"], default="check",
-        help="write: save new golden reports; check (the default): fail if a tensor got worse than in them",
+        help="write: save new golden reports; check (the default): fail if a tensor got worse than in them, or one is"
+        " missing",
     )  # fmt: skip
     group.addoption(
         "--precision_thresholds",
@@ -59,8 +60,8 @@ _LONGEST = 160
 def assert_precision(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Report]:
     """A function with ``precision_debug.compare``'s arguments; fails the test unless the verdict is good.
 
-    Further: ``golden=PATH`` (a .json report; where it exists, only what got worse than in it fails; it is written with
-    --precision_golden write, or where there is none) and ``thresholds`` (a mapping as in pyproject.toml, or the path of
+    Further: ``golden=PATH`` (a .json report: only what got worse than in it fails, and so does one that is not there;
+    it is written with --precision_golden write) and ``thresholds`` (a mapping as in pyproject.toml, or the path of
     a .yaml or .toml file). Returns the report. The verdict, the culprits and the worst error become properties of the
     test in JUnit's XML.
     """
@@ -73,25 +74,27 @@ def assert_precision(request: pytest.FixtureRequest, tmp_path: Path) -> Callable
         from ..api import compare
         from ..report import step_summary
         from ..report.formats.json import load
-        from .thresholds import Thresholds, complaint
+        from .thresholds import Thresholds, asserted, complaint_of
 
         chosen = request.config.getoption("--precision_thresholds") if thresholds is None else thresholds
         if isinstance(chosen, (str, Path)) and chosen:
             wanted = Thresholds.of_file(Path(chosen))
         else:
             wanted = Thresholds.of(chosen) if chosen else Thresholds.of_project(request.config.rootpath)
-        report = compare(model, run_mode=run_mode, **arguments)
+        plain = compare(model, run_mode=run_mode, **arguments)
+        stored = Path(golden) if golden else None
+        if stored is not None and request.config.getoption("--precision_golden") == "write":
+            plain.save(stored)  # which it is no worse than
+        missing = str(stored) if stored is not None and not stored.exists() else ""
+        before = load(stored) if stored is not None and not missing else None
+        report = asserted(plain, wanted, before, must_match=thresholds is not None, missing=missing)
         for name, value in _properties(report).items():  # pytest's own record_property warns where JUnit's family is 2
             request.node.user_properties.append((f"precision_debug.{name}", value))
         calls.append(None)
         kept = _keep(report, request, tmp_path, len(calls))
         if step_summary.place() is not None:
             step_summary.append(report, title=request.node.name)
-        stored = Path(golden) if golden else None
-        if stored is not None and (request.config.getoption("--precision_golden") == "write" or not stored.exists()):
-            report.save(stored)  # which it is no worse than
-        before = load(stored) if stored is not None else None
-        problem = complaint(report, wanted, before)
+        problem = complaint_of(report, before)
         if problem:
             pytest.fail(f"{problem}\nreport: {kept}", pytrace=False)
         return report

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fnmatch
 import math
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..claims import Claim, State, held, opened, refuted
 from ..errors import UsageError, shortened
-from ..records import Row
+from ..records import Doubt, Row, Status
 from ..report.blame import culprits, said_of
 from ..report.difference import TIMES, Change, difference
+from ..report.doubts import worded
 from ..report.figures import figure
-from ..report.model import Report, Verdict
+from ..report.model import Report
 from ..report.values import newly_broken
 from ..safety.special_file import refuse_special
 from ..safety.visible import visible
 
-__all__ = ["Thresholds", "complaint"]
+__all__ = ["Thresholds", "asserted", "complaint", "complaint_of"]
 
 _SHOWN = 5
 _FILES = ("precision_debug.yaml", "precision_debug.yml")
@@ -41,8 +44,8 @@ class Thresholds:
         Softmax = 1e-2                    # by operator type
 
     Of several that apply to one tensor the strictest counts. A NaN or an Inf that one side alone has is an infinite
-    error, beyond every threshold, and at a final output it fails without one too. Where neither ``outputs``, tensors
-    nor operators are given, the report's verdict decides.
+    error, beyond every threshold, and at a final output it fails without one too. Of final outputs that no threshold
+    is for, the report's own bounds decide; where none is for any of them, so does its whole verdict.
     """
 
     outputs: float | None = None
@@ -117,40 +120,105 @@ class Thresholds:
         return min(found, default=None)
 
 
-def complaint(report: Report, thresholds: Thresholds, golden: Report | None = None) -> str:
-    """Why a report is not good enough, the culprit first; "" where it is.
+def asserted(
+    report: Report, thresholds: Thresholds, golden: Report | None = None, *, must_match: bool = False, missing: str = ""
+) -> Report:
+    """The report with the claims of a test: its verdict, sentences and pages then are the test's, too.
 
-    golden: a stored report: only what is worse than in it counts, and what a threshold forbids.
+    golden: a stored report: only what is worse than in it counts, and what a threshold forbids. must_match: each
+    threshold is meant for this model, so one that no tensor falls under is open. missing: a golden report that is not
+    there. Where thresholds cover every final output they decide in place of the report's own bounds, else beside them.
     """
-    found = [_over(row, thresholds, golden is None) for row in report.rows]
-    over = [text for text in found if text]
+    claims = [*_of_thresholds(report, thresholds, golden, must_match=must_match)]
+    if missing:
+        claims.append(opened("golden", Doubt(code="golden_missing", values={"file": missing})))
     if golden is not None:
-        changes = difference(golden, report, times=thresholds.times)
-        worse = changes.of(Change.WORSE, Change.LOST, Change.GONE)
-        over += [
-            f"{tensor.op_type} {tensor.name}: {tensor.change} than in the golden report"
-            if tensor.change is Change.WORSE
-            else f"{tensor.op_type} {tensor.name}: {tensor.change}"
-            for tensor in worse
-        ]
-        blamed = changes.fresh if not over else (*changes.fresh, *culprits(report))
-        bad = bool(over or changes.fresh or report.verdict is Verdict.PARTIAL)
+        claims += _of_golden(report, golden, thresholds.times)
+    return dataclasses.replace(report, asserted=tuple(claims))
+
+
+def _of_thresholds(
+    report: Report, thresholds: Thresholds, golden: Report | None, *, must_match: bool
+) -> Iterator[Claim]:
+    if not thresholds.given:
+        return
+    patterns = (*thresholds.tensors, *thresholds.operators)
+    unmatched = [name for name in patterns if not _matches(report, name, thresholds)]
+    if unmatched and must_match:
+        names = tuple(unmatched)
+        yield opened("patterns", Doubt(code="threshold_unmatched", values={"names": names}), names=names)
+    found = [_over(row, thresholds, golden is None) for row in report.rows]
+    over = tuple(text for text in found if text)
+    covered = [thresholds.of_row(row) is not None for row in report.outputs]
+    if golden is None and covered and all(covered):
+        yield _limits("within", over, thresholds)
+    elif golden is None and any(covered):  # of the others the report's own bounds decide
+        own = [row for row in report.outputs if thresholds.of_row(row) is None and row.status is Status.FAIL]
+        yield _limits("within", (*over, *(f"{row.op_type} {row.name}: {row.status}" for row in own)), thresholds)
     else:
-        blamed = culprits(report)
-        bad = bool(over) or (not thresholds.given and report.exit_status != 0) or report.verdict is Verdict.PARTIAL
-    if not bad:
+        yield _limits("thresholds", over, thresholds)
+
+
+def _limits(code: str, over: Sequence[str], thresholds: Thresholds) -> Claim:
+    if over:
+        more = len(over) - _SHOWN
+        said = "; ".join(over[:_SHOWN]) + (f"; … (+{more})" if more > 0 else "")
+        return refuted(code, Doubt(code="threshold_exceeded", values={"over": said}), over=tuple(over))
+    return held(code, thresholds=len(thresholds.tensors) + len(thresholds.operators) + (thresholds.outputs is not None))
+
+
+def _matches(report: Report, name: str, thresholds: Thresholds) -> bool:
+    if name in thresholds.operators:
+        return any(row.op_type == name for row in report.rows)
+    return any(fnmatch.fnmatchcase(row.name, name) for row in report.rows)
+
+
+def _of_golden(report: Report, golden: Report, times: float) -> Iterator[Claim]:
+    """Nothing is worse than in a stored report, and no culprit is new."""
+    changes = difference(golden, report, times=times)
+    worse = tuple(
+        f"{tensor.op_type} {tensor.name}: {tensor.change}"
+        + (" than in the golden report" if tensor.change is Change.WORSE else "")
+        for tensor in changes.of(Change.WORSE, Change.LOST, Change.GONE)
+    )
+    fresh = tuple(culprit.name for culprit in changes.fresh)
+    if not (worse or fresh):
+        yield held("within", tensors=len(changes.tensors))
+        return
+    more = len(worse) - _SHOWN
+    said = "; ".join([*worse[:_SHOWN], *([f"… (+{more})"] if more > 0 else []), *(f"new culprit {n}" for n in fresh)])
+    yield refuted("within", Doubt(code="golden_worse", values={"worse": said}), worse=worse, fresh=fresh)
+
+
+def complaint(report: Report, thresholds: Thresholds, golden: Report | None = None) -> str:
+    """Why a report is not good enough, the culprit first; "" where it is. See ``asserted``."""
+    return complaint_of(asserted(report, thresholds, golden, must_match=True), golden)
+
+
+def complaint_of(report: Report, golden: Report | None = None) -> str:
+    """Why a report with the claims of a test fails it; "" where it does not."""
+    if not report.exit_status:
         return ""
-    unique = {culprit.name: culprit for culprit in blamed}.values()
+    against = [claim for claim in report.claims if claim.state is not State.HELD]
+    over = [line for claim in against for key in ("over", "worse") for line in _lines(claim, key)]
+    fresh = {name for claim in against for name in _lines(claim, "fresh")}
+    alone = golden is not None and not over  # then only who is new has to do with it
+    blamed = {culprit.name: culprit for culprit in culprits(report) if not alone or culprit.name in fresh}
     lines = [f"{report.verdict}: {report.target.mode} against {report.baseline.mode}"]
-    lines += [said_of(report, culprit).en for culprit in unique]
+    lines += [said_of(report, culprit).en for culprit in blamed.values()]
     lines += over[:_SHOWN]
     if len(over) > _SHOWN:
         lines.append(f"… and {len(over) - _SHOWN} more tensors")
-    if report.failure:
-        lines.append(report.failure)
+    told = [claim for claim in against if claim.why is not None and not {"over", "worse"} & claim.evidence.keys()]
+    lines += [worded(claim.why).en for claim in told if claim.why is not None]
     if len(lines) == 1 and report.first_mismatch is not None:
         lines.append(f"first mismatch: {report.first_mismatch.op_type} {report.first_mismatch.name}")
     return "\n".join(map(visible, lines))  # a test's failure goes to the terminal as it is
+
+
+def _lines(claim: Claim, key: str) -> tuple[str, ...]:
+    found = claim.evidence.get(key, ())
+    return found if isinstance(found, tuple) else ()
 
 
 def _over(row: Row, thresholds: Thresholds, alone: bool) -> str:
