@@ -17,10 +17,25 @@ from hypothesis import strategies as st
 from report_factory import make_comparison, make_report, make_row, make_stats
 
 from precision_debug import Report, compare
-from precision_debug.claims import NEEDED, State, Verdict, held, opened, refuted, status_of, verdict_of
+from precision_debug.claims import (
+    NEEDED,
+    State,
+    Verdict,
+    claims_of_training,
+    held,
+    opened,
+    refuted,
+    status_of,
+    verdict_of,
+    verdict_of_training,
+)
 from precision_debug.cli import main
 from precision_debug.errors import PrecisionDebugError
+from precision_debug.recording.rank_faults import RankFault
+from precision_debug.recording.rank_log import RankedStep, RankStep
+from precision_debug.recording.training_log import Departure, ParameterNumbers, StepNumbers, written
 from precision_debug.records import Doubt, Row, Side, Status
+from precision_debug.report.difference import difference
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -312,3 +327,74 @@ def test_numbers_that_are_drawn_without_a_seed_prove_nothing(
         assert report.exit_status == 1
         said = next(doubt for doubt in report.doubts if doubt.code == "draws_numbers")
         assert said.values["detail"] == "RandomUniformLike draw"
+
+
+def logged(count: int, norm: float = 1.0) -> tuple[StepNumbers, ...]:
+    one = ParameterNumbers(norm=norm, zeros=0.0, below=0.0, broken=0, size=1.0, moved=0.1)
+    return tuple(StepNumbers(step=step, scale=1.0, parameters={"w": one}) for step in range(count))
+
+
+def of_ranks(count: int, here: int, of: int = 2) -> tuple[RankedStep, ...]:
+    steps = logged(count)
+    return tuple(
+        RankedStep(step=one.step, of=of, ranks={r: RankStep(numbers=one, rank=r, ranks=of) for r in range(here)})
+        for one in steps
+    )
+
+
+OUT = Departure(step=9, parameter="w", what="larger", value=9.0, usual=1.0)
+OFF = RankFault(step=1, what="sum", parameter="w", parameters=1, ranks=(1,), of=2)
+
+
+@pytest.mark.parametrize(
+    ("steps", "ranks", "found", "off", "verdict"),
+    [
+        (logged(10), (), None, None, Verdict.PASS),
+        (logged(10), of_ranks(10, 2), None, None, Verdict.PASS),
+        (logged(3), (), None, None, Verdict.INCONCLUSIVE),
+        (logged(3), of_ranks(3, 2), None, None, Verdict.INCONCLUSIVE),  # several ranks on too few steps
+        (logged(10), of_ranks(10, 1), None, None, Verdict.INCONCLUSIVE),
+        (logged(10, 0.0), (), None, None, Verdict.INCONCLUSIVE),  # no gradient ever was
+        (logged(10, 0.0), of_ranks(10, 2), None, None, Verdict.INCONCLUSIVE),
+        ((), (), None, None, Verdict.INCONCLUSIVE),
+        (tuple(StepNumbers(step=n, scale=1.0) for n in range(10)), (), None, None, Verdict.INCONCLUSIVE),  # all None
+        (logged(10), (), OUT, None, Verdict.FAIL),
+        (logged(10), of_ranks(10, 2), None, OFF, Verdict.FAIL),
+    ],
+)
+def test_a_training_log_passes_only_where_something_was_learnt_and_looked_at(
+    steps: Any, ranks: Any, found: Any, off: Any, verdict: Verdict
+) -> None:
+    claims = claims_of_training(steps, ranks, found, off)
+    assert verdict_of_training(claims) is verdict
+    assert verdict is not Verdict.PASS or all(
+        verdict_of_training([one for one in claims if one is not left]) is Verdict.INCONCLUSIVE for left in claims
+    )
+
+
+def test_a_log_without_any_gradient_is_status_1_and_says_so_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "statistics.jsonl").write_text("".join(map(written, logged(10, 0.0))))
+    assert main(["training", str(tmp_path), "--lang", "en"]) == 1
+    assert capsys.readouterr().out.startswith("No parameter had a gradient other than 0 in 10 logged steps")
+    (tmp_path / "statistics.jsonl").write_text("".join(map(written, logged(10))))
+    assert main(["training", str(tmp_path), "--lang", "en"]) == 0
+
+
+def test_a_difference_is_a_pass_only_of_two_whole_runs_that_have_something_in_common(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = report_of(*PASSES)
+    early = dataclasses.replace(first, failure="killed")
+    nothing = report_of(make_row(0, None, is_output=True, name="y"))
+    nan = report_of(both_sides(nan=3))
+    assert difference(first, first).verdict is Verdict.PASS
+    assert difference(first, early).verdict is Verdict.PARTIAL
+    assert difference(early, first).verdict is Verdict.PASS
+    assert difference(nothing, nothing).verdict is Verdict.INCONCLUSIVE
+    assert difference(first, nan).verdict is Verdict.FAIL, "its numbers are as good, and its verdict is not"
+    first.save(tmp_path / "first.json")
+    early.save(tmp_path / "early.json")
+    assert main(["diff", str(tmp_path / "first.json"), str(tmp_path / "early.json"), "--lang", "en"]) == 3
+    assert "ended early" in capsys.readouterr().out.splitlines()[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .claim import ENDED, Claim, State, Verdict, held, opened, refuted, status_of, verdict_of
 from .judged import Judged
 from .of_report import ENOUGH, NEEDED, claims_of
+from .of_training import claims_of_training, verdict_of_training
 
 __all__ = [
     "ENDED",
@@ -15,9 +16,11 @@ __all__ = [
     "State",
     "Verdict",
     "claims_of",
+    "claims_of_training",
     "held",
     "opened",
     "refuted",
     "status_of",
     "verdict_of",
+    "verdict_of_training",
 ]

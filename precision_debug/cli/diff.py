@@ -2,7 +2,7 @@
 card.
 
 BEFORE and AFTER are .json reports. Tensors are matched by name; what got worse comes first. Exit status 0 if nothing
-got worse, 1 if something did.
+got worse, 1 if something did, or too little was compared to say so, 3 if the later run ended early.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..claims import status_of
 from ..codec import encode, json_text
 from ..errors import UsageError
 from ..reasons import Text, say
@@ -36,7 +37,8 @@ SUMMARY_ZH = "两份报告之间的变化：哪些张量变好或变差，哪些
 
 DESCRIPTION_ZH = """precision_debug diff：两份报告之间的变化，例如修复、升级或更换显卡前后。
 
-BEFORE 与 AFTER 是 .json 报告。张量按名字对应，变差的排在前面。没有变差时退出码为 0，否则为 1。
+BEFORE 与 AFTER 是 .json 报告。张量按名字对应，变差的排在前面。
+没有变差时退出码为 0；有变差或比较得太少为 1；较晚的运行提前结束为 3。
 """
 
 _SHOWN = 20
@@ -65,7 +67,7 @@ def run(arguments: Sequence[str]) -> int:
         with replacing(output) as temporary:
             _write(found, temporary, output.suffix.lower(), args.lang)
         sys.stdout.write(f"{visible(str(output))}\n")
-    return int(found.regressed)
+    return status_of([found.verdict])
 
 
 _FLAGS = (
@@ -134,6 +136,8 @@ def _plain(found: Difference) -> dict[str, Any]:
         "before": {"verdict": str(found.before.verdict), "mode": found.before.target.mode},
         "after": {"verdict": str(found.after.verdict), "mode": found.after.target.mode},
         "regressed": found.regressed,
+        "difference": str(found.verdict),
+        "claims": [encode(claim) for claim in found.claims],
         "counts": {str(change): count for change, count in found.counts.items()},
         "sentences": [text.en for text in sentences(found)],
         "culprits": {

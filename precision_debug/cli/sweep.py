@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..claims import status_of
 from ..errors import BackendError, OutputError, UsageError
 from ..reasons import Reason, say
 from ..records import ModelFiles, RunSpec
@@ -26,6 +27,7 @@ from ..run.sweep.remote_speed import measure_remotely
 from ..run.sweep.result import Speed, Sweep
 from ..run.sweep.run import ROUNDS, parse_modes, remove_inputs, sweep
 from ..run.sweep.speed import measure_speed
+from ..run.sweep.table import BASELINE
 from ..run.sweep.write import SUFFIXES, as_table, as_text, write
 from ..safety.visible import visible
 from . import compare
@@ -95,7 +97,7 @@ def run(arguments: Sequence[str]) -> int:
         raise BackendError(say("interrupted"), hint=say("modes_in_report"))
     if any(mode.refused for mode in found.modes):
         return 2
-    return 1 if any(mode.verdict in ("out of tolerance", "inconclusive", "partial") for mode in found.modes) else 0
+    return min(1, status_of(mode.verdict for mode in found.modes if mode.verdict != BASELINE))
 
 
 def _folder_beside(outputs: Sequence[Path], spec: RunSpec, marks: str) -> Path:

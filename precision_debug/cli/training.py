@@ -2,7 +2,7 @@
 
 FOLDER is the one that training(record=…) was given. Of a run of several ranks (DDP, FSDP2) each rank's gradients are
 looked at before and after the reduction, too. Exit status 0: no gradient leaves the band of the steps before it, and
-no rank is off; 1: one does, or too few steps were logged to say so.
+no rank is off; 1: one does, or too little was logged to say so (few steps, no gradient at all, not every rank's file).
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..claims import claims_of_training, status_of, verdict_of_training
 from ..errors import UsageError
 from ..recording.rank_faults import first_rank_fault
 from ..recording.rank_log import joined, read_ranks
-from ..recording.training_log import first_departure, read_log, steps_with_a_band
+from ..recording.training_log import first_departure, read_log
 from ..report.atomic_file import replacing
+from ..report.doubts import worded
 from ..report.rank_text import missing_text, next_text, rank_table, rank_text
 from ..report.training_page import departure_text, training_page
 from ..safety.visible import visible
@@ -29,7 +31,8 @@ SUMMARY_ZH = "训练过程的记录：首先超出范围的一步，以及曲线
 DESCRIPTION_ZH = """precision_debug training：precision_debug.training() 所保存的训练记录中，首先超出范围的一步。
 
 FOLDER 是 training(record=…) 所给的目录。多个 rank（DDP、FSDP2）的训练还会检查各 rank 归约前后的梯度。
-退出码 0：没有梯度超出此前各步的范围，各 rank 均正常；1：有，或保存的步太少而无法判断。
+退出码 0：没有梯度超出此前各步的范围，各 rank 均正常；
+1：有，或保存的内容不足以判断（步太少、从无梯度、缺少某些 rank 的文件）。
 """
 
 
@@ -42,25 +45,29 @@ def run(arguments: Sequence[str]) -> int:
     ranks = read_ranks(args.folder)
     steps = joined(ranks) if ranks else read_log(args.folder)
     found, off = first_departure(steps), first_rank_fault(ranks)
+    claims = claims_of_training(steps, ranks, found, off)
+    status = status_of([verdict_of_training(claims)])
     said = [departure_text(steps, found)]
+    said[:0] = [
+        worded(claim.why) for claim in claims
+        if claim.code == "gradients_logged" and claim.why is not None
+    ]  # fmt: skip
     if ranks:
         about = [missing_text(ranks) or rank_text(ranks, off), next_text(off, args.folder) if off is not None else None]
         said = [*(text for text in about if text is not None), *said]
     for text in said:
         print(visible(text.of(language)))
-    known = ranks or steps_with_a_band(steps)
     if args.output:
         path = Path(args.output)
         with replacing(path) as file:
             shown = [step for step in ranks if off is None or step.step == off.step][-1:]
             table = "".join(rank_table(step) for step in shown)
-            bad = off is not None or not known
             page = training_page(
-                steps, found, about=args.folder, said=said, bad=bad, below=table, language=args.lang or ""
+                steps, found, about=args.folder, said=said, bad=bool(status), below=table, language=args.lang or ""
             )
             file.write_text(page, encoding="utf-8")
         print(visible(f"  {path}"))
-    return 1 if found is not None or off is not None or not known else 0
+    return status
 
 
 def _parser() -> Parser:

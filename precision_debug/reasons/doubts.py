@@ -75,6 +75,20 @@ DOUBTS: Mapping[str, Wording] = {
         "{mode} 对同一输入两次运行的结果不同：{name} 相差 {between}（相对 L2）。",
         "Find what draws numbers, or sums in another order, and fix its seed or order.",
     ),
+    "training_no_gradient": Wording(
+        "No parameter had a gradient other than 0 in {steps} logged {steps:step|steps}: nothing was learnt, or nothing"
+        " of it was logged.",
+        "在保存的 {steps} 个步中，没有任何参数有非零的梯度：没有学到任何东西，或没有保存。",
+        "Check requires_grad, and that the backward pass runs before the optimiser's step.",
+    ),
+    "training_few_steps": Wording(
+        "{steps} logged {steps:step is|steps are} too few for a band.", "保存的 {steps} 个步不足以得出范围。",
+        "Log more steps (training(every=N)).",
+    ),
+    "training_ranks_missing": Wording(
+        "Of {ranks} ranks only {here} {here:is|are} here: the reduction was not checked.",
+        "{ranks} 个 rank 中只有 {here} 个的文件：未检查归约。", "Copy the files of every rank into one folder.",
+    ),
     "golden_missing": Wording(
         "There is no golden report {file}, so nothing says what would be worse.",
         "没有基准报告 {file}，因此无从判断何为变差。", "Write it with --precision_golden write.",

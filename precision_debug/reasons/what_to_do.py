@@ -33,6 +33,10 @@ WHAT_TO_DO: Mapping[str, str] = {
     "See the rows of these tensors.": "查看这些张量的行。",
     "Correct the names: a threshold that no tensor falls under judges nothing.":
         "更正名字：没有张量符合的阈值不判定任何内容。",
+    "Check requires_grad, and that the backward pass runs before the optimiser's step.":
+        "检查 requires_grad，以及反向传播是否在优化器更新之前运行。",
+    "Log more steps (training(every=N)).": "请保存更多的步（training(every=N)）。",
+    "Copy the files of every rank into one folder.": "将每个 rank 的文件放在同一目录。",
     "Leave --fail_fast out.": "去掉 --fail_fast。",
     "See why it ended.": "查看结束的原因。",
     **DO_ABOUT_CAUSES,

@@ -7,7 +7,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..records import Culprit, Row, Status
+from ..claims import ENDED, Claim, Verdict, held, opened, refuted, verdict_of
+from ..records import Culprit, Doubt, Row, Status
 from .blame import culprits
 from .model import Report
 
@@ -79,6 +80,38 @@ class Difference:
     def regressed(self) -> bool:
         """Something is worse, is no longer compared, or a culprit is new."""
         return bool(self.fresh) or any(t.change in (Change.WORSE, Change.LOST, Change.GONE) for t in self.tensors)
+
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """What it says where nothing got worse."""
+        bad = self.of(Change.WORSE, Change.LOST, Change.GONE)
+        names = tuple(tensor.name for tensor in bad[:_NAMED])
+        fresh = tuple(culprit.name for culprit in self.fresh)
+        both = sum(_compared(tensor.before) and _compared(tensor.after) for tensor in self.tensors)
+        then, now = self.before.exit_status, self.after.exit_status
+        ended = Doubt(code="ended_early", values={"why": self.after.failure})
+        return (
+            refuted("nothing_worse", tensors=names, culprits=fresh) if self.regressed else held("nothing_worse"),
+            refuted("verdict_no_worse", before=str(self.before.verdict), after=str(self.after.verdict))
+            if now > then else held("verdict_no_worse", after=str(self.after.verdict)),
+            held("tensors_in_common", tensors=both) if both
+            else opened("tensors_in_common", Doubt(code="nothing_compared")),
+            opened(ENDED, ended) if self.after.failure else held(ENDED),
+        )  # fmt: skip
+
+    @property
+    def verdict(self) -> Verdict:
+        """The fold of ``claims``."""
+        return verdict_of(self.claims, _NEEDED, asked=True)
+
+
+_NEEDED = ("nothing_worse", "verdict_no_worse", "tensors_in_common", ENDED)
+_NAMED = 20
+
+
+def _compared(row: Row | None) -> bool:
+    return row is not None and row.comparison is not None
 
 
 def difference(before: Report, after: Report, *, times: float = TIMES, noise: float = NOISE) -> Difference:

@@ -11,6 +11,7 @@ from .blame import said_of
 from .difference import Change, Difference, Tensor
 from .figures import count, figure
 from .summary import VERDICT_NAME
+from .words import explained
 
 __all__ = ["CHANGES", "TONE_OF", "errors", "ordered", "ratio", "sentences"]
 
@@ -69,6 +70,12 @@ def ratio(tensor: Tensor) -> str:
 def _first(found: Difference) -> Text:
     worse, better = found.of(Change.WORSE), found.of(Change.BETTER)
     lost = len(found.of(Change.LOST, Change.GONE))
+    if found.after.failure:
+        why = explained(found.after.failure)
+        return Text(
+            f"The later run ended early ({why.en}), so nothing is known of what it did not reach.",
+            f"较晚的运行提前结束（{why.zh}），未到达之处一无所知。",
+        )
     if worse:
         return _most(worse, Text("got worse", "变差"))
     if lost:
