@@ -198,6 +198,13 @@ def test_a_quantised_head_ends_with_status_1(tmp_path: Path) -> None:
         scores = g.op("Sigmoid", [g.dense(x, 8, 5, "cls", 2.0)], "scores")
         ends = [g.op("Concat", [boxes, scores], "y", axis=1)] if packed else [boxes, scores]
         path = g.save(tmp_path / f"{packed}.onnx", ends)
-        report = precision_debug.compare(path, run_mode="ort_int8", inputs=g.feeds, explain="off")
+        report = precision_debug.compare(path, run_mode="ort_int8", inputs=g.feeds)
         failed = [row for row in report.rows if row.is_output and row.status is Status.FAIL]
         assert [row.reason.code for row in failed] == (["slices_lost"] if packed else [])
+        told = report.explanation
+        assert told is not None
+        assert [(one.cause, one.name) for one in told.culprits] == ([("packed", "y")] if packed else [])
+        if packed:
+            assert report.to_keep is not None
+            assert report.to_keep.tried is not None
+            assert report.to_keep.tried.state == "mended"

@@ -39,6 +39,7 @@ from .inputs import inputs_differ
 from .introduced import Alone, nothing_alone, run_alone
 from .one_outlier import as_one_outlier
 from .overlap import overlapping
+from .packed import with_packers
 from .shapes import shapes_differ
 from .stretch import with_stretches
 from .subject import Subject, replaces
@@ -94,7 +95,7 @@ def explain(
     except Exception as error:
         reason = say("failed", detail=f"{type(error).__name__}: {error}")
     else:
-        return explanation, found
+        return with_packers(subject, explanation), found
     return Explanation(state="unknown", reason=reason, allowed=usual, seconds=work.seconds), []
 
 

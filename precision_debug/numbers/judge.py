@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 from ..reasons import NOTHING, Reason, say
 from ..records import Comparison, Row, Status, TensorStats, Tolerance
 from .born import CLAMPED, MASK, is_broken, peak
 from .precisions import QUANTISED
 
-__all__ = ["HIDDEN", "as_expected", "judged", "lost_slices", "validated", "verdict"]
+__all__ = ["HIDDEN", "as_expected", "judged", "lost_slices", "told_slices", "validated", "verdict"]
 
 HIDDEN = 1e-2
 """Relative L2 error above which a pass is inconclusive where atol exceeds the RMS of the baseline's tensor.
@@ -98,14 +99,20 @@ def as_expected(row: Row, allowed: float, *, rounded: bool = False) -> Row:
 
 def lost_slices(numbers: Comparison) -> Reason:
     """Which slices of an output are lost: a tolerance of the whole would not show it, and decides nothing here."""
+    return say("slices_lost", **told_slices(numbers))
+
+
+def told_slices(numbers: Comparison) -> dict[str, Any]:
+    """What is said of the slices that are lost: which, how many of how many, of which axis, and how large they are."""
     lost = numbers.lost
-    count, worst = sum(one.last - one.first + 1 for one in lost), max(lost, key=lambda one: one.peak)
-    stretches = tuple(str(one.first) if one.first == one.last else f"{one.first}-{one.last}" for one in lost)
-    return say(
-        "slices_lost", slices=", ".join(stretches[:_STRETCHES]) + (", …" if len(stretches) > _STRETCHES else ""),
-        axis=worst.axis, count=count, all=worst.of, part=float(worst.error / worst.size) if worst.size else math.inf,
-        peak=float(worst.peak), largest=float(worst.largest),
-    )  # fmt: skip
+    worst = max(lost, key=lambda one: one.peak)
+    stretches = [str(one.first) if one.first == one.last else f"{one.first}-{one.last}" for one in lost]
+    return {
+        "slices": ", ".join(stretches[:_STRETCHES]) + (", …" if len(stretches) > _STRETCHES else ""),
+        "axis": worst.axis, "count": sum(one.last - one.first + 1 for one in lost), "all": worst.of,
+        "part": float(worst.error / worst.size) if worst.size else 1.0, "peak": float(worst.peak),
+        "largest": float(worst.largest),
+    }  # fmt: skip
 
 
 _STRETCHES = 4

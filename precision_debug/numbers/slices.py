@@ -14,6 +14,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import functools
+import itertools
 import math
 import os
 from collections.abc import Iterator, Mapping
@@ -28,7 +29,7 @@ from ..safety.compiled import load as load_library
 from .exact_sum import ExactSum
 from .kinds import Array, is_numeric
 
-__all__ = ["MOST", "MergedSlices", "SliceTotals", "judge_slices", "sum_slices", "with_slices"]
+__all__ = ["MOST", "MergedSlices", "SliceTotals", "judge_slices", "lost_error", "parts_of", "sum_slices", "with_slices"]
 
 MOST = 4096
 """Slices of an axis, at most: a longer one is a position (an anchor, a pixel), not a quantity."""
@@ -245,6 +246,20 @@ def with_slices(found: Comparison, base: Array, target: Array, parts: Parts) -> 
         return found
     kept: dict[str, Any] = {"by_slice": totals} if keeps else {}
     return dataclasses.replace(found, slices=judge_slices(totals), **kept)
+
+
+def parts_of(found: Comparison) -> Parts:
+    """What was lost before as parts of its axis, so that it is judged as such again."""
+    lost = found.lost
+    if not lost:
+        return {}
+    edges = sorted({0, lost[0].of, *(one.first for one in lost), *(one.last + 1 for one in lost)})
+    return {lost[0].of: tuple(int(stop - start) for start, stop in itertools.pairwise(edges))}
+
+
+def lost_error(found: Comparison) -> float:
+    """The largest relative error among the slices that are lost; 0 where none is."""
+    return max((float(one.error / one.size) for one in found.lost if one.size), default=0.0)
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ Concat and the output only operators may stand that keep quantities apart: that 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ..records import Shape, TensorMeta
 
-__all__ = ["packed_parts"]
+__all__ = ["joins_before", "packed_parts"]
 
 _JOINS = frozenset({"concat", "cat", "concatenate", "concatenation", "concatv2", "stack", "pack", "hstack"})
 _KEEPS = frozenset({
@@ -35,19 +35,26 @@ def packed_parts(
     a Transpose moves them, a Reshape of others leaves it.
     """
     found: dict[int, tuple[int, ...]] = {}
+    for join in joins_before(name, metas):
+        sizes = _sizes(shape_of(join), [shape_of(one) for one in metas[join].inputs])
+        if sizes and sum(sizes) not in found:
+            found[sum(sizes)] = sizes
+    return found
+
+
+def joins_before(name: str, metas: Mapping[str, TensorMeta]) -> Iterator[str]:
+    """The joined tensors that a tensor comes from, the nearest first; where those that are joined are themselves joined
+    along another axis, all are alike, and the first is followed."""
     for _ in range(_FAR):
         meta = metas.get(name)
         if meta is None or not meta.inputs:
-            break
+            return
         kind = _kind(meta.op_type)
         if kind in _JOINS:
-            sizes = _sizes(shape_of(name), [shape_of(one) for one in meta.inputs])
-            if sizes and sum(sizes) not in found:
-                found[sum(sizes)] = sizes
+            yield name
         elif kind not in _KEEPS or len(meta.inputs) != 1:
-            break
-        name = meta.inputs[0]  # where joined tensors are themselves joined along another axis, all are alike
-    return found
+            return
+        name = meta.inputs[0]
 
 
 def _kind(op_type: str) -> str:

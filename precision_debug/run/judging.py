@@ -16,7 +16,7 @@ from ..numbers.arrays import as_array
 from ..protocols import Feeds
 from ..records import Explanation, RunSpec
 from ..search.request import SearchRequest
-from .searching.criterion import Criterion, Sample
+from .searching.criterion import Criterion, Sample, parts_among
 from .searching.held_out import held_out_feeds
 from .searching.trials import outputs_of
 from .side import OpenSide
@@ -47,7 +47,7 @@ def judging_of(spec: RunSpec, subject: Subject, explanation: Explanation, precis
         pairs = {name: pairs[name] for name in wrong_outputs(subject, explanation)}
         bounds = {name: explanation.allowed_at.get(name, allowed) for name in pairs}
         allowed = tight(bounds.values(), allowed)
-    criterion = Criterion.of(SearchRequest(), spec.tolerance, pairs, allowed, bounds)
+    criterion = Criterion.of(SearchRequest(), spec.tolerance, pairs, allowed, bounds, parts_among(subject.rows))
     first = Sample(feeds=subject.feeds, target_feeds=subject.feeds_of_target, values=_copied(subject.outputs, pairs))
     got = _copied(subject.target_outputs, pairs.values())
     if not pairs or not set(pairs.values()) <= got.keys() or not set(pairs) <= first.values.keys():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -16,12 +16,13 @@ from ...feeds.script import load_function
 from ...numbers import judge
 from ...numbers.arrays import as_array
 from ...numbers.born import is_broken
+from ...numbers.slices import Parts, lost_error, parts_of, with_slices
 from ...reasons import Reason, say
 from ...records import Comparison, Row, Status, Tolerance
 from ...search.request import SearchRequest, limit_of
 from .check_command import CheckCommand
 
-__all__ = ["Criterion", "Sample"]
+__all__ = ["Criterion", "Sample", "parts_among"]
 
 Values = Mapping[str, Any]
 
@@ -44,6 +45,7 @@ class Criterion:
     errors of outputs that have one of their own, as a training step's have; the error of a sample is then that of the
     outputs whose bound is ``allowed`` at most: beside a gradient that is nothing but rounding, whose relative error is
     any number, the others' would not be seen.
+    parts: of an output, what it packs, as far as that was lost: then the error is that of what is lost.
     """
 
     asked: SearchRequest
@@ -53,11 +55,12 @@ class Criterion:
     metric: Callable[[Values, Values], Any] | None = field(default=None)
     check: CheckCommand | None = None
     bounds: Mapping[str, float] = field(default_factory=dict)
+    parts: Mapping[str, Parts] = field(default_factory=dict)
 
     @classmethod
     def of(
         cls, asked: SearchRequest, tolerance: Tolerance, pairs: Mapping[str, str], allowed: float,
-        bounds: Mapping[str, float] = MappingProxyType({}),
+        bounds: Mapping[str, float] = MappingProxyType({}), parts: Mapping[str, Parts] = MappingProxyType({}),
     ) -> Criterion:  # fmt: skip
         """Raises UsageError for a metric that is none, or has no limit."""
         metric = None
@@ -66,8 +69,9 @@ class Criterion:
         limit_of(asked.limit)
         check = CheckCommand.of(asked.check) if asked.check else None
         return cls(
-            asked=asked, tolerance=tolerance, pairs=pairs, allowed=allowed, metric=metric, check=check, bounds=bounds
-        )
+            asked=asked, tolerance=tolerance, pairs=pairs, allowed=allowed, metric=metric, check=check, bounds=bounds,
+            parts=parts,
+        )  # fmt: skip
 
     def limit(self, sample: Sample) -> float | None:
         """The error up to which a sample passes; None where a tolerance of elements decides."""
@@ -123,10 +127,9 @@ class Criterion:
         for name, there in self.pairs.items():
             if there not in got or name not in sample.values:
                 return False, math.inf, f"{name}: the target does not give it"
-            found = numbers.compare(
-                as_array(sample.values[name], name=name), as_array(got[there], name=there), self.tolerance
-            )
-            error = error_of(found)
+            mine, theirs = as_array(sample.values[name], name=name), as_array(got[there], name=there)
+            found = with_slices(numbers.compare(mine, theirs, self.tolerance), mine, theirs, self.parts.get(name, {}))
+            error = max(error_of(found), lost_error(found))
             elements += found.base.elements + found.target.elements
             bound = self.bounds.get(name)
             if bound is not None and limit == self.allowed:
@@ -179,6 +182,11 @@ def error_of(found: Comparison) -> float:
             return 0.0
         return found.mismatched / found.base.elements if "float" not in found.base.dtype else math.inf
     return found.relative_l2
+
+
+def parts_among(rows: Iterable[Row]) -> dict[str, Parts]:
+    """Of each output that lost slices, what it packs, by its name."""
+    return {row.name: parts_of(row.comparison) for row in rows if row.comparison is not None and row.comparison.lost}
 
 
 def largest(errors: Sequence[float]) -> float:

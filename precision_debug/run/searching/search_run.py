@@ -30,7 +30,7 @@ from ..plan import Opening, make_plan, stage_of
 from ..staying_low import stays_low
 from ..to_keep import typed
 from .check_command import saved_as
-from .criterion import Criterion, Sample
+from .criterion import Criterion, Sample, parts_among
 from .evaluations import BEGIN_ANEW, Evaluations, key_of
 from .hand_over import handed_over
 from .prefetch import Prefetcher, pool_of
@@ -186,7 +186,7 @@ class _Search:
         from ...explain import allowed_by
 
         allowed = allowed_by(report.explanation, self.target.precision)
-        return Criterion.of(self.asked, self.spec.tolerance, pairs, allowed)
+        return Criterion.of(self.asked, self.spec.tolerance, pairs, allowed, parts=parts_among(rows))
 
     def _trials(self, opening: Opening, keep: Keep) -> Trials:
         return Trials(opening, keep, self.criterion, self.feed_set.for_target().feeds, self._room("trials"))
@@ -278,7 +278,8 @@ class _Search:
             return 0
         setup = Setup(
             spec=self.spec, mode=trials.mode, asked=self.asked, pairs=dict(self.criterion.pairs),
-            allowed=self.criterion.allowed, feeds=tuple(self.feed_set.for_target().feeds), samples=tuple(samples),
+            parts=dict(self.criterion.parts), allowed=self.criterion.allowed,
+            feeds=tuple(self.feed_set.for_target().feeds), samples=tuple(samples),
             others=tuple(self._beside(trials, what)), rough=is_rough(what),
         )  # fmt: skip
         self.setups[trials.mode, what] = self.ahead.prepared(setup)

@@ -38,6 +38,7 @@ class Setup:
     mode: str
     asked: SearchRequest
     pairs: Mapping[str, str]
+    parts: Mapping[str, Mapping[int, tuple[int, ...]]]
     allowed: float
     feeds: Sequence[Feeds]
     samples: Sequence[Sample]
@@ -88,5 +89,5 @@ class SetRunner:
         keep = keeper.keep(opening.spec) if keeper is not None else None
         if keep is None:
             raise UsageError(say("nothing_to_keep", mode=setup.mode), where="search")
-        criterion = Criterion.of(setup.asked, setup.spec.tolerance, setup.pairs, setup.allowed)
+        criterion = Criterion.of(setup.asked, setup.spec.tolerance, setup.pairs, setup.allowed, parts=setup.parts)
         return Trials(opening, keep, criterion, setup.feeds, folder)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ... import registry
 from ...errors import PrecisionDebugError, UsageError
+from ...numbers.slices import lost_error
 from ...observe.sample_columns import SAMPLES
 from ...reasons import Reason, say
 from ...records import ModelFiles, Row, RunSpec, Status
@@ -163,17 +164,23 @@ def _row(name: str, model: str, report: Report, path: str) -> Mode:
         samples=max((int(row.extra.get(SAMPLES, 1)) for row in compared), default=0),
         mean_rel=numbers.mean_rel if numbers else None,
         share_over_1pct=numbers.share_rel_over_1pct if numbers else None,
-        rel_l2=worst_output.relative_l2 if worst_output is not None else None,
-        worst=worst.name if worst is not None else "", worst_rel_l2=worst.relative_l2 if worst is not None else None,
+        rel_l2=_told(worst_output),
+        worst=worst.name if worst is not None else "", worst_rel_l2=_told(worst),
         culprit=culprits[0].name if culprits else "", cause=culprits[0].cause if culprits else state,
         apart=max((float(row.repeated.rel_l2) for row in report.outputs if row.repeated is not None), default=None),
         scores=dict(report.scores), report=path, against=report.baseline.mode,
     )  # fmt: skip
 
 
+def _told(row: Row | None) -> float | None:
+    """The error that a row is ranked by; of an output that lost slices theirs. None where it has none."""
+    return None if row is None or row.relative_l2 is None else max(row.relative_l2, _error(row))
+
+
 def _error(row: Row) -> float:
     error = row.relative_l2
-    return -1.0 if error is None or math.isnan(error) else error
+    lost = lost_error(row.comparison) if row.comparison is not None else 0.0
+    return -1.0 if error is None or math.isnan(error) else max(error, lost)
 
 
 ROUNDS = 3

@@ -1,0 +1,65 @@
+"""Who loses slices of an output that the whole does not show: the operator that puts unlike quantities in one tensor.
+
+Its error is ordinary for the tensor that it makes, one scale being what it has; so no size of an error names it. What
+names it is that its inputs still told what the output no longer tells.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from ..numbers.judge import told_slices
+from ..pairing.packed import joins_before
+from ..records import Culprit, Explanation, Row
+from .subject import Subject
+
+__all__ = ["with_packers"]
+
+_TOLD = 0.5
+"""Relative L2 error up to which an input of the operator still tells something."""
+
+
+def with_packers(subject: Subject, explanation: Explanation) -> Explanation:
+    """The explanation with whoever packs what is lost, first; whatever was expected of the whole."""
+    found = tuple(_packers(subject))
+    if not found:
+        return explanation
+    names = {one.name for one in found}
+    others = tuple(one for one in explanation.culprits if one.name not in names)
+    return dataclasses.replace(explanation, state="culprits", culprits=(*found, *others), passes=False)
+
+
+def _packers(subject: Subject) -> Iterator[Culprit]:
+    for row in subject.row_of.values():
+        numbers = row.comparison
+        if not row.is_output or numbers is None or not numbers.lost:
+            continue
+        name = _packer(subject, row)
+        meta = subject.meta_of.get(name)
+        if meta is None or any(_is_ruined(subject, source) for source in meta.inputs):
+            continue
+        yield Culprit(
+            name=name, node=meta.node, op_types=(meta.op_type,), cause="packed", evidence=told_slices(numbers),
+            confidence="ranked", at=row.name, fails_first=row.name, keep=(name,),
+        )  # fmt: skip
+
+
+def _packer(subject: Subject, row: Row) -> str:
+    """What joins along an axis of the length that the lost slices are counted in; else the nearest join; else what
+    makes the output."""
+    numbers = row.comparison
+    assert numbers is not None
+    joins = list(joins_before(row.name, subject.meta_of))
+    for name in joins:
+        there = subject.row_of.get(name)
+        shape = there.comparison.base.shape if there is not None and there.comparison is not None else ()
+        if numbers.lost[0].of in shape:
+            return name
+    return joins[0] if joins else row.name
+
+
+def _is_ruined(subject: Subject, name: str) -> bool:
+    row = subject.row_of.get(name)
+    error = row.relative_l2 if row is not None else None
+    return error is not None and error > _TOLD
