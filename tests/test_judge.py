@@ -338,3 +338,19 @@ def test_validating_adds_its_reason_only_to_what_had_passed() -> None:
 def test_results_beyond_float32s_middle_are_no_mask(base: list[float], target: list[float], broken: bool) -> None:
     wanted = Tolerance(given=False)
     assert is_broken(compare(np.float32(base), np.float32(target), wanted)) is broken
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint32", "uint64"])
+@pytest.mark.parametrize("by_kernel", [True, False])
+def test_ids_are_equal_or_not(dtype: str, by_kernel: bool) -> None:
+    """Without a tolerance nothing that counts or points may be off, however large it is; with one, that decides."""
+    base = np.arange(40_000, 40_000 + 16, dtype=dtype)
+    target = base + np.array([1] + [0] * 15, dtype=dtype)
+    for given, status in ((False, Status.FAIL), (True, Status.PASS)):
+        tolerance = Tolerance(given=given)
+        counted = compare(base, target, tolerance if by_kernel else Tolerance())
+        row = Row(index=0, op_type="ArgMax", name="ids", status=Status.PASS, comparison=counted, is_output=True)
+        assert judged_row(row, tolerance, allowed=0.1).status is status
+        same = dataclasses.replace(row, comparison=compare(base, base, tolerance))
+        assert judged_row(same, tolerance, allowed=0.1).status is Status.PASS
+    assert compare(base, target, Tolerance(given=False)).mismatched == 1

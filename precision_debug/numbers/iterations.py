@@ -47,6 +47,9 @@ class Iterations:
         if kernel is None or not plain or not kernel.supports(base.dtype, target.dtype):
             self.add_in_full(turn, base, target, threads)
             return
+        if not self._tolerance.given and base.dtype.kind in "iub":
+            self.add_in_full(turn, base, target, threads)  # which counts what differs at all
+            return
         small = base.size < measuring.EXACT_BELOW
         task = Task(
             base=flat_reader(base), target=flat_reader(target), size=base.size, tolerance=self._tolerance,

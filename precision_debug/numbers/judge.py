@@ -76,8 +76,8 @@ def as_expected(row: Row, allowed: float, *, rounded: bool = False) -> Row:
     """The row where the user gave no tolerance: it passes where its error is what the arithmetic must lose.
 
     allowed: relative L2 error up to which it is. What is not a number, and what differs in shape or type, is judged as
-    ever; so is what has no relative error, as integers, but for those that are rounded floats, or that stand for other
-    numbers inside a model.
+    ever; integers must be equal, an id or index that is off by one being another one, but for those that are rounded
+    floats, or that stand for other numbers inside a model.
     """
     numbers = row.comparison
     if numbers is None or row.status not in _JUDGED:
@@ -86,7 +86,8 @@ def as_expected(row: Row, allowed: float, *, rounded: bool = False) -> Row:
     if error is None or not numbers.shapes_match or is_broken(numbers):
         return row
     if "float" not in numbers.base.dtype and not rounded and (row.is_output or not QUANTISED.search(row.op_type)):
-        return row
+        apart = numbers.max_abs if row.status is Status.PASS else 0
+        return dataclasses.replace(row, status=Status.FAIL, reason=say("whole", most=apart)) if apart else row
     if not numbers.base.elements or numbers.mismatched == 0 == numbers.max_abs:
         return row
     if numbers.lost:
@@ -99,7 +100,11 @@ def as_expected(row: Row, allowed: float, *, rounded: bool = False) -> Row:
 
 def lost_slices(numbers: Comparison) -> Reason:
     """Which slices of an output are lost: a tolerance of the whole would not show it, and decides nothing here."""
-    return say("slices_lost", **told_slices(numbers))
+    told = told_slices(numbers)
+    return say(
+        "slices_lost", slices=told["slices"], axis=told["axis"], count=told["count"], all=told["all"],
+        part=told["part"], peak=told["peak"], largest=told["largest"],
+    )  # fmt: skip
 
 
 def told_slices(numbers: Comparison) -> dict[str, Any]:

@@ -287,6 +287,7 @@ class CheckTarget:
                 check_error_stat=usual.check_error_stat,
                 quantile=usual.quantile,
                 equal_nan=usual.equal_nan,
+                given=usual.given,
             )
         )
         self.baseline = baseline

@@ -45,6 +45,10 @@ ROWS: Mapping[str, Wording] = {
         "Rel L2 {error:.3g} exceeds {allowed:.3g}, the error expected of this arithmetic",
         "相对 L2 误差 {error:.3g} 超过该运算允许损失的 {allowed:.3g}", _NUMBERS,
     ),
+    "whole": Wording(
+        "integers that are not equal: off by up to {most}", "整数不相等：最多相差 {most}",
+        "Use --atol if integers that far apart are the same to you.",
+    ),
     "slices_lost": Wording(
         "slices {slices} of axis {axis} ({count} of {all}) are lost: off by {part:.0%} of their own size; they reach"
         " {peak:.3g} beside values up to {largest:.3g}",
