@@ -33,7 +33,7 @@ FRAMEWORKS = (
     "tensorrt-rtx-cu13-libs==1.7.1.116 tensorrt-rtx-cu13-bindings==1.7.1.116 onnxruntime-qnn==2.7.0 "
     "ai-edge-litert==2.3.0"
 )
-SPREAD = "-n 2 --dist loadfile --durations=25"
+SPREAD = "-n auto --dist loadfile"  # as the README has it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +98,7 @@ def steps(work: Path, tests: Sequence[str]) -> list[Step]:
         """),
         # what is in PYTEST_ADDOPTS adds to the command as it is typed
         Step(name=second, clone="second", cores=2, outcomes=bare, script=f"""
-            PYTEST_ADDOPTS="{SPREAD} {only}" OUTCOMES="{bare}" bash -euo pipefail -c {shlex.quote(readme(2))}
+            PYTEST_ADDOPTS="--durations=25 {only}" OUTCOMES="{bare}" bash -euo pipefail -c {shlex.quote(readme(2))}
         """),
         Step(name="ruff", clone="second", after=[second], script=".venv/bin/python -m ruff check ."),
         Step(name="packages agree", clone="second", after=[second], script=".venv/bin/python -m pip check"),
@@ -108,7 +108,7 @@ def steps(work: Path, tests: Sequence[str]) -> list[Step]:
         """),
         Step(name="tests with frameworks", clone="third", cores=2, outcomes=full,
              after=["environment with frameworks", second], script=f"""
-            .venv/bin/python -m pytest -q {SPREAD} {left} --outcomes="{full}" {only}
+            .venv/bin/python -m pytest -q {SPREAD} --durations=25 {left} --outcomes="{full}" {only}
         """),
         Step(name="promised tests", clone="", after=["slow tests", "tests with frameworks"], script=f"""
             {sys.executable} tests/promised.py "{bare}" "{full}" "{slow}"

@@ -12,9 +12,10 @@ from pathlib import Path
 import outcomes
 import pytest
 from hypothesis import HealthCheck, settings
-from outcomes import pytest_addoption, pytest_configure, pytest_runtest_setup
+from outcomes import pytest_addoption, pytest_runtest_setup
+from warm import Warm, serving
 
-__all__ = ["pytest_addoption", "pytest_configure", "pytest_runtest_setup"]
+__all__ = ["pytest_addoption", "pytest_runtest_setup"]
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -29,8 +30,26 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+# Files that take longest begin, so that no core waits for the last of them (--dist loadfile)
+LONGEST = ("test_attack", "test_supervisor", "test_training_ranks", "test_readme", "test_cli_statuses", "test_stopping",
+           "test_faulty_pass", "test_cli", "test_paddle_bodies", "test_explain")  # fmt: skip
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.option.loadscopereorder = False
+    outcomes.pytest_configure(config)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Of the quick tests alone, no module is imported that has none: most import an engine."""
+    if config.option.markexpr == "quick" and collection_path.suffix == ".py":
+        return "mark.quick" not in collection_path.read_text(encoding="utf-8") or None
+    return None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     outcomes.without_passed(config, items)
+    items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
 
 
 @pytest.fixture(autouse=True)
@@ -40,6 +59,22 @@ def _no_leaks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     paths = [str(ROOT), str(ROOT / "backends"), os.environ.get("PYTHONPATH", "")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(p for p in paths if p))
     monkeypatch.setenv("PRECISION_DEBUG_PROGRESS", "off")  # on a busy machine a short run is a long one
+
+
+@pytest.fixture(scope="session", autouse=True)
+def warm() -> Iterator[Warm]:
+    """What forks commands; it starts when the first is asked for."""
+    with serving() as warm:
+        yield warm
+
+
+@pytest.fixture
+def forked(warm: Warm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands called in this process run their engines in forks of a warm process: see tests/warm.py.
+
+    ``pytestmark = pytest.mark.usefixtures("forked")`` for a module that runs many and is about none of their processes.
+    """
+    monkeypatch.setattr("precision_debug.run.child.start", warm.start)
 
 
 @pytest.fixture(autouse=True, scope="module")

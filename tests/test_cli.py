@@ -9,14 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from warm import command
 
 from precision_debug import Report, Status
-
-
-def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "precision_debug", *arguments], capture_output=True, text=True, check=False, timeout=300
-    )
 
 
 @pytest.fixture

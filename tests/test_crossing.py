@@ -9,6 +9,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+from warm import command
 
 from precision_debug import Report, Status
 
@@ -38,10 +39,9 @@ def exported(deployed: bytes, tmp_path: Path) -> Path:
 
 def compare(root: Path, exported: Path, *more: str) -> subprocess.CompletedProcess[str]:
     model = root / "examples" / "torch_onnx" / "model.py"
-    return subprocess.run(
-        [sys.executable, "-m", "precision_debug", "--baseline", "torch_fp32", "--baseline_model", f"{model}:build",
-         "--model_file", str(exported), "--atol", "1e-2", "--rtol", "1e-2", "--output", "o.json", *more],
-        capture_output=True, text=True, check=False, timeout=300,
+    return command(
+        "--baseline", "torch_fp32", "--baseline_model", f"{model}:build", "--model_file", str(exported),
+        "--atol", "1e-2", "--rtol", "1e-2", "--output", "o.json", *more,
     )  # fmt: skip
 
 

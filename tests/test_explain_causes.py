@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ from precision_debug.explain import Subject, explain
 from precision_debug.explain.causes import _vanished, cause_of
 from precision_debug.explain.grid import _saturated, outlier_of
 from precision_debug.explain.inputs import inputs_differ
-from precision_debug.explain.introduced import Alone, measure
+from precision_debug.explain.introduced import Alone, measure, relative_error, replayed, run_alone, same_kind
 from precision_debug.observe.store import Store
 from precision_debug.reasons import say
 from precision_debug.records import Culprit, ModelFiles, Row, SessionSpec, Status, TensorMeta
@@ -299,3 +300,213 @@ def test_channels_that_were_pruned_are_nobody_s_measure() -> None:
     assert found is not None
     assert found["channel"] == 20
     assert 20 < found["ratio"] < 100
+
+
+def chain(folder: Path, name: str = "m", *, wrong: float = 0.0, tail: str = "Tanh", infinite: bool = False) -> Any:
+    """x, MatMul a, Relu b, MatMul c, d: its file and feeds. wrong: relative error of the second product's weights."""
+    g = Graph(seed=1)
+    x = g.input("x", g.random.normal(size=(8, 16)).astype(np.float32))
+    first, second = (g.random.normal(size=(16, 16)) for _ in range(2))
+    g.op("MatMul", [x, g.weight("w", first)], "a")
+    g.op("Relu", ["a"], "b")
+    second = second * (1 + wrong * np.sign(second.T))
+    if infinite:
+        second[0, 0] = np.inf
+    g.op("MatMul", ["b", g.weight("v", second)], "c")
+    g.op(tail, ["c"], "d", **({"perm": [1, 0]} if tail == "Transpose" else {}))
+    return g.save(folder / f"{name}.onnx", ["d"]), g.feeds
+
+
+@contextlib.contextmanager
+def two_sides(
+    one: Path, other: Path, feeds: Any, names: str = "abcd", mode: str = "ort_fp32", **more: Any
+) -> Iterator[tuple[Subject, dict[str, np.ndarray], dict[str, np.ndarray]]]:
+    """Both files open and compared: the subject, and what either side made of the inputs."""
+    backend = next(b for b in registry.backends() if b.name == "onnxruntime")
+    sessions = [
+        backend.open(SessionSpec(model=ModelFiles(model_file=str(path)), mode=mode), [feeds])
+        for path, mode in ((one, "ort_fp32"), (other, mode))
+    ]
+    values: list[dict[str, np.ndarray]] = [{}, {}]
+    for session, found in zip(sessions, values, strict=True):
+        session.run(feeds, lambda _, name, value, found=found: found.update({name: np.array(value)}))
+    types = {meta.name: meta.op_type for meta in sessions[0].tensors}
+    rows = [
+        row(place, types[name], name, values[0][name], values[1][name], is_output=name == names[-1])
+        for place, name in enumerate(names)
+    ]
+    targets = {meta.name: meta for meta in sessions[1].tensors}
+    try:
+        yield Subject(
+            baseline=sessions[0], target=sessions[1], feeds=feeds, rows=rows, tensors=sessions[0].tensors,
+            targets=targets, **{"precision": "float32", **more},
+        ), *values  # fmt: skip
+    finally:
+        for session in sessions:
+            session.close()
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_each_operator_alone_has_the_baselines_inputs(together: bool, tmp_path: Path) -> None:
+    """Only the product with the other weights introduces anything; what follows inherits it."""
+    (one, feeds), (other, _) = chain(tmp_path), chain(tmp_path, "other", wrong=0.1)
+    asked: list[tuple[str, float | None]] = []
+    with two_sides(one, other, feeds, together=together) as (subject, base, target):
+        assert subject.row_of["d"].relative_l2 > 1e-3
+        alone = run_alone(subject, lambda name, units: bool(asked.append((name, units))), tmp_path)
+        assert alone.method == "isolated"
+        assert list(alone.found) == list("abcd")
+        assert {name for name, one in alone.found.items() if one.rel_l2} == {"c"}
+        found = alone.found["c"]
+        exact, wrong = base["c"].astype(np.float64), target["c"].astype(np.float64)
+        assert found.rel_l2 == pytest.approx(np.linalg.norm(wrong - exact) / np.linalg.norm(exact), rel=1e-6)
+        assert found.max_abs == pytest.approx(np.abs(wrong - exact).max())
+        assert (found.name, found.method, found.elements) == ("c", "isolated", 128)
+        assert [name for name, _ in asked] == list("abcd")
+        assert dict(asked)["c"] == found.units == pytest.approx(found.rel_l2 / subject.typical_unit)
+        assert [alone.exact_of(name) is None and alone.wrong_of(name) is None for name in "abcd"] == [True] * 4
+        alone.close()
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_the_tensors_of_suspects_alone_are_kept(together: bool, tmp_path: Path) -> None:
+    (one, feeds), (other, _) = chain(tmp_path), chain(tmp_path, "other", wrong=0.1)
+    with two_sides(one, other, feeds, together=together) as (subject, base, target):
+        alone = run_alone(subject, lambda name, units: name in "bc", tmp_path)
+        np.testing.assert_array_equal(alone.exact_of("c"), base["c"])
+        np.testing.assert_array_equal(alone.wrong_of("c"), target["c"])
+        np.testing.assert_array_equal(alone.wrong_of("b"), base["b"])
+        assert [name for name in "abcd" if name in alone.exact] == ["b", "c"]
+        assert [name for name in "abcd" if name in alone.wrong] == ["b", "c"]
+        alone.close()
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_what_becomes_infinite_is_kept_though_nobody_suspects_it(together: bool, tmp_path: Path) -> None:
+    (one, feeds), (other, _) = chain(tmp_path), chain(tmp_path, "other", infinite=True)
+    with two_sides(one, other, feeds, together=together) as (subject, _, target):
+        alone = run_alone(subject, lambda name, units: False, tmp_path)
+        found = alone.found["c"]
+        assert (found.born_inf, found.born_nan) == (np.isinf(target["c"]).sum(), np.isnan(target["c"]).sum())
+        assert found.born_inf + found.born_nan == 8
+        assert [name for name in "abcd" if name in alone.exact and name in alone.wrong] == ["c"]
+        assert (alone.found["d"].rel_l2, alone.found["d"].born_nan) == (0.0, 0), "it was given numbers"
+        alone.close()
+
+
+def test_decisions_that_flip_are_kept(tmp_path: Path) -> None:
+    """Of integers and of what has another shape every element that differs is a flip."""
+    (one, feeds), (other, _) = chain(tmp_path, tail="Sign"), chain(tmp_path, "other", tail="Transpose")
+    with two_sides(one, other, feeds, names="abc") as (subject, _, _):
+        exact = np.arange(12, dtype=np.int64).reshape(3, 4)
+        found = measure(subject, "c", exact, exact + (exact > 9), "isolated")
+        assert (found.flips, found.elements, found.rel_l2, found.units) == (2, 12, None, None)
+        found = measure(subject, "c", exact, exact.reshape(4, 3), "isolated")
+        assert (found.flips, found.elements, found.method) == (12, 12, "isolated")
+    with two_sides(one, other, feeds, names="abcd") as (subject, _, _):
+        alone = run_alone(subject, lambda name, units: False, tmp_path)
+        assert alone.found["d"].flips == 128
+        assert [name for name in "abcd" if name in alone.exact and name in alone.wrong] == ["d"]
+        alone.close()
+
+
+def test_replayed_operators_have_the_targets_inputs(tmp_path: Path) -> None:
+    (one, feeds), (other, _) = chain(tmp_path), chain(tmp_path, "other", wrong=0.1)
+    with two_sides(one, other, feeds) as (subject, base, target), Store() as waiting:
+        noted: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+        replayed(subject, lambda name, *pair: noted.update({name: tuple(map(np.array, pair))}), waiting)
+        assert list(noted) == list("abcd")
+        for name in "abcd":
+            np.testing.assert_array_equal(noted[name][1], target[name])
+            assert name not in waiting
+        np.testing.assert_array_equal(noted["c"][0], base["c"])
+        np.testing.assert_allclose(noted["d"][0], np.tanh(target["c"]), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("precision", "names", "method"),
+    [("float32", "few", "isolated"), ("int8", "few", "replayed"), ("int8", "all", "isolated")],
+)
+def test_a_quantised_target_that_takes_few_values_back_is_replayed(
+    precision: str, names: str, method: str, tmp_path: Path
+) -> None:
+    """In INT8 the last operator would be blamed for the whole. What is named twice is taken back once."""
+    (one, feeds), (other, _) = chain(tmp_path), chain(tmp_path, "other", wrong=0.1)
+    with two_sides(one, other, feeds, precision=precision) as (subject, _, _):
+        # a row whose tensor the engine no longer has when its operators are run one by one
+        gone = dataclasses.replace(subject.row_of["a"], name="gone", target_name="gone")
+        more = [gone] if names == "few" else []
+        asked = dataclasses.replace(subject, rows=[*subject.rows, *more])
+        alone = run_alone(asked, lambda name, units: False, tmp_path)
+        assert alone.method == method
+        assert {name for name, one in alone.found.items() if one.rel_l2 and one.rel_l2 > 1e-5} == {"c"}
+        assert {one.method for one in alone.found.values()} == {method}
+        alone.close()
+
+
+def test_what_was_given_nan_makes_none_of_its_own(tmp_path: Path) -> None:
+    (one, feeds), (other, _) = chain(tmp_path), chain(tmp_path, "other", infinite=True)
+    clean = np.ones((4, 4), np.float32)
+    broken = clean.copy()
+    broken[0, :3] = np.nan, np.nan, np.inf
+    with two_sides(one, other, feeds) as (subject, _, _):
+        for name, method, born in (
+            ("d", "isolated", (2, 1)), ("d", "replayed", (0, 0)), ("c", "replayed", (2, 1)),
+        ):  # fmt: skip
+            found = measure(subject, name, clean, broken, method)
+            assert (found.born_nan, found.born_inf) == born, (name, method)
+        found = measure(subject, "c", broken, broken[::-1].copy(), "isolated")
+        assert (found.born_nan, found.born_inf) == (0, 0), "as many as before"
+        found = measure(subject, "c", np.where(np.isnan(broken), np.inf, broken), broken, "isolated")
+        assert (found.born_nan, found.born_inf) == (2, 0)
+
+
+def test_an_error_is_told_in_units_of_the_coarser_rounding(tmp_path: Path) -> None:
+    (one, feeds), (other, _) = chain(tmp_path), chain(tmp_path, "other", wrong=0.1)
+    exact = np.full((4, 4), 2.0, np.float32)
+    with two_sides(one, other, feeds) as (subject, _, _):
+        found = measure(subject, "c", exact, exact * np.float32(1.25), "isolated")
+        assert found.rel_l2 == pytest.approx(0.25)
+        assert found.unit == subject.unit("c", numbers.compare(exact, exact).base) > 0
+        assert found.units == pytest.approx(0.25 / max(found.unit, subject.typical_unit))
+        assert measure(subject, "c", exact, exact, "isolated").units == 0.0
+
+
+def relative(exact: Any, wrong: Any, largest: float = np.inf) -> float | None:
+    exact, wrong = np.array(exact, np.float32), np.array(wrong, np.float32)
+    found = numbers.compare(exact, wrong)
+    return relative_error(exact, wrong, found.base, largest, found.sqnr_db)
+
+
+@pytest.mark.parametrize(
+    ("exact", "wrong", "largest", "error"),
+    [
+        ([3.0, 4.0], [3.0, 4.5], np.inf, 0.1),
+        ([3.0, 4.0], [3.0, 4.0], np.inf, 0.0),
+        ([0.0, 0.0], [0.0, 1.0], np.inf, np.inf),
+        # a mask and an infinity drown nobody, and what lies beyond the target's type is an overflow of its own
+        ([3.0, 4.0, 1.5e18], [3.0, 4.5, 1e18], np.inf, 0.1),
+        ([3.0, 4.0, -1e30], [3.0, 4.5, -np.inf], np.inf, 0.1),
+        ([3.0, 4.0, np.inf], [3.0, 4.5, np.inf], np.inf, 0.1),
+        ([3.0, 4.0, np.nan], [3.0, 4.5, 1.0], np.inf, 0.1),
+        ([3.0, 4.0, 70000.0], [3.0, 4.5, 65504.0], 65504.0, 0.1),
+        ([3.0, 4.0, -70000.0], [3.0, 4.5, -65504.0], 65504.0, 0.1),
+        ([0.0, 12.0, 5.0], [0.0, 12.0, 18.0], 12.0, 1.0),
+        ([0.0, 1e30], [0.0, 1.0], np.inf, 0.0),
+        ([0.0, 1e30], [2.0, 1.0], np.inf, np.inf),
+        ([1e30, np.inf], [1.0, 1.0], np.inf, None),
+    ],
+)
+def test_neither_a_mask_nor_an_overflow_stands_in_an_error(
+    exact: list[float], wrong: list[float], largest: float, error: float | None
+) -> None:
+    assert relative(exact, wrong, largest) == (error if error is None else pytest.approx(error, rel=1e-6))
+
+
+def test_only_numbers_of_one_kind_stand_in_each_others_place() -> None:
+    import ml_dtypes
+
+    floats = [np.zeros(1, kind) for kind in ("float16", "float64", ml_dtypes.bfloat16, ml_dtypes.float8_e5m2)]
+    whole = [np.zeros(1, kind) for kind in ("int64", "bool")]
+    assert all(same_kind(one, other) for group in (floats, whole) for one in group for other in group)
+    assert not any(same_kind(one, other) or same_kind(other, one) for one in floats for other in whole)

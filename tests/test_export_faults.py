@@ -12,9 +12,6 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-import os
-import subprocess
-import sys
 import tempfile
 import warnings
 from collections.abc import Mapping
@@ -23,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from warm import command
 
 torch = pytest.importorskip("torch", reason="needs torch")
 onnx = pytest.importorskip("onnx", reason="needs onnx")
@@ -253,10 +251,9 @@ def test_the_command_names_the_wrong_operator_first(root: Path, tmp_path: Path, 
     fault = export_faults.missing_bias(onnx.load_from_string(exported("siamese", "script")), own)
     assert fault is not None
     onnx.save(fault.model, "wrong.onnx")
-    done = subprocess.run(
-        [sys.executable, "-m", "precision_debug", "--baseline", "torch_fp32", "--baseline_model", f"{MODELS}:siamese",
-         "--model_file", "wrong.onnx", "--run_mode", "ort_fp32", "--output", "o.json"],
-        capture_output=True, text=True, check=False, timeout=300, env={**os.environ},
+    done = command(
+        "--baseline", "torch_fp32", "--baseline_model", f"{MODELS}:siamese", "--model_file", "wrong.onnx",
+        "--run_mode", "ort_fp32", "--output", "o.json",
     )  # fmt: skip
     assert done.returncode == 1, done.stderr
     report = Report.load("o.json")
@@ -289,10 +286,9 @@ def test_inputs_with_other_names_are_matched_and_it_is_said(root: Path, tmp_path
     onnx.save(model, "renamed.onnx")
 
     def run(*more: str) -> tuple[int, Report]:
-        done = subprocess.run(
-            [sys.executable, "-m", "precision_debug", "--baseline", "torch_fp32", "--baseline_model",
-             f"{MODELS}:siamese", "--model_file", "renamed.onnx", "--run_mode", "ort_fp32", "--output", "o.json",
-             *more], capture_output=True, text=True, check=False, timeout=300,
+        done = command(
+            "--baseline", "torch_fp32", "--baseline_model", f"{MODELS}:siamese", "--model_file", "renamed.onnx",
+            "--run_mode", "ort_fp32", "--output", "o.json", *more,
         )  # fmt: skip
         assert Path("o.json").exists(), done.stderr
         return done.returncode, Report.load("o.json")

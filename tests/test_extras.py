@@ -11,6 +11,8 @@ from packaging.requirements import Requirement
 from precision_debug import registry
 from precision_debug.cli import main
 
+pytestmark = pytest.mark.quick
+
 tomllib = pytest.importorskip("tomllib", reason="Python 3.10 has no tomllib")
 
 ENGINES = {

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from warm import command
 
 from precision_debug import Report
 from precision_debug.errors import InputError
@@ -176,12 +175,6 @@ def test_floats_that_are_cast_to_indices_are_whole_numbers(wraps: bool) -> None:
     assert len(set(ids.ravel())) > 5
     assert ids.max() < 37
     assert any("whole numbers from 0 to 36" in str(note) for note in feeds.notes)
-
-
-def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "precision_debug", *arguments], capture_output=True, text=True, check=False, timeout=120
-    )
 
 
 def test_the_verb_lists_the_inputs_and_its_command_runs() -> None:

@@ -15,6 +15,8 @@ import pytest
 from precision_debug import protocols, registry
 from precision_debug.protocols import Capabilities
 
+pytestmark = pytest.mark.quick
+
 # Each stage may import the ones before it: at the top, in functions and for type checkers alike.
 STAGES = (
     ("__about__", "callsite"),

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from mutants import MUTANTS, TESTS, applied
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.mark.parametrize("path", sorted(TESTS))
 def test_each_changes_a_place_that_is_there_once(root: Path, path: str) -> None:

@@ -87,6 +87,7 @@ def test_a_failure_is_no_absence_and_says_how_it_begins(tmp_path: Path) -> None:
     assert broken([name], [{name: "no hardware"}, {name: "failed"}])[1] == [f"{name}: failed and no hardware"]
 
 
+@pytest.mark.quick
 def test_what_is_promised_is_in_the_tree(root: Path) -> None:
     for name in promised():
         path, _, test = name.partition("::")

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from ci_steps import ci_steps
 from readme_blocks import Block, blocks_of, without_environment
+from warm import Warm, write_python
 
 from precision_debug import registry
 from precision_debug.cli import columns_page
@@ -47,14 +48,10 @@ def rows_of_table(document: Path, header: str) -> list[list[str]]:
 
 
 @pytest.fixture(scope="module")
-def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder for PATH in which `python` is the interpreter of these tests."""
+def interpreter(tmp_path_factory: pytest.TempPathFactory, warm: Warm) -> dict[str, str]:
+    """An environment in whose PATH `python` is the interpreter of these tests, warm for what documents type."""
     folder = tmp_path_factory.mktemp("bin")
-    for name in ("python", "python3"):
-        script = folder / name
-        script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n', encoding="utf-8")
-        script.chmod(0o755)
-    return folder
+    return {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", **write_python(folder)}
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +106,7 @@ def _label(block: Block) -> str:
 @pytest.mark.parametrize(
     "block", [b for d in DOCUMENTS if d not in TRANSLATED.values() for b in blocks_of(d) if b.runs], ids=_label
 )
-def test_block_runs(block: Block, copies: dict[Path, Path], interpreter: Path) -> None:
+def test_block_runs(block: Block, copies: dict[Path, Path], interpreter: dict[str, str]) -> None:
     folder = copies[block.document]
     if block.language == "python":
         (folder / "readme_block.py").write_text(block.text, encoding="utf-8")
@@ -120,7 +117,7 @@ def test_block_runs(block: Block, copies: dict[Path, Path], interpreter: Path) -
     paths = [str(folder), str(folder / "backends"), *installed, os.environ.get("PYTHONPATH", "")]
     env = {
         **os.environ,
-        "PATH": f"{interpreter}{os.pathsep}{os.environ['PATH']}",
+        **interpreter,
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
     }
     for command, status in commands:
@@ -138,6 +135,7 @@ def test_block_runs(block: Block, copies: dict[Path, Path], interpreter: Path) -
         assert "Traceback" not in done.stderr, said
 
 
+@pytest.mark.quick
 def test_every_document_has_blocks_that_run_and_reasons_for_those_that_do_not() -> None:
     for document in DOCUMENTS:
         blocks = blocks_of(document)
@@ -148,12 +146,13 @@ def test_every_document_has_blocks_that_run_and_reasons_for_those_that_do_not() 
         assert all(block.language for block in blocks), f"{document}: a block without a language"
 
 
+@pytest.mark.quick
 def test_the_readme_opens_with_the_two_commands_and_ci_types_them() -> None:
     for document in (ENGLISH, CHINESE):
         first, second = blocks_of(document)[:2]
         assert first.text.count("\n") == second.text.count("\n") == 1
         assert without_environment(first.text).startswith("python -m precision_debug --model_file examples/digits/")
-        assert without_environment(second.text) == "python -m pytest -q\n"
+        assert without_environment(second.text) == "python -m pytest -q -n auto --dist loadfile\n"
         assert "-e '.[onnx]'" in first.text
         assert "-e '.[test]'" in second.text
     typed = [line.strip() for step in ci_steps().steps(ROOT, []) for line in step.script.splitlines()]
@@ -162,6 +161,7 @@ def test_the_readme_opens_with_the_two_commands_and_ci_types_them() -> None:
 
 
 @pytest.mark.parametrize("english", TRANSLATED, ids=lambda d: str(d.relative_to(ROOT)))
+@pytest.mark.quick
 def test_both_languages_say_the_same(english: Path) -> None:
     documents = [english, TRANSLATED[english]]
     one, other = map(blocks_of, documents)
@@ -181,6 +181,7 @@ def _untranslated(link: str) -> str:
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if p not in TRANSLATED.values()], ids=lambda p: p.name)
+@pytest.mark.quick
 def test_every_page_has_both_languages(page: Path) -> None:
     """A page of its own, or, where a generator writes it, every line of the page in both."""
     text = page.read_text(encoding="utf-8")
@@ -197,6 +198,7 @@ def test_every_page_has_both_languages(page: Path) -> None:
     assert len(CHINESE_LETTERS.findall(told)) > len(words) / 8, "most of it is not in Chinese"
 
 
+@pytest.mark.quick
 def test_the_page_of_the_api_has_all_that_is_public_in_both_languages() -> None:
     import precision_debug
     from precision_debug import errors
@@ -224,11 +226,13 @@ def test_the_site_builds_strictly(tmp_path: Path) -> None:
         assert 'id="precision_debug.Report.exit_status"' in (tmp_path / page).read_text(encoding="utf-8")
 
 
+@pytest.mark.quick
 def test_the_readmes_are_short() -> None:
     for document in (ENGLISH, CHINESE):
         assert document.read_text(encoding="utf-8").count("\n") <= 130, document
 
 
+@pytest.mark.quick
 def test_links_lead_somewhere() -> None:
     """Also those to the repository's own pages, which the READMEs write in full for package indexes."""
     for document in [*DOCUMENTS, ROOT / "CHANGELOG.md"]:
@@ -240,6 +244,7 @@ def test_links_lead_somewhere() -> None:
             assert document not in (ENGLISH, CHINESE) or target.startswith("https://"), f"{document}: {target}"
 
 
+@pytest.mark.quick
 def test_the_site_builds_with_every_page_in_its_contents() -> None:
     """What `mkdocs build --strict` (in CI, with '.[docs]') stops at, as far as it can be seen without mkdocs."""
     contents = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
@@ -253,6 +258,7 @@ def test_the_site_builds_with_every_page_in_its_contents() -> None:
 
 
 @pytest.mark.parametrize("document", [ROOT / "docs" / "modes.md", ROOT / "docs" / "modes.zh.md"], ids=["en", "zh"])
+@pytest.mark.quick
 def test_run_modes_are_those_that_exist(document: Path) -> None:
     header = "| Mode |" if document.name == "modes.md" else "| 模式 |"
     told = [name for row in rows_of_table(document, header) for name in re.findall(r"`(\w+)`", row[0])]
@@ -262,6 +268,7 @@ def test_run_modes_are_those_that_exist(document: Path) -> None:
 
 
 @pytest.mark.parametrize("document", [ENGLISH, CHINESE], ids=["en", "zh"])
+@pytest.mark.quick
 def test_run_modes_of_the_readme_exist(document: Path) -> None:
     header = "| Engine |" if document == ENGLISH else "| 引擎 |"
     rows = rows_of_table(document, header)
@@ -272,6 +279,7 @@ def test_run_modes_of_the_readme_exist(document: Path) -> None:
     assert told <= offered
 
 
+@pytest.mark.quick
 def test_the_page_of_all_columns_is_what_the_table_has() -> None:
     assert columns_page.page() == (ROOT / "docs" / "columns.md").read_text(encoding="utf-8"), (
         "write it again: python -m precision_debug doctor --columns_page docs/columns.md"
@@ -283,6 +291,7 @@ def test_the_page_of_all_columns_is_what_the_table_has() -> None:
 @pytest.mark.parametrize(
     "document", [d for d in DOCUMENTS if d not in GENERATED], ids=lambda d: str(d.relative_to(ROOT))
 )
+@pytest.mark.quick
 def test_options_exist(document: Path) -> None:
     known = set(re.findall(r"--\w+", build_parser().format_help())) | {
         "--from_inspector", "--names_only", "--settings_page", "--reasons_page", "--columns_page", "--open",
@@ -303,6 +312,7 @@ def test_options_exist(document: Path) -> None:
     assert named <= known
 
 
+@pytest.mark.quick
 def test_the_changelog_is_in_keep_a_changelog_form() -> None:
     import precision_debug
 

@@ -26,6 +26,8 @@ from precision_debug.report.layout import columns, columns_for_people
 from precision_debug.report.summary import summary
 from precision_debug.report.words import explained, inner, is_whole, word
 
+pytestmark = pytest.mark.quick
+
 CATALOGUES = {"": CORE, **{backend.name: backend.reasons for backend in registry.backends() if backend.name != "fake"}}
 SPOKEN = [
     (say("shape"), "shape", "形状不同"),

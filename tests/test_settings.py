@@ -6,13 +6,12 @@ import ast
 import dataclasses
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from warm import command
 
 import precision_debug
 from precision_debug import Report, registry
@@ -79,6 +78,7 @@ def test_tables_are_whole(name: str) -> None:
             assert one.read(one.default) == one.default
 
 
+@pytest.mark.quick
 def test_the_page_is_what_the_tables_say(root: Path, tmp_path: Path) -> None:
     done = command("doctor", "--columns_page", "columns.md", "--settings_page", "settings.md")
     assert done.returncode == 0, done.stderr
@@ -89,12 +89,6 @@ def test_the_page_is_what_the_tables_say(root: Path, tmp_path: Path) -> None:
     )
     for backend in PLUGINS.values():
         assert all(f"| `{'--' * one.flag}{one.name}` |" in written for one in backend.settings)
-
-
-def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "precision_debug", *arguments], capture_output=True, text=True, check=False, timeout=200
-    )
 
 
 def test_help_and_doctor_name_every_setting() -> None:

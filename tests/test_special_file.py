@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx_models import mlp
+from warm import command
 
 from precision_debug.errors import InputError, ModelError, RecordingError
 from precision_debug.feeds import make_feeds
@@ -80,10 +79,7 @@ def test_the_command_does_not_wait_for_a_pipe(option: str, tmp_path: Path) -> No
     pipe(tmp_path / "p.npz")
     given = {"--model_file": "m.onnx", option: "p.onnx" if option == "--model_file" else "p.npz"}
     words = [word for pair in given.items() for word in pair]
-    done = subprocess.run(
-        [sys.executable, "-m", "precision_debug", *words, "--run_mode", "ort_opt", "--output", "r.json"],
-        capture_output=True, text=True, check=False, timeout=200,
-    )  # fmt: skip
+    done = command(*words, "--run_mode", "ort_opt", "--output", "r.json")
     assert done.returncode == 2
     assert "is a pipe, not a file" in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -116,10 +112,6 @@ def test_a_planted_link_in_place_of_the_lock_is_not_followed(tmp_path: Path) -> 
     onnx.save(mlp(), tmp_path / "m.onnx")
     (tmp_path / "victim").write_text("precious")
     (tmp_path / ".r.json.lock").symlink_to("victim")
-    done = subprocess.run(
-        [sys.executable, "-m", "precision_debug", "--model_file", "m.onnx", "--run_mode", "ort_opt", "--output",
-         "r.json", "--quiet"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = command("--model_file", "m.onnx", "--run_mode", "ort_opt", "--output", "r.json", "--quiet")
     assert (tmp_path / "victim").read_text() == "precious"
     assert done.returncode in (0, 2)

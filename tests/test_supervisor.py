@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from warm import command
 
 from precision_debug import Report, Status
 from precision_debug.report.model import Verdict
@@ -27,12 +28,6 @@ def model(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "m.fake"
     path.write_text(json.dumps({"layers": 10, "width": 4}), encoding="utf-8")
     return path
-
-
-def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "precision_debug", *arguments], capture_output=True, text=True, check=False, timeout=200
-    )
 
 
 def compare(mode: str, *more: str) -> subprocess.CompletedProcess[str]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import onnx
 import pytest
 import tensorrt_models as models
+from warm import command
 
 from precision_debug import Report
 
@@ -34,13 +34,10 @@ def run(root: Path, tmp_path: Path) -> Any:
     onnx.save(models.residual(), tmp_path / "m.onnx")
     paths = [str(tmp_path / "stand_in"), str(root / "tests"), os.environ["PYTHONPATH"]]
 
-    def command(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "precision_debug", *words], capture_output=True, text=True, check=False, timeout=120,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-        )  # fmt: skip
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return command(*words, env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)})
 
-    return command
+    return run
 
 
 PLAIN = ["--model_file", "m.onnx", "--run_mode", "trt_fp16", "--atol", "1e-2", "--rtol", "1e-2"]

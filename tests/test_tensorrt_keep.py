@@ -6,13 +6,13 @@ import importlib.util
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
+from warm import command
 
 from precision_debug import Report
 
@@ -46,13 +46,10 @@ def run(root: Path, tmp_path: Path) -> Any:
     onnx.save(needs_constraints(root), tmp_path / "m.onnx")
     paths = [str(tmp_path / "stand_in"), str(root / "tests"), os.environ["PYTHONPATH"]]
 
-    def command(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "precision_debug", *words], capture_output=True, text=True, check=False, timeout=300,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-        )  # fmt: skip
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return command(*words, env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)})
 
-    return command
+    return run
 
 
 def test_the_simulation_is_searched_and_the_engine_verifies(run: Any, tmp_path: Path) -> None:

@@ -1,0 +1,332 @@
+"""Commands, and the children that they run engines in, forked from a process that has imported everything.
+
+Nearly all that a short command costs is importing numpy, onnx and the engine, twice: in itself and in its child.
+Hundreds of tests run commands. Here both are forks of a process of its own that has imported them and done nothing
+else: no thread runs in it, and no test's state is in it. What a test says of the process itself (how it starts, what it
+imports, which signals end it) needs a fresh one, of ``sys.executable``. Used by ``command``, by the fixture ``forked``,
+and by the ``python`` that documents type.
+
+python tests/warm.py SOCKET serves until its standard input closes. A request is one connection: a length, a literal,
+and the descriptors that the fork shall have; the answer is its pid, then its exit status.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import fcntl
+import importlib
+import os
+import runpy
+import select
+import shlex
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, NoReturn
+
+__all__ = ["Forked", "Warm", "command", "serving", "write_python"]
+
+ROOT = Path(__file__).resolve().parent.parent
+# What a library may have read when it was imported must be as it was then; these are read when a command runs.
+_READ_LATE = (
+    "PRECISION_DEBUG_", "PYTEST_", "LC_", "LANG", "TMPDIR", "PYTHONPATH", "COLUMNS", "PWD", "OLDPWD", "PATH",
+    "SHLVL", "_",
+)  # fmt: skip
+_IMPORTS = (
+    "numpy", "ml_dtypes", "msgspec", "onnx", "onnx.helper", "onnx.numpy_helper", "onnxruntime", "rich.console",
+    "xlsxwriter", "precision_debug.cli.compare", "precision_debug.run.worker", "precision_debug.run.outcome",
+    "precision_debug.run.searching.search_run", "precision_debug.run.bare", "precision_debug.run.called",
+    "precision_debug.report.formats.xlsx", "precision_debug.report.formats.json", "precision_debug.report.formats.html",
+    "precision_debug_onnxruntime.session", "precision_debug_onnxruntime.make",
+)  # fmt: skip
+
+
+class Forked:
+    """A child, as ``subprocess.Popen`` has it: pid, stdin, poll, wait and returncode."""
+
+    def __init__(self, stdin: IO[bytes] | None, told: socket.socket) -> None:
+        self.stdin = stdin
+        self.returncode: int | None = None
+        self._told = told
+        (self.pid,) = struct.unpack("i", told.recv(4))
+
+    def poll(self) -> int | None:
+        """The exit status, or None while it runs."""
+        return self._ended(0.0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit status. Raises subprocess.TimeoutExpired."""
+        status = self._ended(timeout)
+        if status is None:
+            raise subprocess.TimeoutExpired("a forked child", timeout or 0.0)
+        return status
+
+    def _ended(self, timeout: float | None) -> int | None:
+        if self.returncode is None and select.select([self._told], [], [], timeout)[0]:
+            told = self._told.recv(4)
+            self.returncode = struct.unpack("i", told)[0] if told else -signal.SIGKILL
+            self._told.close()
+        return self.returncode
+
+
+class Warm:
+    """The process that is forked, and what asks it to."""
+
+    def __init__(self, path: str, environment: Mapping[str, str], fresh: Callable[..., Any]) -> None:
+        self.path, self._environment, self._fresh = path, environment, fresh
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, code: str, *arguments: str, said: IO[bytes] | None, handles: Sequence[int] = ()) -> Any:
+        """What ``precision_debug.run.child.start`` does."""
+        if not self.serves(os.environ):
+            return self._fresh(code, *arguments, said=said, handles=handles)
+        from precision_debug.safety import import_path
+
+        reading, writing = os.pipe()
+        out = said.fileno() if said is not None else 1
+        words = [*import_path.command(code), *arguments]
+        try:
+            told = self.ask(
+                {"code": code, "argv": ["-c", *arguments], "orig_argv": words, "session": True, "cleaned": True,
+                 "path": [os.path.abspath(path) for path in import_path.entries()], "handles": list(handles)},
+                [reading, out, out if said is not None else 2, *handles], os.environ,
+            )  # fmt: skip
+        finally:
+            os.close(reading)
+        return Forked(os.fdopen(writing, "wb", buffering=0), told)
+
+    def open(self) -> None:
+        """Start the process, where nothing has."""
+        if self._process is None and not os.path.exists(self.path):
+            listening = socket.socket(socket.AF_UNIX)
+            listening.bind(self.path)  # here, so that whoever asks early waits
+            listening.listen(64)
+            self._process = subprocess.Popen(
+                [sys.executable, __file__, self.path, str(listening.fileno())], stdin=subprocess.PIPE, cwd="/",
+                start_new_session=True, pass_fds=[listening.fileno()], env=dict(self._environment),
+            )  # fmt: skip
+            listening.close()
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout=20)
+            self._process.kill()
+            self._process.wait()
+
+    def serves(self, environment: Mapping[str, str]) -> bool:
+        """Whether its imports have read nothing that is another here."""
+        return _fixed(environment) == _fixed(self._environment)
+
+    def ask(
+        self, job: Mapping[str, Any], fds: Sequence[int], environment: Mapping[str, str], folder: str = ""
+    ) -> socket.socket:
+        self.open()
+        told = socket.socket(socket.AF_UNIX)
+        told.connect(self.path)
+        job = {**job, "environment": dict(environment), "folder": folder or os.getcwd()}
+        text = repr(job).encode("utf-8", "surrogateescape")
+        socket.send_fds(told, [struct.pack("i", len(text))], fds)
+        told.sendall(text)
+        return told
+
+
+def _fixed(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if not name.startswith(_READ_LATE)}
+
+
+@contextlib.contextmanager
+def serving() -> Iterator[Warm]:
+    """What forks commands; it starts when the first is asked for. It ends with the context, and its children go on."""
+    global _here
+    from precision_debug.run import child
+
+    with tempfile.TemporaryDirectory(prefix="warm-") as folder:
+        _here = warm = Warm(f"{folder}/socket", dict(os.environ), child.start)
+        yield warm
+        _here = None
+        warm.close()
+
+
+_here: Warm | None = None
+
+
+def command(
+    *words: str, timeout: float = 300, env: Mapping[str, str] | None = None, cwd: str | Path = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run ``python -m precision_debug WORDS`` and return what it printed, as ``subprocess.run`` does."""
+    environment = os.environ if env is None else env
+    whole = [sys.executable, "-m", "precision_debug", *words]
+    if _here is None or not _here.serves(environment):
+        return subprocess.run(
+            whole, capture_output=True, text=True, check=False, timeout=timeout, env=environment, cwd=cwd or None
+        )
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, open(os.devnull, "rb") as nothing:
+        fds = [nothing.fileno(), out.fileno(), err.fileno()]
+        done = Forked(None, _here.ask({"words": whole}, fds, environment, str(cwd)))
+        try:
+            done.wait(timeout)
+        except subprocess.TimeoutExpired:
+            os.kill(done.pid, signal.SIGKILL)
+            raise
+        for file in (out, err):
+            file.seek(0)
+        said, told = (file.read().decode("utf-8").replace("\r\n", "\n") for file in (out, err))
+    assert done.returncode is not None
+    return subprocess.CompletedProcess(whole, done.returncode, said, told)
+
+
+def write_python(folder: Path) -> dict[str, str]:
+    """Write a ``python`` that has commands of ours and scripts run in a fork, and does everything else itself.
+
+    Returns the environment that it needs.
+    """
+    client = shlex.quote(str(ROOT / "tests" / "warm_client.py"))
+    for name in ("python", "python3"):
+        script = folder / name
+        script.write_text(_PYTHON.format(python=shlex.quote(sys.executable), client=client), encoding="utf-8")
+        script.chmod(0o755)
+    if _here is None or not _here.serves(os.environ):
+        return {}
+    _here.open()
+    return {"PYTEST_WARM": _here.path}
+
+
+# the client's own start must be cheap: no site, and nothing imported that is not built in
+_PYTHON = """#!/bin/sh
+if [ -n "$PYTEST_WARM" ] && {{ [ "$1 $2" = "-m precision_debug" ] || [ -f "$1" ]; }}; then
+    exec {python} -ISE {client} {python} "$@"
+fi
+exec {python} "$@"
+"""
+
+
+def serve(path: str, handle: int) -> None:
+    """Import everything, then fork for each request until standard input closes."""
+    sys.path[:] = [path for path in sys.path if path != str(ROOT / "tests")]
+    sys.path[:0] = [str(ROOT), str(ROOT / "backends")]
+    environment = dict(os.environ)
+    for name in _IMPORTS:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    from precision_debug.run import child
+
+    child.start = Warm(path, environment, child.start).start
+    signal.signal(signal.SIGCHLD, _reap)
+    listening = socket.socket(fileno=handle)
+    while 0 not in select.select([listening, 0], [], [])[0]:
+        asked, _ = listening.accept()
+        if os.fork() == 0:
+            listening.close()
+            _mind(asked)
+        asked.close()
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.wait()
+
+
+def _reap(*_: object) -> None:
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def _mind(asked: socket.socket) -> NoReturn:
+    """Fork the child, and tell its pid and how it ended."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    head, fds, _, _ = socket.recv_fds(asked, 4, 64)
+    (size,) = struct.unpack("i", head)
+    text = b""
+    while len(text) < size:
+        text += asked.recv(size - len(text))
+    job = ast.literal_eval(text.decode("utf-8", "surrogateescape"))
+    child = os.fork()
+    if child == 0:
+        asked.close()
+        _become(job, fds)
+    for fd in fds:
+        os.close(fd)
+    asked.sendall(struct.pack("i", child))
+    _, status = os.waitpid(child, 0)
+    with contextlib.suppress(BrokenPipeError):
+        asked.sendall(struct.pack("i", os.waitstatus_to_exitcode(status)))
+    os._exit(0)
+
+
+def _become(job: Mapping[str, Any], fds: Sequence[int]) -> NoReturn:
+    """Be what a fresh interpreter would be after its imports."""
+    if job.get("session"):
+        os.setsid()
+    # first out of the way of the numbers that they shall have
+    wanted = [(fcntl.fcntl(fd, fcntl.F_DUPFD, 200), to) for fd, to in
+              zip(fds, (0, 1, 2, *job.get("handles", ())), strict=True)]  # fmt: skip
+    for fd in fds:
+        os.close(fd)
+    for fd, number in wanted:
+        os.dup2(fd, number, inheritable=True)
+        os.close(fd)
+    for number, name, errors in ((0, "stdin", "strict"), (1, "stdout", "strict"), (2, "stderr", "backslashreplace")):
+        stream = open(number, "w" if number else "r", encoding="utf-8", errors=errors, closefd=False)  # noqa: SIM115
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+    os.chdir(job["folder"])
+    os.environ.clear()
+    os.environ.update(job["environment"])
+    tempfile.tempdir = None
+    from precision_debug.safety import import_path
+
+    status: Any = 1
+    try:
+        if "code" in job:
+            import_path._cleaned = True
+            sys.path[:] = job["path"]
+            sys.argv[:], sys.orig_argv[:] = job["argv"], job["orig_argv"]
+            exec(job["code"], {"__name__": "__main__", "__builtins__": __builtins__})
+            status = 0
+        else:
+            _run(job["words"])
+            status = 0
+    except SystemExit as error:
+        status = error.code
+    except BaseException:
+        traceback.print_exc()
+    if isinstance(status, str):
+        print(status, file=sys.stderr)
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(status if isinstance(status, int) else int(status is not None))
+
+
+def _run(words: Sequence[str]) -> None:
+    """``python -m MODULE WORDS`` or ``python SCRIPT WORDS``; of the first no folder is put in front of the path."""
+    from precision_debug.safety import import_path
+
+    named = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    own = [path for path in sys.path if path not in (str(ROOT), str(ROOT / "backends"))]
+    sys.orig_argv[:] = words
+    if words[1] == "-m":
+        import_path._cleaned = True
+        sys.path[:] = [*named, *(path for path in own if path not in named)]
+        sys.argv[:] = words[2:]
+        runpy.run_module(words[2], run_name="__main__", alter_sys=True)
+    else:
+        folder = os.path.dirname(os.path.realpath(words[1]))
+        sys.path[:] = [folder, *named, *(path for path in own if path not in named)]
+        sys.argv[:] = words[1:]
+        sys.modules["__main__"].__dict__.pop("__file__", None)
+        runpy.run_path(words[1], run_name="__main__")
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1], int(sys.argv[2]))
