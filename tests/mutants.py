@@ -100,7 +100,7 @@ MUTANTS: tuple[tuple[str, str, str], ...] = (
     (ALIGN, 'and "float" in base.dtype and', "and"),
     (ALIGN, "and not meta.view", ""),
     (ALIGN, "ranked.sort(key=lambda item: item[:2])", "ranked.sort(key=lambda item: item[1:2])"),
-    (OPEN_PAIR, "names = frozenset(paired if names is None else names & paired)", "names = frozenset(paired)"),
+    (OPEN_PAIR, "paired if names is None else names & paired", "paired"),
     (OPEN_PAIR, "if not pair.target.unseen}", "}"),
     (PIPELINE, "work.journal.write(events.Again())", "pass"),
     (ONE_SAMPLE, "raise Enough(row)", "pass"),

@@ -52,7 +52,8 @@ def open_session(spec: SessionSpec, recipe: Recipe) -> Session:
             place = Path(saved) if saved else Path(folder) / "float32.gguf"
             _write(model, place, wide, size, lambda weight: numbers(counterpart(origin, weight)))
             running = str(place)
-            notes += [say("kept" if target else "widened", count=len(wide))] if wide else []
+            told = say("kept", count=len(wide)) if target else say("widened", count=len(wide))
+            notes += [told] if wide else []
             notes += [say("written", path=saved)] if saved else []
         maker = Maker(
             path=running, vocabulary=inputs[0].limit or 0,
