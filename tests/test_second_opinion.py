@@ -65,9 +65,13 @@ def test_a_kernel_that_is_wrong_on_both_sides_is_a_culprit(pooled: str, monkeypa
 
     assert worker  # in this process: a child would not have the wrong kernel
     report = _in_process(pooled)
+    if "opinions_differ" in _notes(report):  # one other implementation is installed here: either may be wrong
+        assert not report.explanation.culprits
+        assert "AveragePool `p` is 0.3333 apart" in _notes(report)["opinions_differ"]
+        return
     first = report.explanation.culprits[0]
     assert (first.name, first.op_types) == ("p", ("AveragePool",))
-    assert first.cause in ("wrong_kernel", "kernels_disagree")
+    assert first.cause == "wrong_kernel"
     assert first.evidence["error"] == pytest.approx(1 / 3, rel=1e-3)
     assert report.exit_status == 1
 
@@ -112,3 +116,32 @@ def test_pools_and_pads_only_in_the_forms_that_were_wrong_before() -> None:
     assert kernels(plain, helper.make_node("Pad", ["x", "p"], ["y"]), helper.make_node("Conv", ["x", "w"], ["y"])) == ()
     dilated = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2], dilations=[2, 1])
     assert kernels(dilated, helper.make_node("Pad", ["x", "p"], ["y"], mode="wrap")) == ("MaxPool", "Pad")
+
+
+@pytest.mark.parametrize("form", ["qdq", "qoperator"])
+def test_a_healthy_quantised_file_accuses_nobody(tmp_path: Path, form: str) -> None:
+    """Scales other than 1: integers were compared with the numbers that they stand for."""
+    r = np.random.default_rng(0)
+    scalars = {"sx": np.float32(0.05), "zx": np.uint8(120), "sy": np.float32(0.2), "zy": np.uint8(90)}
+    weight = r.integers(-90, 90, (16, 8)).astype(np.int8)
+    constants = {**scalars, "w": weight, "sw": np.float32(0.01), "zw": np.int8(0)}
+    ends = [helper.make_node("QuantizeLinear", ["x", "sx", "zx"], ["q"], name="q"),
+            helper.make_node("DequantizeLinear", ["p", "sy", "zy"], ["y"], name="y")]  # fmt: skip
+    if form == "qoperator":
+        middle = [helper.make_node("QLinearMatMul", ["q", "sx", "zx", "w", "sw", "zw", "sy", "zy"], ["p"], name="p")]
+    else:
+        middle = [helper.make_node("DequantizeLinear", ["q", "sx", "zx"], ["d"], name="d"),
+                  helper.make_node("DequantizeLinear", ["w", "sw", "zw"], ["v"], name="v"),
+                  helper.make_node("MatMul", ["d", "v"], ["m"], name="m"),
+                  helper.make_node("QuantizeLinear", ["m", "sy", "zy"], ["p"], name="p")]  # fmt: skip
+    graph = helper.make_graph(
+        [ends[0], *middle, ends[1]], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 16])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4, 8])],
+        [onnx.numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
+    )  # fmt: skip
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    feeds = {"x": r.standard_normal((4, 16)).astype(np.float32)}
+    report = compare(str(tmp_path / "m.onnx"), run_mode="ort_opt", inputs=feeds, second_opinion=True)
+    assert not report.explanation.culprits
+    assert "QuantizeLinear" in _notes(report)["second_opinion"]
+    assert report.exit_status == 0

@@ -179,3 +179,36 @@ def test_one_of_two_equal_weights_that_was_changed_is_not_unchanged(renamed: boo
     shared = {name: value for name, value in file.items() if value is not list(file.values())[1]}
     if renamed:  # one that serves both is no difference
         assert "differs" not in {one.state for one in compare_weights(module, shared)}
+
+
+def test_behind_one_coarse_tensor_the_others_are_not_accused(tmp_path: Path) -> None:
+    """One query attends to one key and all others to all: in 8 bits the others' weights become 0. What is measured
+    behind it, on inputs that this ruined, does not add up; what is kept on the engine tells."""
+    r = np.random.default_rng(73)
+    x = (0.6 * r.standard_normal((4, 600, 16))).astype(np.float32)
+    row = np.ones((1, 600, 1))
+    row[0, 0] = 25
+    constants = {
+        "w0": he(r, 16, 16), "wq": 0.55 * he(r, 16, 16), "row": row, "wk": 0.55 * he(r, 16, 16), "wv": he(r, 16, 16),
+        "quarter": 0.25, "wo": 2 * he(r, 16, 16), "bo": 0.1 * r.standard_normal(16), "w2": he(r, 16, 4),
+    }  # fmt: skip
+    nodes: Nodes = [
+        ("MatMul", "x w0", "mm0"), ("Tanh", "mm0", "h0"), ("MatMul", "x wq", "q0"), ("Mul", "q0 row", "q"),
+        ("MatMul", "h0 wk", "k"), ("MatMul", "h0 wv", "v"), ("Transpose", "k", "kt", {"perm": [0, 2, 1]}),
+        ("MatMul", "q kt", "scores"), ("Mul", "scores quarter", "scaled"), ("Softmax", "scaled", "attn", {"axis": -1}),
+        ("MatMul", "attn v", "ctx"), ("MatMul", "ctx wo", "o"), ("Add", "o bo", "ob"), ("Relu", "ob", "or"),
+        ("ReduceMean", "or", "pool", {"axes": [1], "keepdims": 0}), ("MatMul", "pool w2", "out"),
+    ]  # fmt: skip
+    culprit = first(save(tmp_path / "m.onnx", nodes, {"x": x}, constants, "out"), {"x": x}, "ort_int8")
+    assert (culprit.name, culprit.cause) == ("attn", "found_by_repair")
+    assert culprit.evidence["after"] < 0.1 * culprit.evidence["before"]
+
+
+def test_how_far_results_reach_is_said_of_the_model_and_not_of_rounded_inputs(tmp_path: Path) -> None:
+    x = np.linspace(0.1, 16.86, 64, dtype=np.float32).reshape(8, 8)
+    nodes: Nodes = [("Mul", "x one", "z"), ("Exp", "z", "ex"), ("ReduceSum", "ex", "den", {"keepdims": 1}),
+                    ("Div", "ex den", "y")]  # fmt: skip
+    model = save(tmp_path / "m.onnx", nodes, {"x": x}, {"one": 1.0007}, "y")
+    culprit = first(model, {"x": x}, "ort_fp16_sim")
+    assert (culprit.name, culprit.cause) == ("ex", "overflow")
+    assert culprit.evidence["largest"] == pytest.approx(np.exp(np.float64(x.max()) * 1.0007), rel=1e-3)

@@ -34,6 +34,7 @@ from .operator_facts import (
     is_finer,
     is_quantised,
     largest_input,
+    largest_of_row,
     narrow_type,
     types_of,
 )
@@ -286,7 +287,9 @@ def _beyond_the_range(one: _Operator) -> Told | None:
         if beyond and (told := _proven(one, "weight_overflow", {"weight": weight, "largest": top, "limit": limit})):
             return told
     if too_large.any() and error_share(one.exact, one.wrong, too_large) > 0.2:
-        largest = float(np.abs(one.exact)[finite].max())
+        # as the model has it: what ran alone was given rounded inputs
+        model = max(largest_of_row(one.subject, one.name), limit)
+        largest = model if model > limit else float(np.abs(one.exact)[finite].max())
         return _proven(one, "overflow", {"largest": largest, "limit": limit, "count": int(too_large.sum())})
     return None
 

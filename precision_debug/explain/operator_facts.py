@@ -19,6 +19,7 @@ __all__ = [
     "is_finer",
     "is_quantised",
     "largest_input",
+    "largest_of_row",
     "narrow_type",
     "types_of",
 ]
@@ -61,10 +62,14 @@ def acting_type(subject: Subject, name: str) -> str:
 def largest_input(subject: Subject, name: str) -> float:
     found = 0.0
     for source in subject.sources(name):
-        numbers = subject.row_of[source].comparison
-        if numbers is not None:
-            found = max(found, abs(numbers.base.min or 0.0), abs(numbers.base.max or 0.0))
+        found = max(found, largest_of_row(subject, source))
     return found
+
+
+def largest_of_row(subject: Subject, name: str) -> float:
+    """The largest size of a tensor in the baseline's own run; 0 where there are no numbers of it."""
+    numbers = subject.row_of[name].comparison
+    return 0.0 if numbers is None else max(abs(numbers.base.min or 0.0), abs(numbers.base.max or 0.0))
 
 
 def depth_of(subject: Subject, name: str, constants: Mapping[str, Array]) -> int:

@@ -452,6 +452,19 @@ CAUSES: Mapping[str, Cause] = {
         unproven=True, by_a_pass=True,
     ),
     **ENGINE_CAUSES,
+    "found_by_repair": Cause(
+        gradient="below",
+        en="found by its repair", zh="由修复得出",
+        do="Keep these operators in higher precision.",
+        do_zh="将这些算子保留为更高精度。",
+        why=Wording(
+            "with {kept} in FP32 on the engine {after} of the error of {before} is left; why it loses so much was not"
+            " found, because the errors of the operators do not add up",
+            "在引擎上将 {kept} 保留为 FP32 后，误差由 {before} 降至 {after}；因各算子的误差不是相加的，其原因未查明",
+        ),
+        evidence={"kept": _TEXT, "before": _FIGURE, "after": _FIGURE},
+        unproven=True,
+    ),
     "unfound": Cause(
         gradient="below",
         en="introduced here, cause not found", zh="误差产生于此，原因未查明",

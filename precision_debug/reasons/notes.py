@@ -74,6 +74,12 @@ NOTES: Mapping[str, Wording] = {
         "第二意见：{count} 种算子（{types}）由 {by} 重新计算；其中 {wrong} 种只有基线引擎的结果不同。",
         "Nothing to do if that is 0.",
     ),
+    "opinions_differ": Wording(
+        "Second opinion: {op} `{name}` is {error:.4g} apart (Rel L2) in {own} and {others}, on the same inputs; no"
+        " third implementation agrees with either, so nobody is accused.",
+        "第二意见：{op} `{name}` 在 {own} 与 {others} 中以相同输入相差 {error:.4g}（相对 L2）；没有第三种实现与其中之一"
+        "一致，因此未作归咎。",
+    ),
     "sum_may_overflow": Wording(
         "{op} `{name}` may overflow inside if the target sums in float16: the magnitudes of its {terms} terms add up"
         " to {most:.4g}, and their rounding to at most {lost:.2g} of that.",

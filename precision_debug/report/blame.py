@@ -55,6 +55,7 @@ _CONFIDENCE = {
         " output, those of each tensor that it reads do not",
         "将目标的值代入基线的运行测得：代入该张量的值会使输出出现 NaN 或 Inf，单独代入其任一输入的值则不会",
     ),
+    "repaired": Text("by keeping it in FP32 on the engine", "在引擎上将其保留为 FP32 测得"),
     "compared": Text("by comparing the inputs of both sides", "通过比较两侧所得到的输入得出"),
     "ranked": Text("only ranked by its error", "仅按误差排序得出"),
 }

@@ -24,7 +24,7 @@ from .inside_sums import inside_sums
 from .open_pair_run import OpenPair, SampleResult
 from .pasted import Pasted
 from .plan import Opening, crosses
-from .refuted import withdrawn
+from .refuted import repaired, withdrawn
 from .second_opinion import with_second_opinion
 from .step_fix import scale_asked, tried_mode, tried_scale, wide_mode
 
@@ -67,8 +67,9 @@ def explain_sample(work: Comparing, both: OpenPair, sample: int, ran: SampleResu
     )  # fmt: skip
     if scaled is not None and (kept is None or kept.tried is None or kept.tried.state != "mended"):
         kept = scaled  # no module mends it either
-    if (nobody := withdrawn(explanation, kept)) is not None:
-        work.journal.write(events.Explained(explanation=nobody))
+    overruled = withdrawn(explanation, kept) or repaired(explanation, kept, subject)
+    if overruled is not None:
+        work.journal.write(events.Explained(explanation=overruled))
     if kept is not None:
         work.journal.write(events.KeepFound(to_keep=kept))
 

@@ -10,17 +10,20 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from ..explain import allowed_to_many
+from ..explain import Subject, allowed_to_many
 from ..protocols import Executed
 from ..reasons.causes import CAUSES
-from ..records import Explanation, Overlap
+from ..records import Culprit, Explanation, Overlap
 from ..search import Evaluation, ToKeep, TradePoint
 from .fix_finder import Groups
 
-__all__ = ["in_vain", "withdrawn"]
+__all__ = ["in_vain", "repaired", "withdrawn"]
 
 _STAYS = 0.9
 """Of the error, what is left at least where keeping did nothing."""
+
+_FEW, _PART = 3, 5
+"""Operators, or the part of all of them, that are few: kept, they are named where the error goes with them."""
 
 _AROUND = 2
 """Times the operators that the culprits and their readers are, up to which a set is still theirs."""
@@ -75,3 +78,30 @@ def withdrawn(explanation: Explanation, kept: ToKeep | None) -> Explanation | No
     return replace(
         explanation, state="diffuse", culprits=(), overlap=overlap, passes=False, allowed=allowed_to_many(explanation)
     )
+
+
+def repaired(explanation: Explanation, kept: ToKeep | None, subject: Subject) -> Explanation | None:
+    """The explanation with a culprit that was found by its repair, where nobody was named although keeping a few
+    operators on the engine brings the error within bounds; None elsewhere.
+
+    One coarse tensor may ruin the inputs of all that comes after it, so that no error measured there adds up.
+    """
+    tried = kept.tried if kept is not None else None
+    if kept is None or tried is None or explanation.state != "diffuse" or tried.state != "mended":
+        return None
+    few = kept.unit == "operator" and 0 < len(kept.keys) <= max(_FEW, kept.of // _PART)
+    if not few or tried.before is None or tried.after is None or tried.after > _WORKED * tried.before:
+        return None
+    names = [meta.name for meta in subject.tensors if meta.name in subject.row_of and meta.node in kept.keys]
+    if not names:
+        return None
+    name = max(names, key=lambda one: explanation.budget.get(one, 0.0))  # the first of those that make as much
+    own = subject.meta_of[name]
+    evidence = {
+        "kept": ", ".join(f"`{one}`" for one in names), "before": tried.before, "after": tried.after,
+    }  # fmt: skip
+    culprit = Culprit(
+        name=name, node=own.node, op_types=(own.op_type,), cause="found_by_repair", evidence=evidence,
+        confidence="repaired", at=explanation.at, keep=tuple(names),
+    )  # fmt: skip
+    return replace(explanation, state="culprits", culprits=(culprit,), overlap=None, passes=False)

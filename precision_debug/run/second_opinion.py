@@ -76,8 +76,9 @@ class _Opinion:
 def with_second_opinion(
     explanation: Explanation, base: OpenSide, feeds: Mapping[str, Any], folder: Path
 ) -> tuple[Explanation, list[Reason]]:
-    """The explanation with a culprit for each kind of operator that the baseline's engine computes otherwise than
-    others do; and what was compared with what. Of a model that is not an .onnx file, a sentence that says so."""
+    """The explanation with a culprit for each kind of operator that the baseline's engine computes otherwise than two
+    others, which agree; and what was compared with what, and where one alone gives something else. Of a model that is
+    not an .onnx file, a sentence that says so."""
     path = base.opening.spec.model.model_file
     if base.opening.backend is None or not path.lower().endswith(".onnx"):
         return explanation, [say("no_second_opinion")]
@@ -85,20 +86,28 @@ def with_second_opinion(
     if not others:
         return explanation, [say("no_other_engine")]
     found: list[Culprit] = []
+    doubted: list[Reason] = []
     tried: dict[str, None] = {}
     versions: dict[str, None] = {}
     for number, (node, part) in enumerate(_parts(base, path, feeds)):
-        own = _Opinion(mode=_named(base.opening.spec.mode, base.session.versions), outputs=part.outputs)
+        mine = _Opinion(mode=_named(base.opening.spec.mode, base.session.versions), outputs=part.outputs)
         opinions = [_asked(backend, mode, part, folder / f"opinion{number}") for backend, mode in others]
         answered = [one for one in opinions if one.outputs is not None]
         if not answered:
             continue
         tried[node.op_type] = None
         versions.update(dict.fromkeys(one.mode for one in answered))
-        culprit = _weighed(node, own, answered)
-        if culprit is not None:
+        culprit = _weighed(node, mine, answered)
+        if culprit is not None and culprit.cause == "wrong_kernel":
             found.append(culprit)
+        elif culprit is not None:  # one against one: either may be wrong, and nobody is accused
+            own, others, error = (culprit.evidence[key] for key in ("own", "others", "error"))
+            reason = say(
+                "opinions_differ", op=node.op_type, name=culprit.name, own=own, others=others, error=error
+            )  # fmt: skip
+            doubted.append(reason)
     notes = [say("second_opinion", count=len(tried), types=tuple(tried), by=tuple(versions), wrong=len(found))]
+    notes += doubted
     if not found:
         return explanation, notes
     named = {one.name for one in found}
@@ -139,7 +148,7 @@ def _parts(base: OpenSide, path: str, feeds: Mapping[str, Any]) -> Iterator[tupl
     proto = loaded(path)
     onnx.load_external_data_for_model(proto, str(Path(path).absolute().parent))
     proto = named(proto, path)
-    values = _values(base, feeds)
+    values = _as_stored(base, proto, _values(base, feeds))
     constants = {tensor.name for tensor in proto.graph.initializer}
     kinds: dict[Any, tuple[int, Any]] = {}
     for node in proto.graph.node:
@@ -179,6 +188,48 @@ def _values(base: OpenSide, feeds: Mapping[str, Any]) -> dict[str, Any]:
         if name not in values and not isinstance(one, (list, dict)):
             values[name] = np.array(as_array(one))
     return values
+
+
+def _as_stored(base: OpenSide, proto: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values as operators read and give them: a session shows integers that stand for numbers as these numbers.
+    Those whose scale is no constant of the file are left out."""
+    from onnx import numpy_helper
+
+    shown = {meta.name for meta in base.session.tensors if meta.view == "dequantised"}
+    if not shown & values.keys():
+        return dict(values)
+    constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in proto.graph.initializer}
+    for node in proto.graph.node:
+        if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
+            constants[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
+    found = {name: value for name, value in values.items() if name not in shown}
+    for node in proto.graph.node:
+        name, place = _quantised_by(node)
+        scale = constants.get(node.input[place]) if name in shown and len(node.input) > place else None
+        if scale is None or name in found:
+            continue
+        zero = constants.get(node.input[place + 1]) if len(node.input) > place + 1 else None
+        zero = np.zeros((), np.uint8) if zero is None else zero
+        shape = [1] * values[name].ndim
+        if scale.size > 1:
+            axis = next((item.i for item in node.attribute if item.name == "axis"), 1)
+            shape[axis] = -1
+        limits = np.iinfo(zero.dtype) if zero.dtype.kind in "iu" else None
+        if limits is not None:
+            steps = np.rint(values[name].astype(np.float64) / scale.astype(np.float64).reshape(shape))
+            whole = np.clip(steps + zero.astype(np.float64).reshape(shape), limits.min, limits.max)
+            found[name] = whole.astype(zero.dtype)
+    return found
+
+
+_RESULT = {"QuantizeLinear": 1, "QLinearConv": 6, "QLinearMatMul": 6}
+
+
+def _quantised_by(node: Any) -> tuple[str, int]:
+    """A quantised tensor that a node makes or reads, and which of its inputs is that tensor's scale; ("", 0): none."""
+    if node.op_type == "DequantizeLinear":
+        return node.input[0], 1
+    return (node.output[0], _RESULT[node.op_type]) if node.op_type in _RESULT else ("", 0)
 
 
 def _asked(backend: Backend, mode: RunMode, part: _Part, folder: Path) -> _Opinion:
