@@ -117,7 +117,10 @@ class TensorMeta:
 
 @dataclass(frozen=True, kw_only=True)
 class TensorStats:
-    """One tensor by itself. min, max, mean and rms are over its finite elements, None where it has none."""
+    """One tensor by itself. min, max, mean and rms are over its finite elements, None where it has none.
+
+    negative_inf: how many of ``inf`` are negative.
+    """
 
     dtype: str
     shape: Shape
@@ -128,6 +131,7 @@ class TensorStats:
     rms: Number | None = None
     nan: int = 0
     inf: int = 0
+    negative_inf: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,7 +164,8 @@ class Comparison:
     In a row every error is infinite (sqnr_db: -inf) where NaN or Inf stand on one side alone: see numbers.born.
     Where the shapes differ, or a side is not numeric, the numbers that need pairs are None.
     mismatched: elements outside the tolerance (rule, atol, rtol). apart: of how many pairs, at least, one alone is NaN,
-    or infinite, or of the other sign so. first_mismatch, max_abs_index, max_rel_index: of the first element in C order.
+    or infinite, or of the other sign so. same_inf: pairs that hold the same infinity; not counted where a NaN is.
+    first_mismatch, max_abs_index, max_rel_index: of the first element in C order.
     max_rel, mean_rel: of d / (|b| + 1e-7), the denominator of Paddle's demo.
     share_rel_over_1pct: share (0 to 1) of the finite pairs with d > 0.01 * |b|. rmse: sqrt(mean(d^2)).
     cosine_distance: 1 - cos(b, t), computed as (sum d^2 - (|b| - |t|)^2) / (2 |b| |t|), which does not cancel, or by
@@ -181,6 +186,7 @@ class Comparison:
     shapes_match: bool
     mismatched: int | None = None
     apart: int = 0
+    same_inf: int = 0
     first_mismatch: Shape | None = None
     max_abs: Number | None = None
     max_abs_index: Shape | None = None

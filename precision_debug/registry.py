@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import functools
 import importlib
+import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -21,7 +23,9 @@ from .records import ModelFiles, RunMode
 if TYPE_CHECKING:
     from .protocols import Backend
 
-__all__ = ["BUILT_IN", "GROUP", "Plugin", "backends", "find", "modes_for", "plugins", "wording"]
+__all__ = [
+    "BUILT_IN", "GROUP", "Plugin", "backends", "find", "is_mode_like", "modes_for", "plugins", "wording",
+]  # fmt: skip
 
 GROUP = "precision_debug.backends"
 
@@ -128,15 +132,43 @@ def find(model: ModelFiles, mode: str) -> tuple[Backend, RunMode]:
                 "beside_its_export", ending=".onnx", mode=mode, baseline=baseline, model=model.path, modes=hint
             )  # fmt: skip
         raise UsageError(say("mode_does_not_read", mode=mode, kind=kind, wanted=wanted), where=model.path, hint=hint)
+    hint = say("near_modes_for", near=_near_modes(mode, names), kind=kind)
+    raise UsageError(say("unknown_mode", mode=mode), hint=hint)
+
+
+_WORDS = {
+    "tensorrt": "trt", "onnxruntime": "ort", "onnx": "ort", "openvino": "ov", "pytorch": "torch", "half": "fp16",
+    "float16": "fp16", "float32": "fp32", "float": "fp32", "float64": "fp64", "double": "fp64", "bfloat16": "bf16",
+    "quantized": "int8", "quant": "int8", "dynamic": "dynamic", "amp": "autocast",
+}  # fmt: skip
+"""What people call an engine or a precision, and what run modes call it."""
+
+
+def _near_modes(mode: str, names: Sequence[str]) -> list[str]:
+    """Three modes that a mistyped one may have meant: those that share most of its words, then the most similar, then
+    the first ones of the list."""
     import difflib  # only a mistyped mode needs it
 
-    near = difflib.get_close_matches(mode, names, n=3)
-    modes = " ".join(names)
-    hint = (
-        say("near_modes_for", near=near, kind=kind, modes=modes) if near
-        else say("modes_for", kind=kind, modes=modes)
-    )  # fmt: skip
-    raise UsageError(say("unknown_mode", mode=mode), hint=hint)
+    words = [_WORDS.get(word, word) for word in re.split(r"[^a-z0-9]+", mode.lower()) if word]
+
+    def near(name: str) -> tuple[int, float]:
+        own = name.split("_")
+        shared = sum(word in own for word in words)
+        return shared, difflib.SequenceMatcher(None, "_".join(words), name).ratio()
+
+    ranked = sorted(names, key=near, reverse=True)
+    return [*dict.fromkeys(name for name in ranked if near(name) > (0, 0.6))][:3] or [*names][1:4]
+
+
+def is_mode_like(text: str) -> bool:
+    """Whether a word may be a mistyped run mode, and no path: a part of it is an engine's or a precision's, or it is
+    close to a mode's name."""
+    import difflib
+
+    names = [mode.name for backend in backends() for mode in backend.run_modes]
+    parts = {part for name in names for part in name.split("_")} | {*_WORDS}
+    words = [word for word in re.split(r"[^a-z0-9]+", text.lower()) if word]
+    return any(word in parts for word in words) or bool(difflib.get_close_matches(text, names, n=1))
 
 
 def _load(name: str, target: str) -> Plugin:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from pathlib import Path
@@ -112,3 +113,66 @@ def test_reduce_passes_by_an_input_that_the_target_rounds(tmp_path: Path, capsys
     assert main([*command, "--part", "part.onnx"]) == 0
     assert "operators still fail at" in capsys.readouterr().out
     assert Path("part.onnx").exists()
+
+
+@pytest.mark.parametrize(
+    ("word", "near"),
+    [("ort_fp61", "ort_fp16"), ("fp16", "ort_fp16"), ("tensorrt_fp16", "trt_fp16"), ("onnxruntime_int8", "ort_int8"),
+     ("ort-half", "ort_fp16"), ("OV_FP16", "ov_fp16"), ("int8", "ort_int8")],
+)  # fmt: skip
+def test_a_mistyped_mode_is_answered_by_three(word: str, near: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--model_file", DIGITS, "--run_mode", word]) == 2
+    told = capsys.readouterr().err
+    assert f"unknown run mode '{word}'; did you mean " in told
+    assert near in told
+    assert told.count(" or ") == 2
+    assert "doctor" in told
+    assert len(told) < 250
+
+
+@pytest.mark.parametrize("word", ["nosuchdir", "golden", "../elsewhere", "runs/x"])
+@pytest.mark.parametrize("option", ["--baseline", "--run_mode"])
+def test_what_is_no_mode_is_told_as_a_path(option: str, word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    modes = {"--run_mode": "ort_opt", option: word}
+    assert main(["--model_file", DIGITS, *(text for pair in modes.items() for text in pair)]) == 2
+    told = capsys.readouterr().err
+    assert f"{word}: " in told
+    assert "folder" in told
+    assert "unknown run mode" not in told
+
+
+@pytest.mark.parametrize("words", [["--model_file", DIGITS, "--run_modes", "ort_fp16", "ort_fp17"],
+                                   ["--model_file", "missing.onnx", "--run_modes", "ort_fp16"]])  # fmt: skip
+def test_a_sweep_refuses_before_it_runs(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sweep", *words]) == 2
+    told = capsys.readouterr()
+    assert len(told.err.splitlines()) == 1
+    assert told.out == ""
+    assert not list(Path().iterdir())
+
+
+def test_short_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["-V"]) == 0
+    assert capsys.readouterr().out.startswith("precision_debug ")
+    assert main([*MODES, "-o", "r.odd"]) == 2
+    assert "no report format '.odd'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("source", "helper", "line"),
+    [("def make():\n    x = 1\n    return x.foo\n", "", "model.py:3"),
+     ("import helper\n\ndef make():\n    return helper.build()\n", "def build():\n    raise OSError('no')\n",
+      "helper.py:2"),
+     ("def make():\n  return (\n", "", "model.py:2"), ("import json\n\nx = json.loads('{')\n", "", "model.py:3")],
+)  # fmt: skip
+def test_a_factorys_exception_has_its_line(source: str, helper: str, line: str, tmp_path: Path) -> None:
+    from precision_debug.errors import ModelError
+    from precision_debug.feeds.factory import made_by
+    from precision_debug.reasons import NOTHING
+
+    (tmp_path / "model.py").write_text(source)
+    (tmp_path / "helper.py").write_text(helper)
+    sys.modules.pop("helper", None)
+    with pytest.raises(ModelError) as caught:
+        made_by(f"{tmp_path / 'model.py'}:make", contextlib.nullcontext, returns=NOTHING)
+    assert caught.value.where == str(tmp_path / line)

@@ -23,7 +23,7 @@ from precision_debug.reasons.rows import ROWS
 from precision_debug.reasons.what_to_do import WHAT_TO_DO
 from precision_debug.records import Row, Status
 from precision_debug.report.layout import columns, columns_for_people
-from precision_debug.report.summary import summary
+from precision_debug.report.summary import STATUS_NAME, summary
 from precision_debug.report.words import explained, inner, is_whole, word
 
 pytestmark = pytest.mark.quick
@@ -216,7 +216,7 @@ def test_no_reason_is_a_bare_string(root: Path) -> None:
     assert wrong == []
 
 
-def test_people_read_both_languages_and_programs_english() -> None:
+def test_people_read_their_language_and_programs_english() -> None:
     base = SaveBaseline()
     check = AssertClose(base, atol=1e-3, rtol=0)
     base("Relu", "fused", np.ones(4))
@@ -225,15 +225,16 @@ def test_people_read_both_languages_and_programs_english() -> None:
     check("Relu", "new", np.zeros(2))
     report = check.report()
     plain = [next(c for c in columns(report) if c.key == "reason").get(row) for row in report.rows]
-    shown = [next(c for c in columns_for_people(report) if c.key == "reason").get(row) for row in report.rows]
+    shown = [
+        next(c for c in columns_for_people(report, "zh", STATUS_NAME) if c.key == "reason").get(row)
+        for row in report.rows
+    ]
     assert plain == [
         "the target's graph has no such tensor", "2 of 4 elements, NaN in the target",
         "the baseline has no tensor of this name",
     ]  # fmt: skip
     assert shown == [
-        "the target's graph has no such tensor / 目标图中没有该张量",
-        "2 of 4 elements, NaN in the target / 4 个元素中有 2 个，目标中有 NaN",
-        "the baseline has no tensor of this name / 基线中没有同名张量",
+        "目标图中没有该张量", "4 个元素中有 2 个，目标中有 NaN", "基线中没有同名张量",
     ]
     said = next(section for section in summary(report).sections if section.key == "uncompared")
     assert {line[0].text.zh for line in said.lines} == {"目标图中没有该张量", "基线中没有同名张量"}

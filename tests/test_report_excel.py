@@ -21,8 +21,9 @@ from precision_debug.report.formats.xlsx import table
 from precision_debug.report.formats.xlsx.stream import letters
 from precision_debug.report.formats.xlsx.text import CELL_LIMIT, fit, xml
 from precision_debug.report.layout import BAND, columns, columns_for_people
-from precision_debug.report.summary import summary
+from precision_debug.report.summary import status_name, summary
 from precision_debug.report.values import newly_broken
+from precision_debug.report.words import explained
 from precision_debug.safety.visible import visible
 
 
@@ -58,7 +59,7 @@ def test_the_table_comes_first(big: tuple[Report, Any]) -> None:
 def test_the_sentence_is_the_first_thing_on_the_sheet_that_opens(big: tuple[Report, Any]) -> None:
     report, book = big
     first, *_ = texts(book["Summary"])
-    assert first == "\n".join(summary(report).lead[0])
+    assert first == "\n".join(summary(report).lead[0]).replace("`", "")
 
 
 def test_pandas_reads_the_table_with_its_header(tmp_path: Path) -> None:
@@ -94,10 +95,55 @@ def test_each_question_has_a_chart_and_none_is_empty(tmp_path: Path) -> None:
     assert "Chart" not in book_of(with_rows(make_row(0, None)), tmp_path).sheetnames, "nothing to draw, no sheet"
 
 
+def test_a_culprits_row_is_marked_and_a_reason_has_one_language(tmp_path: Path) -> None:
+    report = make_report(60)
+    row = next(row for row in report.rows if row.status is Status.FAIL and row.reason)
+    culprit = Culprit(name=row.name, node="", op_types=("Conv",), cause="overflow", keep=(row.name,))
+    report = dataclasses.replace(report, explanation=Explanation(state="culprits", culprits=(culprit,), at="logits"))
+    for language, other in (("en", "zh"), ("zh", "en")):
+        book = openpyxl.load_workbook(write(report, tmp_path / f"{language}.xlsx", language=language))
+        lines = {line[1].value: line for line in book["Precision"].iter_rows(min_row=2)}
+        marked = [name for name, line in lines.items() if line[1].font.b]
+        assert marked == [row.name]
+        assert "1" in lines[row.name][1].comment.text
+        assert lines[row.name][0].border.left.style == "thick"
+        reason = lines[row.name][BAND - 1]
+        assert reason.value == explained(row.reason).of(language)
+        assert reason.comment is None or reason.comment.text == explained(row.reason).of(other)
+        words = {line[BAND - 1].value for line in lines.values() if line[BAND - 1].value}
+        assert words
+        assert not any(" / " in text for text in words)
+
+
+@pytest.mark.parametrize(("asked", "name"), [(False, "as expected"), (True, "pass")])
+def test_nothing_passes_beside_a_count_where_no_tolerance_was_given(tmp_path: Path, asked: bool, name: str) -> None:
+    report = make_report(60)
+    tolerance = dataclasses.replace(report.spec.tolerance, given=asked)
+    report = dataclasses.replace(report, spec=dataclasses.replace(report.spec, tolerance=tolerance))
+    book = book_of(report, tmp_path)
+    place = [cell.value for cell in book["Precision"][1]].index("Status")
+    said = {line[place] for line in book["Precision"].iter_rows(min_row=2, values_only=True)}
+    assert said & {"pass", "as expected"} == {name}
+    other = {"pass": "as expected", "as expected": "pass"}[name]
+    assert not any(text.startswith(other) for text in texts(book["Summary"]))
+
+
+def test_a_line_breaks_where_a_number_is_not_finite(tmp_path: Path) -> None:
+    broken = make_row(1, comparison=make_comparison(0.1, target=dataclasses.replace(make_stats(), inf=3)))
+    rows = (make_row(0, 0.1), broken, make_row(2, 0.2), make_row(3, 0.0), make_row(4, 0.1))
+    book = book_of(with_rows(*rows), tmp_path)
+    chart = book["Chart"]._charts[0]
+    assert chart.display_blanks == "gap"
+    lines = [cells[8:11] for cells in book["ChartData"].iter_rows(min_row=2, values_only=True)]
+    assert [line[0] for line in lines if line[0] is not None] == [0, 1, 2, 4], "what has no error is passed over"
+    assert lines[1][1:] == (None, None)
+    assert all(number is not None for line in (lines[0], lines[2], lines[3]) for number in line)
+
+
 def test_every_cell_of_the_table(big: tuple[Report, Any]) -> None:
     report, book = big
     sheet = book["Precision"]
-    layout = columns_for_people(report)
+    layout = columns_for_people(report, "en", {status: status_name(report, status) for status in Status})
     assert [cell.value for cell in sheet[1]] == [column.title for column in columns(report)]
     assert sheet.max_row == len(report.rows) + 1
     for row, cells in zip(report.rows, sheet.iter_rows(min_row=2), strict=True):

@@ -19,7 +19,7 @@ from ..reasons import say
 from ..safety import import_path
 from ..safety.nearest import nearest
 from ..safety.visible import visible
-from . import streams
+from . import polygraphy, streams
 
 __all__ = ["main", "verbs"]
 
@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         import_path.clean()
     streams.make_ready()
     arguments = list(sys.argv[1:] if argv is None else argv)
-    verbose = "--verbose" in arguments
+    verbose = not {"--verbose", "-v"}.isdisjoint(arguments)
     try:
         status = _run(arguments)
         sys.stdout.flush()
@@ -78,6 +78,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: list[str]) -> int:
     if arguments and not arguments[0].startswith("-") and arguments[0] not in verbs():
+        if foreign := polygraphy.answer(arguments):
+            raise UsageError(foreign)
         raise _no_verb(arguments[0])
     verb = arguments.pop(0) if arguments and arguments[0] in verbs() else "compare"
     return int(importlib.import_module(f".{verb}", __name__).run(arguments))

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..errors import ModelError
+from ..errors import ModelError, UsageError
 from ..report.words import explained
 from ..safety.visible import visible
+from . import polygraphy
 from .language import language_of
 from .parser import flag, parse, verb_parser
 
@@ -30,6 +31,8 @@ DESCRIPTION_ZH = """precision_debug check M [M2]：文件自身能证明的错�
 
 def run(arguments: Sequence[str]) -> int:
     """Print one line a finding; 1 where there is one, else 0."""
+    if foreign := polygraphy.answer(["check", *arguments]):
+        raise UsageError(foreign)
     args = parse(verb_parser("check", __doc__, DESCRIPTION_ZH, _FLAGS), arguments)
     for path in filter(None, (args.model, args.second)):
         if not path.lower().endswith(".onnx"):

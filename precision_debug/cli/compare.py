@@ -67,7 +67,7 @@ def build_parser() -> Parser:
         epilog=Help(*(f"{settings}\n{statuses}" for settings, statuses in zip(settings_help(), EPILOG, strict=True))),
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"precision_debug {__version__}")
+    parser.add_argument("-V", "--version", action="version", version=f"precision_debug {__version__}")
     for group in GROUPS:
         if group == "out":
             add_engine_options(parser, reserved={one.name for one in OPTIONS})

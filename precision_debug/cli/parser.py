@@ -16,6 +16,7 @@ from ..report.widths import wrapped
 from ..safety.nearest import nearest
 from ..settings import Setting
 from ..settings.options import GROUPS
+from . import polygraphy
 from .language import Help, add_language, language_of, requested_language
 
 __all__ = [
@@ -34,6 +35,14 @@ _SYNONYMS = {
     "--input": ("--inputs",), "--model": ("--model_file",), "--mode": ("--run_mode",), "--out": ("--output",),
     "--tolerance": ("--atol", "--rtol"), "--tol": ("--atol", "--rtol"), "--threshold": ("--atol", "--rtol"),
     "--shape": ("--input_shapes",), "--shapes": ("--input_shapes",), "--target": ("--run_mode",),
+    "--load_inputs": ("--inputs",), "--trt": ("--run_mode",), "--onnxrt": ("--run_mode",), "--fp16": ("--run_mode",),
+    "--int8": ("--run_mode",), "--bf16": ("--run_mode",), "--fp8": ("--run_mode",), "--tf32": ("--run_mode",),
+    "--abs": ("--atol",), "--rel": ("--rtol",), "--report": ("--output",), "--output_file": ("--output",),
+    "--onnx": ("--model_file",), "--data": ("--inputs",), "--batch": ("--input_shapes",), "--ref": ("--baseline",),
+    "--reference": ("--baseline",), "--golden": ("--baseline",), "--compare_with": ("--baseline",),
+    "--precision": ("--run_mode",), "--backend": ("--run_mode",), "--engine_mode": ("--run_mode",),
+    "--debug": ("--verbose",), "--layers": ("--mark",), "--tensors": ("--mark",), "--language": ("--lang",),
+    "--samples": ("--sample",), "--threads": ("--jobs",), "--workers": ("--jobs",), "--silent": ("--quiet",),
 }  # fmt: skip
 """Options as other tools call them, which no spelling leads to."""
 
@@ -60,6 +69,9 @@ class Parser(argparse.ArgumentParser):
         return super()._get_values(action, arg_strings)
 
     def error(self, message: str) -> NoReturn:
+        foreign = polygraphy.answer(self.words) if message.startswith("unrecognized arguments: ") else None
+        if foreign is not None:
+            raise UsageError(foreign)
         hint = self._meant(message) or self._joined(message) or say("see_help", program=self.prog)
         raise UsageError(_reworded(message), hint=hint)
 
@@ -150,7 +162,7 @@ MODEL_FLAGS = (
 
 def add_flags(group: argparse._ActionsContainer, flags: Iterable[Flag]) -> None:
     for one in flags:
-        group.add_argument(*one.names, help=one.help, **one.form)
+        group.add_argument(*_spellings(one.names), help=one.help, **one.form)
 
 
 def verb_parser(verb: str, text: str | None, zh: str, flags: Iterable[Flag]) -> Parser:
@@ -158,7 +170,7 @@ def verb_parser(verb: str, text: str | None, zh: str, flags: Iterable[Flag]) -> 
     parser = Parser(prog=program(verb), formatter_class=formatter, description=Help(text or "", zh))
     add_flags(parser, flags)
     add_language(parser)
-    parser.add_argument("--verbose", action="store_true", help=Help("tracebacks", "显示 traceback"))
+    parser.add_argument("-v", "--verbose", action="store_true", help=Help("tracebacks", "显示 traceback"))
     return parser
 
 
@@ -176,7 +188,7 @@ def add_options(parser: argparse.ArgumentParser, table: Iterable[Setting]) -> No
         default = None if one.field else one.default
         form: dict[str, Any] = {"dest": one.spelled or one.name, "default": default, "help": help_text}
         if one.kind == "flag" and not one.nargs:
-            groups[en].add_argument(one.option, action="store_const", const=True, **form)
+            groups[en].add_argument(*_spellings((one.option,)), action="store_const", const=True, **form)
             continue
         if one.choices:
             form["choices"] = one.choices
@@ -185,7 +197,15 @@ def add_options(parser: argparse.ArgumentParser, table: Iterable[Setting]) -> No
             form["metavar"] = tuple(words) if len(words) > 1 else one.metavar
         if one.nargs:
             form["nargs"] = int(one.nargs) if one.nargs.isdigit() else one.nargs
-        groups[en].add_argument(one.option, action=_Reads, setting=one, const=one.const, **form)
+        groups[en].add_argument(*_spellings((one.option,)), action=_Reads, setting=one, const=one.const, **form)
+
+
+def _spellings(names: tuple[str, ...]) -> tuple[str, ...]:
+    """With the letter that people expect of it."""
+    return (*(_LETTERS[name] for name in names if name in _LETTERS), *names)
+
+
+_LETTERS = {"--output": "-o", "--quiet": "-q", "--verbose": "-v"}
 
 
 def given_of(args: argparse.Namespace, table: Iterable[Setting]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from ..run.overwriting import refuse_overwriting
 from ..run.supervisor import supervise
 from ..run.sweep.remote_speed import measure_remotely
 from ..run.sweep.result import Speed, Sweep
-from ..run.sweep.run import ROUNDS, parse_modes, remove_inputs, sweep
+from ..run.sweep.run import ROUNDS, parse_modes, refuse_unknown, remove_inputs, sweep
 from ..run.sweep.speed import measure_speed
 from ..run.sweep.table import BASELINE
 from ..run.sweep.write import SUFFIXES, as_table, as_text, write
@@ -63,9 +63,10 @@ def run(arguments: Sequence[str]) -> int:
     args.run_mode = wanted[0][1]
     spec = compare.make_spec(args, command=f"{program('sweep')} {shlex.join(arguments)}")
     outputs = [Path(path) for path in args.output or [_DEFAULT]]
-    folder = _folder_beside(outputs, spec, args.marks)
     models = [spec.model, *(ModelFiles(model_dir=path) if Path(path).is_dir() else ModelFiles(model_file=path)
                             for path in args.models)]  # fmt: skip
+    refuse_unknown([mode for _, mode, _ in wanted], models)
+    folder = _folder_beside(outputs, spec, args.marks)
     language = language_of(args.lang)
 
     def compared(one: RunSpec, path: Path) -> Outcome:

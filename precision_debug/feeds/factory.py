@@ -14,6 +14,7 @@ from typing import Any
 from ..errors import ModelError, PrecisionDebugError
 from ..reasons import Reason, say
 from ..safety.import_path import Neighbours
+from .script import line_of
 
 __all__ = ["made_by"]
 
@@ -41,7 +42,7 @@ def made_by(text: str, seeded: Callable[[], AbstractContextManager[Any]], *, ret
     except PrecisionDebugError:
         raise
     except Exception as error:
-        raise ModelError(say("factory_failed", error=_named(error)), where=text) from error
+        raise ModelError(say("factory_failed", error=_named(error)), where=line_of(path, error)) from error
 
 
 def _module(path: Path) -> ModuleType:
@@ -64,7 +65,7 @@ def _module(path: Path) -> ModuleType:
             spec.loader.exec_module(module)
     except Exception as error:
         sys.modules.pop(name, None)
-        raise ModelError(say("not_importable", error=_named(error)), where=str(path)) from error
+        raise ModelError(say("not_importable", error=_named(error)), where=line_of(path, error)) from error
     return module
 
 

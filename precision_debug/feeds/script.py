@@ -16,7 +16,7 @@ from ..safety.import_path import Neighbours
 from ..safety.special_file import refuse_special
 from .sets import SampleSets
 
-__all__ = ["load_function", "load_script", "split_script"]
+__all__ = ["line_of", "load_function", "load_script", "split_script"]
 
 DEFAULT_FUNCTION = "load_data"
 _MOST = 1 << 20
@@ -52,7 +52,7 @@ def load_script(path: Path, function: str = DEFAULT_FUNCTION) -> SampleSets:
         raise
     except (Exception, SystemExit) as error:
         raise InputError(
-            f"{type(error).__name__}: {error}", where=_line(path, error), hint=say("fix_script")
+            f"{type(error).__name__}: {error}", where=line_of(path, error), hint=say("fix_script")
         ) from error
 
 
@@ -67,7 +67,7 @@ def load_function(source: str) -> Callable[..., Any]:
     except InputError:
         raise
     except (Exception, SystemExit) as error:
-        raise InputError(f"{type(error).__name__}: {error}", where=_line(Path(path), error)) from error
+        raise InputError(f"{type(error).__name__}: {error}", where=line_of(Path(path), error)) from error
     if not callable(found):
         raise InputError(say("no_function", name=name), where=path)
     return found
@@ -135,8 +135,19 @@ class _Again:
         raise InputError("yielded fewer sample sets than before", where=self._where)
 
 
-def _line(path: Path, error: BaseException) -> str:
-    if isinstance(error, SyntaxError) and error.filename == str(path):
-        return f"{path}:{error.lineno}"
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-    return f"{path}:{lines[-1]}" if lines else str(path)
+def line_of(path: Path, error: BaseException) -> str:
+    """FILE:LINE of the user's that an exception came from: the deepest one in the script's folder, and the script
+    alone where there is none."""
+    if isinstance(error, SyntaxError) and error.filename and error.lineno:
+        return f"{error.filename}:{error.lineno}"
+    folder = Path(os.path.realpath(path)).parent
+    lines = [
+        (frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename == str(path) or (folder in Path(os.path.realpath(frame.filename)).parents
+        and "site-packages" not in frame.filename)
+    ]  # fmt: skip
+    if not lines:
+        return str(path)
+    name, number = lines[-1]
+    own = os.path.realpath(name) == os.path.realpath(path)
+    return f"{path if own else path.parent / os.path.relpath(os.path.realpath(name), folder)}:{number}"

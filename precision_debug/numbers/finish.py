@@ -57,6 +57,7 @@ def stats(array: Array, side: Side, scale: int) -> TensorStats:
         rms=_unscaled(math.sqrt(side.squares / finite), scale) if finite else None,
         nan=side.nan,
         inf=side.inf,
+        negative_inf=side.negative_inf,
     )
 
 
@@ -86,6 +87,7 @@ def comparison(
         shapes_match=True,
         mismatched=pairs.mismatched,
         apart=_apart(totals, tolerance),
+        same_inf=0 if totals.base.nan or totals.target.nan else base.size - finite - pairs.special,
         first_mismatch=index(pairs.first_mismatch, base.shape),
         max_abs=pairs.max_abs if pairs.max_abs_at >= 0 else None,
         max_abs_index=index(pairs.max_abs_at, base.shape),

@@ -20,6 +20,7 @@ from .blocks import flat_reader
 from .histogram import bucket_counts, sample_positions
 from .kinds import Array, may_overflow
 from .merged import Measured, Merged, badness
+from .numpy_pass import count_negative_infinities
 from .totals import BUCKETS, Scales, Task, Totals
 
 __all__ = ["Iterations"]
@@ -62,6 +63,7 @@ class Iterations:
         if finish.rescaled(totals) != task.scales and (may_overflow(base.dtype) or may_overflow(target.dtype)):
             self.add_in_full(turn, base, target, threads)
             return
+        count_negative_infinities(task, totals)
         self.count += 1
         self._take(turn, _Kept(totals=totals, shape=base.shape, types=types))
 

@@ -88,6 +88,7 @@ def _compare(
     scales = finish.rescaled(totals)
     if scales != task.scales and (may_overflow(base.dtype) or may_overflow(target.dtype)):
         totals = numpy_pass.measure(dataclasses.replace(task, scales=scales))
+    numpy_pass.count_negative_infinities(task, totals)
     found = finish.comparison(
         base,
         target,
@@ -119,6 +120,8 @@ def _describe(array: Array, threads: int) -> tuple[TensorStats, Totals | None]:
     scale = finish.rescaled(totals).base
     if scale and may_overflow(array.dtype):
         totals = numpy_pass.measure_side(read, array.size, scale)
+    if totals.base.inf:
+        numpy_pass.count_negative_infinities(Task.of_one(read, array.size), totals)
     return finish.stats(array, totals.base, totals.scales.base), totals
 
 

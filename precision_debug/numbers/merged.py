@@ -60,6 +60,7 @@ class MergedSide:
     elements: int
     nan: int = 0
     inf: int = 0
+    negative_inf: int = 0
     min: float | None = None
     max: float | None = None
     sum: ExactSum = NOTHING
@@ -75,15 +76,16 @@ class MergedSide:
             total = ExactSum.of((stats.mean or 0.0) * finite)
             squares = ExactSum.of(sum_of_squares(stats.rms or 0.0, finite))
         return cls(
-            dtype=stats.dtype, shape=stats.shape, elements=stats.elements, nan=stats.nan, inf=stats.inf, min=stats.min,
-            max=stats.max, sum=total, squares=squares,
+            dtype=stats.dtype, shape=stats.shape, elements=stats.elements, nan=stats.nan, inf=stats.inf,
+            negative_inf=stats.negative_inf, min=stats.min, max=stats.max, sum=total, squares=squares,
         )  # fmt: skip
 
     def merged(self, other: MergedSide) -> MergedSide:
         """self: has the first sample."""
         return MergedSide(
             dtype=self.dtype, shape=self.shape, elements=self.elements + other.elements, nan=self.nan + other.nan,
-            inf=self.inf + other.inf, min=_least(self.min, other.min), max=_most(self.max, other.max),
+            inf=self.inf + other.inf, negative_inf=self.negative_inf + other.negative_inf,
+            min=_least(self.min, other.min), max=_most(self.max, other.max),
             sum=self.sum + other.sum, squares=self.squares + other.squares,
         )  # fmt: skip
 
@@ -94,7 +96,7 @@ class MergedSide:
         power = _power(self.squares)
         return TensorStats(
             dtype=self.dtype, shape=self.shape, elements=self.elements, min=self.min, max=self.max, nan=self.nan,
-            inf=self.inf, mean=self.sum.scaled(0, finite) if finite else None,
+            inf=self.inf, negative_inf=self.negative_inf, mean=self.sum.scaled(0, finite) if finite else None,
             rms=_ldexp(math.sqrt(self.squares.scaled(2 * power, finite)), power) if finite else None,
         )  # fmt: skip
 
@@ -118,6 +120,7 @@ class Merged:
     finite: int = 0
     special: int = 0
     apart: int = 0
+    same_inf: int = 0
     first_mismatch: Place | None = None
     max_abs: Place | None = None
     max_rel: Place | None = None
@@ -165,7 +168,7 @@ class Merged:
         }  # fmt: skip
         return cls(
             samples=1, first=sample, unlike=int(unlike), mismatched=found.mismatched or 0,
-            apart=found.apart,
+            apart=found.apart, same_inf=found.same_inf,
             base=MergedSide.of(found.base, totals.base if totals else None, scales.base),
             target=MergedSide.of(found.target, totals.target if totals else None, scales.target),
             first_mismatch=place(0.0, found.first_mismatch), max_abs=place(*largest),
@@ -207,6 +210,7 @@ class Merged:
         has_sums = finite > 0
         return Comparison(
             base=base, target=target, shapes_match=not self.unlike, mismatched=self.mismatched, apart=self.apart,
+            same_inf=self.same_inf,
             first_mismatch=self.first_mismatch.index if self.first_mismatch else None,
             max_abs=self.max_abs.value if self.max_abs else None,
             max_abs_index=self.max_abs.index if self.max_abs else None,
@@ -236,8 +240,8 @@ class Merged:
 
 
 _ADDED = (
-    "samples", "unlike", "mismatched", "finite", "special", "apart", "sum_abs", "sum_rel", "squares", "base_squares",
-    "target_squares", "dot", "fp16_overflow", "fp16_subnormal",
+    "samples", "unlike", "mismatched", "finite", "special", "apart", "same_inf", "sum_abs", "sum_rel", "squares",
+    "base_squares", "target_squares", "dot", "fp16_overflow", "fp16_subnormal",
 )  # fmt: skip
 _MOST = ("stat_abs", "stat_rel", "required_atol", "required_rtol")
 

@@ -12,7 +12,7 @@ from .metrics import DECLARED, FURTHER, Declared, evaluated
 from .totals import Pairs, Scales, Side, Task, Totals
 from .widen import Pair, widen, widen_pair
 
-__all__ = ["REL_EPSILON", "further", "measure", "measure_side"]
+__all__ = ["REL_EPSILON", "count_negative_infinities", "further", "measure", "measure_side"]
 
 REL_EPSILON = 1e-7
 """Added to |baseline| under the relative error, as in Paddle-Inference-Demo's table, so that 0 against 0 is no
@@ -56,6 +56,14 @@ def measure_side(read: FlatReader, size: int, scale: int = 0) -> Totals:
             totals.base.add(_side(values, np.isfinite(values), scale))
             _count_fp16(totals, np.abs(values))
     return totals
+
+
+def count_negative_infinities(task: Task, totals: Totals) -> None:
+    """Set both sides' ``negative_inf``, which the passes leave out: a tensor that holds an infinity is read again."""
+    for read, side in ((task.base, totals.base), (task.target, totals.target)):
+        side.negative_inf = 0
+        for first in range(0, task.size if side.inf else 0, BLOCK):
+            side.negative_inf += int(np.count_nonzero(widen(read(first, min(first + BLOCK, task.size))) == -np.inf))
 
 
 def _block(task: Task, first: int, last: int) -> Totals:

@@ -53,10 +53,11 @@ class Task:
 
 @dataclass(kw_only=True)
 class Side:
-    """One tensor's finite elements, and how many are not."""
+    """One tensor's finite elements, and how many are not. negative_inf: of ``inf``."""
 
     nan: int = 0
     inf: int = 0
+    negative_inf: int = 0
     min: float = np.inf
     max: float = -np.inf
     sum: float = 0.0
@@ -65,6 +66,7 @@ class Side:
     def add(self, other: Side) -> None:
         self.nan += other.nan
         self.inf += other.inf
+        self.negative_inf += other.negative_inf
         self.min = min(self.min, other.min)
         self.max = max(self.max, other.max)
         self.sum += other.sum

@@ -94,7 +94,15 @@ FAILURES: Mapping[str, Wording] = {
     ),
     "modes_for": Wording("modes for {kind}: {modes}", "{kind} 可用的模式：{modes}"),
     "near_modes_for": Wording(
-        "did you mean {near:or}? modes for {kind}: {modes}", "是否想写 {near:or}？{kind} 可用的模式：{modes}"
+        "did you mean {near:or}? `precision_debug doctor` lists the modes for {kind}",
+        "是否想写 {near:or}？`precision_debug doctor` 列出 {kind} 可用的模式",
+    ),
+    "neither_mode_nor_folder": Wording(
+        "is neither a run mode nor a folder or file here", "既不是运行模式，也不是此处的文件夹或文件"
+    ),
+    "modes_or_folder": Wording(
+        "`precision_debug doctor` lists the run modes; a recording or dump is named by its path",
+        "`precision_debug doctor` 列出运行模式；录制或导出请写其路径",
     ),
     "no_such_mode": Wording("the {backend} backend has no run mode {mode}", "后端 {backend} 没有运行模式 {mode}"),
     "cannot_run_here": Wording("run mode {mode} cannot run here: {needs}", "运行模式 {mode} 无法在此运行：{needs}"),

@@ -113,6 +113,17 @@ MISTAKES: Mapping[str, Wording] = {
     "a_model_needs_its_option": Wording(
         "expects the model as an option", "模型须用选项指定"
     ),
+    "polygraphy_here": Wording(
+        "this is Polygraphy's; here: {command}", "这是 Polygraphy 的写法；此处：{command}",
+    ),
+    "polygraphy_without": Wording(
+        "this is Polygraphy's; here: {command} (without {odd}, which nothing here does)",
+        "这是 Polygraphy 的写法；此处：{command}（{odd} 在此没有对应）",
+    ),
+    "polygraphy_elsewhere": Wording(
+        "`{verb}` is Polygraphy's, and this tool does not do it; docs/from_polygraphy.md lists what it does",
+        "`{verb}` 是 Polygraphy 的命令，本工具不做此事；docs/from_polygraphy.zh.md 列出能做的",
+    ),
     "write_model_file": Wording(
         "write --model_file {name} --run_mode MODE", "请写 --model_file {name} --run_mode MODE"
     ),

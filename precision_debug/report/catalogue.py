@@ -12,7 +12,6 @@ from ..numbers.metrics import DECLARED
 from .column import Column
 from .column import column as _column
 from .values import (
-    both,
     declared,
     growth,
     introduced,
@@ -21,6 +20,9 @@ from .values import (
     mismatched_share,
     of_base,
     of_target,
+    paddle_max_abs,
+    paddle_max_rel,
+    range_cell,
     total,
 )
 
@@ -50,25 +52,30 @@ COLUMNS: tuple[Column, ...] = (
          "超出容差的元素数 / 元素总数（百分比）。可排序的数值列见 Mismatched、Total、Mismatched Share。"),
     ),
     _column(
-        ("max_abs", "Max Atol", "最大绝对误差"), "float:error", 11, metric("max_abs"),
-        ("Largest |target - base|. inf: one side is infinite and the other is not.",
-         "|目标 - 基线| 的最大值。inf 表示只有一侧为无穷大。"),
+        ("max_atol", "Max Atol", "最大绝对误差"), "float:error", 11, paddle_max_abs,
+        ("Largest |target - base|, as numpy has it: nan where a side holds NaN, or both the same infinity. Without"
+         " those: Max Abs.",
+         "|目标 - 基线| 的最大值（按 numpy 计算）：任一侧有 NaN，或两侧为同号无穷大时为 nan。不计这些元素的值见"
+         " Max Abs。"),
     ),
     _column(
-        ("max_rel", "Max Rtol", "最大相对误差"), "float:error", 11, metric("max_rel"),
-        ("Largest |target - base| / (|base| + 1e-7). Large for values near zero: read it together with Max "
-         "Atol.",
-         "|目标 - 基线| / (|基线| + 1e-7) 的最大值。接近零的值会使它很大，请与 Max Atol 一起看。"),
+        ("max_rtol", "Max Rtol", "最大相对误差"), "float:error", 11, paddle_max_rel,
+        ("Largest |target - base| / (|base| + 1e-7), as numpy has it: nan where a side holds NaN or the baseline an"
+         " infinity. Large for values near zero: read it together with Max Atol.",
+         "|目标 - 基线| / (|基线| + 1e-7) 的最大值（按 numpy 计算）：任一侧有 NaN，或基线有无穷大时为 nan。"
+         "接近零的值会使它很大，请与 Max Atol 一起看。"),
     ),
     _column(
-        ("min_val", "Min Val(base)", "最小值(基线)"), "text", 25, both("min"),
-        ("Smallest finite value of the target, in brackets that of the baseline.",
-         "目标的最小有限值，括号内为基线的最小值。"),
+        ("min_val", "Min Val(base)", "最小值(基线)"), "text", 25, range_cell(0),
+        ("Smallest value of the target, in brackets that of the baseline; nan or -inf where it holds one. Finite values"
+         " alone: Base Min, Target Min.",
+         "目标的最小值，括号内为基线的最小值；含 NaN 或 -Inf 时为 nan 或 -inf。只计有限值见 Base Min、Target Min。"),
     ),
     _column(
-        ("max_val", "Max Val(base)", "最大值(基线)"), "text", 25, both("max"),
-        ("Largest finite value of the target, in brackets that of the baseline.",
-         "目标的最大有限值，括号内为基线的最大值。"),
+        ("max_val", "Max Val(base)", "最大值(基线)"), "text", 25, range_cell(1),
+        ("Largest value of the target, in brackets that of the baseline; nan or inf where it holds one. Finite values"
+         " alone: Base Max, Target Max.",
+         "目标的最大值，括号内为基线的最大值；含 NaN 或 Inf 时为 nan 或 inf。只计有限值见 Base Max、Target Max。"),
     ),
     _column(
         ("status", "Status", "状态"), "text", 13, lambda row: row.status.value,
@@ -129,6 +136,17 @@ COLUMNS: tuple[Column, ...] = (
     _column(
         ("mismatched_share", "Mismatched Share", "不一致比例"), "share", 12, mismatched_share,
         ("Mismatched / Total.", "不一致数 / 元素总数。"),
+    ),
+    _column(
+        ("max_abs", "Max Abs", "有限最大绝对误差"), "float:error", 11, metric("max_abs"),
+        ("Largest |target - base| without NaN and equal infinities. inf: one side is infinite and the other is not.",
+         "不计 NaN 与同号无穷大时 |目标 - 基线| 的最大值。inf 表示只有一侧为无穷大。"),
+    ),
+    _column(
+        ("max_rel", "Max Rel", "有限最大相对误差"), "float:error", 11, metric("max_rel"),
+        ("Largest |target - base| / (|base| + 1e-7) without NaN and equal infinities. inf: one side is infinite and the"
+         " other is not.",
+         "不计 NaN 与同号无穷大时 |目标 - 基线| / (|基线| + 1e-7) 的最大值。inf 表示只有一侧为无穷大。"),
     ),
     _column(
         ("mean_abs", "Mean Abs", "平均绝对误差"), "float:error", 11, metric("mean_abs"),

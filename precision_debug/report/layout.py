@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from ..claims import Judged
 from ..observe.sample_columns import ITERATIONS, SAMPLES, WORST_AT, WORST_ITERATION, WORST_SAMPLES
 from ..reasons import Text
-from ..records import Row
+from ..records import Row, Status
 from .catalogue import COLUMNS as _KNOWN
 from .column import Column, column
 from .repeat_columns import REPEATED
@@ -39,8 +40,8 @@ COLUMNS = _ordered(_KNOWN)
 BAND = next(number for number, column in enumerate(COLUMNS, 1) if column.key == "reason")
 """How many columns, from the left, are printed, and carry the colour of a row's status."""
 
-_BOTH = 64
-"""Width of a reason in two languages."""
+_REASON = 78
+"""Width of a reason: one line for nearly all of them."""
 
 
 def columns(report: Judged) -> tuple[Column, ...]:
@@ -51,16 +52,17 @@ def columns(report: Judged) -> tuple[Column, ...]:
     return (*COLUMNS, *judged, *repeated, *_extra_columns(report.rows))
 
 
-def columns_for_people(report: Judged) -> tuple[Column, ...]:
-    """The same, with each row's reason in both languages."""
+def columns_for_people(report: Judged, language: str, names: Mapping[Status, Text]) -> tuple[Column, ...]:
+    """The same, with each row's reason in one language ("en" or "zh"), and with what people call the statuses."""
 
     def reason(row: Row) -> str:
-        return str(explained(row.reason))
+        return explained(row.reason).of(language)
 
-    return tuple(
-        dataclasses.replace(column, get=reason, width=_BOTH) if column.key == "reason" else column
-        for column in columns(report)
-    )
+    def status(row: Row) -> str:
+        return names[row.status].of(language)
+
+    changed: dict[str, dict[str, Any]] = {"reason": {"get": reason, "width": _REASON}, "status": {"get": status}}
+    return tuple(dataclasses.replace(column, **changed.get(column.key, {})) for column in columns(report))
 
 
 def _stat_columns(stat: Text) -> tuple[Column, ...]:

@@ -26,7 +26,10 @@ from .tolerance import tolerance_text
 from .values import growth, newly_broken
 from .words import explained, general
 
-__all__ = ["STATUS_NAME", "STATUS_TEXT", "STATUS_TONE", "VERDICT_NAME", "Summary", "shares", "summary", "worst_by"]
+__all__ = [
+    "STATUS_NAME", "STATUS_TEXT", "STATUS_TONE", "VERDICT_NAME", "Summary", "shares", "status_name", "status_text",
+    "summary", "worst_by",
+]  # fmt: skip
 
 _NAMES_SHOWN = 3
 _LINKED = 40
@@ -82,6 +85,27 @@ class Summary:
     tone: str
     sections: tuple[Section, ...]
     links: tuple[tuple[Text, int], ...] = ()
+
+
+def status_name(report: Report, status: Status) -> Text:
+    """What people call a status in this report. Where no tolerance was given, nothing "passes" beside the count of
+    elements beyond 1e-4: it is as expected."""
+    return _EXPECTED[0] if _is_expected(report, status) else STATUS_NAME[status]
+
+
+def status_text(report: Report, status: Status) -> Text:
+    """What it means."""
+    return _EXPECTED[1] if _is_expected(report, status) else STATUS_TEXT[status]
+
+
+def _is_expected(report: Report, status: Status) -> bool:
+    return status is Status.PASS and not report.spec.tolerance.given and not report.spec.validate
+
+
+_EXPECTED = (
+    Text("as expected", "符合预期"),
+    Text("within what the target's arithmetic costs", "误差不超过目标运算的预期"),
+)
 
 
 def summary(report: Report) -> Summary:
@@ -307,7 +331,7 @@ _ROW_HEAD = (
 def _row_line(row: Row, report: Report) -> tuple[Cell, ...]:
     """Elements are counted only by a tolerance that somebody gave."""
     numbers = row.comparison
-    status = Cell(text=STATUS_NAME[row.status], tone=STATUS_TONE[row.status])
+    status = Cell(text=status_name(report, row.status), tone=STATUS_TONE[row.status])
     if numbers is None:
         return (linked(row), plain(same(row.op_type)), status, *[plain(same(""))] * 5)
     counted = report.spec.tolerance.given and numbers.mismatched is not None
@@ -345,10 +369,10 @@ def _counts(report: Report) -> Section:
     total = len(report.rows)
     lines = [
         (
-            Cell(text=STATUS_NAME[status], tone=STATUS_TONE[status]),
+            Cell(text=status_name(report, status), tone=STATUS_TONE[status]),
             Cell(text=same(count(number)), right=True),
             Cell(text=same(percent(number / total) if total else ""), right=True),
-            plain(STATUS_TEXT[status]),
+            plain(status_text(report, status)),
         )
         for status, number in report.counts.items()
     ]

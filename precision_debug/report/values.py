@@ -8,12 +8,11 @@ from operator import attrgetter
 from typing import Any
 
 from ..numbers.born import is_broken
-from ..records import Explanation, Row, TensorStats
+from ..records import Comparison, Explanation, Row, TensorStats
 
 __all__ = [
     "Get",
     "base_side",
-    "both",
     "declared",
     "extra",
     "growth",
@@ -25,6 +24,10 @@ __all__ = [
     "newly_broken",
     "of_base",
     "of_target",
+    "paddle_max_abs",
+    "paddle_max_rel",
+    "paddle_range",
+    "range_cell",
     "shares_of_broken",
     "target_side",
     "total",
@@ -96,14 +99,55 @@ def of_target(name: str) -> Get:
     return get
 
 
-def both(name: str) -> Get:
-    """Paddle's "target (base)", each side where it is known."""
-    of_b, of_t = of_base(name), of_target(name)
+def paddle_range(row: Row) -> tuple[tuple[float, float] | None, tuple[float, float] | None]:
+    """numpy's (min, max) of the target's and of the baseline's elements, NaN and Inf among them, as Paddle's demo has
+    them; None where a side has no elements or no numbers."""
+    return _ends(target_side(row)), _ends(base_side(row))
+
+
+def _ends(side: TensorStats | None) -> tuple[float, float] | None:
+    if side is None or not (side.nan or side.inf or side.min is not None):
+        return None
+    if side.nan:
+        return math.nan, math.nan
+    low = -math.inf if side.negative_inf else math.inf if side.min is None else float(side.min)
+    high = math.inf if side.inf > side.negative_inf else -math.inf if side.max is None else float(side.max)
+    return low, high
+
+
+def paddle_max_abs(row: Row) -> float | None:
+    """np.max(np.abs(target - base)): nan where an element is NaN, or where both sides hold the same infinity."""
+    both = row.comparison
+    if both is None or (both.max_abs is None and not _special(both)):
+        return None
+    if both.base.nan or both.target.nan or both.same_inf:
+        return math.nan
+    return math.inf if _special(both) else both.max_abs
+
+
+def paddle_max_rel(row: Row) -> float | None:
+    """np.max(np.abs(target - base) / (np.abs(base) + 1e-7)): an infinite baseline makes inf / inf, which is nan."""
+    both = row.comparison
+    if both is None or (both.max_rel is None and not _special(both)):
+        return None
+    if both.base.nan or both.target.nan or both.base.inf:
+        return math.nan
+    return math.inf if both.target.inf else both.max_rel
+
+
+def _special(both: Comparison) -> bool:
+    """Whether pairs were compared, and one of them is not finite."""
+    counted = both.base.nan + both.base.inf + both.target.nan + both.target.inf
+    return both.shapes_match and both.mismatched is not None and counted > 0
+
+
+def range_cell(place: int) -> Get:
+    """Paddle's "target (base)" of the minimum (0) or the maximum (1), each side where it is known."""
 
     def get(row: Row) -> str:
-        base, target = of_b(row), of_t(row)
-        left = "" if target is None else f"{target:.6g}"
-        return left if base is None else f"{left} ({base:.6g})".lstrip()
+        target, base = paddle_range(row)
+        left = "" if target is None else f"{target[place]:.6g}"
+        return left if base is None else f"{left} ({base[place]:.6g})".lstrip()
 
     return get
 

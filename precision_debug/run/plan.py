@@ -274,6 +274,8 @@ def _found(model: ModelFiles, mode: str) -> Opening:
     plain = model.path if Path(model.path).exists() else model.path.partition(".py:")[0] + ".py"
     if not Path(model.path).exists() and not (".py:" in model.path and Path(plain).exists()):
         raise ModelError(say("no_such_model"), where=model.path, hint=say("check_the_path"))
+    if not any(mode == one.name for _, one in registry.modes_for(model)) and not registry.is_mode_like(mode):
+        raise UsageError(say("neither_mode_nor_folder"), where=mode, hint=say("modes_or_folder"))
     backend, run_mode = registry.find(model, mode)
     return Opening(spec=session, mode=run_mode, backend=backend)
 

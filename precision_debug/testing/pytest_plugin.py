@@ -72,16 +72,23 @@ def assert_precision(request: pytest.FixtureRequest, tmp_path: Path) -> Callable
         model: Any, *, run_mode: str, golden: str | Path = "", thresholds: Any = None, **arguments: Any
     ) -> Report:
         from ..api import compare
+        from ..errors import PrecisionDebugError
         from ..report import step_summary
         from ..report.formats.json import load
         from .thresholds import Thresholds, asserted, complaint_of
 
         chosen = request.config.getoption("--precision_thresholds") if thresholds is None else thresholds
-        if isinstance(chosen, (str, Path)) and chosen:
-            wanted = Thresholds.of_file(Path(chosen))
-        else:
-            wanted = Thresholds.of(chosen) if chosen else Thresholds.of_project(request.config.rootpath)
-        plain = compare(model, run_mode=run_mode, **arguments)
+        try:
+            if isinstance(chosen, (str, Path)) and chosen:
+                wanted = Thresholds.of_file(Path(chosen))
+            else:
+                wanted = Thresholds.of(chosen) if chosen else Thresholds.of_project(request.config.rootpath)
+            plain = compare(model, run_mode=run_mode, **arguments)
+        except PrecisionDebugError as error:
+            if error.exit_status != 2:
+                raise
+            __tracebackhide__ = True  # its line says what to do, and no line of ours is a reader's business
+            raise error.with_traceback(None) from None
         stored = Path(golden) if golden else None
         if stored is not None and request.config.getoption("--precision_golden") == "write":
             plain.save(stored)  # which it is no worse than

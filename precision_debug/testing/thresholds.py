@@ -14,6 +14,7 @@ from typing import Any
 
 from ..claims import Claim, State, held, opened, refuted
 from ..errors import UsageError, shortened
+from ..reasons import did_you_mean
 from ..records import Doubt, Row, Status
 from ..report.blame import culprits, said_of
 from ..report.difference import TIMES, Change, difference
@@ -27,6 +28,7 @@ from ..safety.visible import visible
 __all__ = ["Thresholds", "asserted", "complaint", "complaint_of"]
 
 _SHOWN = 5
+_KEYS = ("outputs", "times", "tensors", "operators")
 _FILES = ("precision_debug.yaml", "precision_debug.yml")
 
 
@@ -63,10 +65,11 @@ class Thresholds:
         """From plain values. Raises UsageError where a key or a value is not a threshold."""
         if not isinstance(plain, Mapping):
             raise UsageError("must be a table of thresholds", where=where)
-        unknown = [key for key in plain if key not in ("outputs", "times", "tensors", "operators")]
+        unknown = [key for key in plain if key not in _KEYS]
         if unknown:
             raise UsageError(
-                f"unknown key {_shown(unknown[0])}", where=where, hint="known: outputs, times, tensors, operators"
+                f"unknown key {_shown(unknown[0])}", where=where,
+                hint=did_you_mean(str(unknown[0]), _KEYS) or f"known: {', '.join(_KEYS)}",
             )
         tables = {name: plain.get(name, {}) for name in ("tensors", "operators")}
         for name, table in tables.items():

@@ -100,6 +100,7 @@ struct Job {
     F(base_sum) F(target_sum) F(base_squares) F(target_squares) F(sum_abs) F(squares) F(sum_rel)                       \
     F(pair_base_squares) F(pair_target_squares) F(dot)                                                                 \
     F(finite) F(mismatched) F(special) F(overflow) F(subnormal) F(base_nan) F(base_inf) F(target_nan) F(target_inf)    \
+    F(base_negative_inf) F(target_negative_inf)                                                                        \
     F(unheld) F(unequal)
 #define LEAST(F) F(base_min) F(target_min) F(first_mismatch) F(first_infinite)
 #define MOST(F) F(base_max) F(target_max) F(required_atol) F(required_rtol) F(max_abs) F(max_rel)

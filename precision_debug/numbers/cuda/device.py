@@ -45,6 +45,7 @@ FIELDS = (
     "base_sum", "target_sum", "base_squares", "target_squares", "sum_abs", "squares", "sum_rel",
     "pair_base_squares", "pair_target_squares", "dot",
     "finite", "mismatched", "special", "overflow", "subnormal", "base_nan", "base_inf", "target_nan", "target_inf",
+    "base_negative_inf", "target_negative_inf",
     "unheld", "unequal",
     *(metric.name for metric in HELD),
     "base_min", "target_min", "first_mismatch", "first_infinite",
@@ -367,7 +368,8 @@ def _read(
         pairs.required_rtol = math.inf if pairs.required_rtol > 1e20 else pairs.required_rtol * (1 + 8e-7)
     sides = (
         Side(
-            nan=int(column[f"{side}_nan"]), inf=int(column[f"{side}_inf"]), min=column[f"{side}_min"],
+            nan=int(column[f"{side}_nan"]), inf=int(column[f"{side}_inf"]),
+            negative_inf=int(column[f"{side}_negative_inf"]), min=column[f"{side}_min"],
             max=column[f"{side}_max"], sum=column[f"{side}_sum"], squares=column[f"{side}_squares"],
         )
         for side in ("base", "target")

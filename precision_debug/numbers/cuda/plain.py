@@ -53,8 +53,10 @@ def by_torch(base: Any, target: Any, tolerance: Tolerance) -> Totals:
 def _piece(b: Any, t: Any, first: int, tolerance: Tolerance) -> Totals:
     of_pairs, declared = _pair_numbers(b, t, tolerance)
     numbers = torch.stack([*side_numbers(b), *side_numbers(t), *(one.double() for one in of_pairs.values())]).tolist()
-    base_side, target_side = Side(**named(numbers[:6])), Side(**named(numbers[6:12]))
-    got = dict(zip(of_pairs, numbers[12:], strict=True))
+    base_side, target_side = (
+        Side(**named(numbers[at : at + len(SIDE)])) for at in (0, len(SIDE))
+    )
+    got = dict(zip(of_pairs, numbers[2 * len(SIDE) :], strict=True))
     sums = {name: got[name] for name in ("sum_abs", "sum_rel", "squares", "base_squares", "target_squares", "dot",
                                          "required_atol", "required_rtol")}  # fmt: skip
     pairs = Pairs(
@@ -114,6 +116,7 @@ def side_numbers(values: Any) -> list[Any]:
     return [
         torch.isnan(values).sum().double(),
         torch.isinf(values).sum().double(),
+        (values == -math.inf).sum().double(),
         torch.where(finite, values, math.inf).min(),
         torch.where(finite, values, -math.inf).max(),
         kept.sum(),
@@ -121,10 +124,10 @@ def side_numbers(values: Any) -> list[Any]:
     ]
 
 
-SIDE = ("nan", "inf", "min", "max", "sum", "squares")
+SIDE = ("nan", "inf", "negative_inf", "min", "max", "sum", "squares")
 
 
 def named(numbers: list[float]) -> dict[str, Any]:
     """What ``Side`` takes."""
     found: dict[str, Any] = dict(zip(SIDE, numbers, strict=True))
-    return {**found, "nan": int(found["nan"]), "inf": int(found["inf"])}
+    return {**found, **{name: int(found[name]) for name in SIDE[:3]}}

@@ -186,6 +186,7 @@ struct Exact {
     double pair_base_squares, pair_target_squares, dot, sum_abs, sum_rel, squares, need_a, need_r, worst, worst_rel;
     int64 worst_at, worst_rel_at, first, infinite;
     uint32 finite, wrong, special, overflow, subnormal, base_nan, base_inf, target_nan, target_inf, unheld, unequal;
+    uint32 base_negative_inf, target_negative_inf;
 #define COUNTED(name, ...) uint32 m_##name;
 #define SUMMED(name, ...) double m_##name;
     METRICS(COUNTED, SUMMED)
@@ -199,6 +200,7 @@ struct Exact {
         worst = worst_rel = -1, worst_at = worst_rel_at = 0, first = infinite = -1;
         finite = wrong = special = overflow = subnormal = 0;
         base_nan = base_inf = target_nan = target_inf = unheld = unequal = 0;
+        base_negative_inf = target_negative_inf = 0;
 #define STARTED(name, ...) m_##name = 0;
         METRICS(STARTED, STARTED)
 #undef STARTED
@@ -243,6 +245,7 @@ struct Exact {
             bool b_nan = b != b, t_nan = t != t;
             base_nan += b_nan, base_inf += !b_nan && !b_finite;
             target_nan += t_nan, target_inf += !t_nan && !t_finite;
+            base_negative_inf += b == -BIG_INF, target_negative_inf += t == -BIG_INF;
             failed = !(b == t || (job.equal_nan && b_nan && t_nan));
             special += failed;
             if (failed && !b_nan && !t_nan && infinite < 0)
@@ -263,6 +266,7 @@ struct Exact {
         row[at_overflow] = overflow, row[at_subnormal] = subnormal;
         row[at_base_nan] = base_nan, row[at_base_inf] = base_inf;
         row[at_target_nan] = target_nan, row[at_target_inf] = target_inf;
+        row[at_base_negative_inf] = base_negative_inf, row[at_target_negative_inf] = target_negative_inf;
         row[at_unheld] = unheld, row[at_unequal] = unequal;
 #define STORED(name, ...) row[at_##name] = m_##name;
         METRICS(STORED, STORED)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ... import registry
-from ...errors import PrecisionDebugError, UsageError
+from ...errors import ModelError, PrecisionDebugError, UsageError
 from ...numbers.slices import lost_error
 from ...observe.sample_columns import SAMPLES
 from ...reasons import Reason, say
@@ -27,7 +27,7 @@ from .result import Mode, Speed, Sweep
 from .speed import measure_speed
 from .table import BASELINE
 
-__all__ = ["ROUNDS", "Compare", "Time", "file_name", "parse_modes", "remove_inputs", "sweep"]
+__all__ = ["ROUNDS", "Compare", "Time", "file_name", "parse_modes", "refuse_unknown", "remove_inputs", "sweep"]
 
 Compare = Callable[[RunSpec, Path], Outcome]
 """Compares one mode and writes its report."""
@@ -53,6 +53,19 @@ def parse_modes(text: str) -> list[tuple[str, str, dict[str, str]]]:
     if not found:
         raise UsageError(say("no_modes"), where="--run_modes", hint=say("modes_form"))
     return found
+
+
+def refuse_unknown(modes: Sequence[str], models: Sequence[ModelFiles]) -> None:
+    """Raise for a model that is not there, and for a mode that no backend has on any machine: minutes before its turn
+    would come. Raises UsageError or ModelError."""
+    for model in models:
+        plain = model.path.partition(".py:")[0] + ".py" if ".py:" in model.path else model.path
+        if not Path(plain).exists():
+            raise ModelError(say("no_such_model"), where=model.path, hint=say("check_the_path"))
+    known = {mode.name for backend in registry.backends() for mode in backend.run_modes}
+    for mode in modes:
+        if mode not in known:
+            _first_that_reads(models, mode)
 
 
 def sweep(

@@ -20,14 +20,14 @@ from ...layout import DECIDING, columns
 from ...model import Report
 from ...noise import KINDS, noise_of
 from ...precision import unit_of
-from ...summary import STATUS_NAME, STATUS_TEXT, STATUS_TONE
+from ...summary import STATUS_TONE, status_name, status_text
 from ...widths import fitted_width, text_width
 from ...words import explained
 
 __all__ = ["written"]
 
 _FIRST_SEEN = (
-    "name", "op_type", *DECIDING, "status", "max_abs", "max_rel", "mismatched_share", "shape", "reason", "index",
+    "name", "op_type", *DECIDING, "status", "max_atol", "max_rtol", "mismatched_share", "shape", "reason", "index",
 )  # fmt: skip
 """Columns that are seen before the reader asks for more, from the left; a backend's own ones follow them."""
 
@@ -105,8 +105,9 @@ def _head(report: Report, layout: tuple[Column, ...], noise: list[str]) -> dict[
         "order": _order(layout),
         "statuses": [
             {
-                "value": status.value, "tone": STATUS_TONE[status], "count": number, "help": list(STATUS_TEXT[status]),
-                "name": list(STATUS_NAME[status]), "quiet": status in quiet,
+                "value": status.value, "tone": STATUS_TONE[status], "count": number,
+                "help": list(status_text(report, status)), "name": list(status_name(report, status)),
+                "quiet": status in quiet,
             }
             for status, number in report.counts.items()
         ],

@@ -9,10 +9,12 @@ from typing import Any
 import xlsxwriter  # at the top: formats are imported while the run is on
 from xlsxwriter.exceptions import FileCreateError
 
+from ....records import Status
+from ...blame import culprits
 from ...layout import columns_for_people
 from ...model import Report
 from ...precision import unit_of
-from ...summary import summary
+from ...summary import status_name, summary
 from .chart import write_charts
 from .demo_sheet import write_demo_sheet
 from .formats import Formats
@@ -21,13 +23,16 @@ from .page import write_summary
 from .table import ROW_LIMIT, write_table
 from .text import fit
 
-__all__ = ["write"]
+__all__ = ["LANGUAGES", "write"]
+
+LANGUAGES = ("en", "zh")
 
 
-def write(report: Report, path: Path) -> None:
+def write(report: Report, path: Path, *, language: str = "en") -> None:
     """Rows stream to disk, beside the file: memory does not grow with their number. Raises OSError.
 
     The table is the first sheet, for programs; the workbook opens on the summary, whose first line is the sentence.
+    language: of reasons and statuses in the table; a reason's other wording is its cell's comment.
     """
     with tempfile.TemporaryDirectory(prefix=".precision_debug-", dir=path.parent) as scratch:
         options = {
@@ -36,7 +41,7 @@ def write(report: Report, path: Path) -> None:
         }  # fmt: skip
         book = xlsxwriter.Workbook(str(path), options)
         try:
-            _fill(book, report)
+            _fill(book, report, language)
             book.close()
         except FileCreateError as error:
             cause = error.args[0] if error.args else error
@@ -47,10 +52,15 @@ def write(report: Report, path: Path) -> None:
             book.fileclosed = True
 
 
-def _fill(book: Any, report: Report) -> None:
+_OTHER = {"en": "zh", "zh": "en"}
+
+
+def _fill(book: Any, report: Report, language: str) -> None:
     book.set_properties({"title": fit(f"precision_debug: {report.spec.model.path}"), "comments": str(report.verdict)})
     formats = Formats(book)
-    sheets = write_table(book, formats, columns_for_people(report), report.rows, unit_of(report))
+    layout = columns_for_people(report, language, {status: status_name(report, status) for status in Status})
+    named = {culprit.name: number for number, culprit in enumerate(culprits(report), 1)}
+    sheets = write_table(book, formats, layout, report.rows, named, other=_OTHER[language], unit=unit_of(report))
     write_summary(book, formats, report, summary(report), sheets).activate()
     write_layers(book, report)
     write_charts(book, formats, report)

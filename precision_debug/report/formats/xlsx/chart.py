@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from ...curve import Curve, Point, curve
@@ -17,6 +18,9 @@ _DATA = "ChartData"
 _ROW = 20
 """Pixels of a row, about."""
 _HEAD = ("Order", "Tensor Name", "Rel L2", "Max Atol", "Out of tolerance", "Broken", "Introduced Rel L2")
+_LINES = 8
+"""The column at which the lines' own numbers begin: without what has no error, which they pass over, and with an empty
+cell where a number is not finite, which breaks them."""
 _BLUE, _GREY, _RED, _ORANGE = "#2563A8", "#9AA5B1", "#D92D20", "#E08A00"
 
 
@@ -76,9 +80,18 @@ def _chart(book: Any, drawn: Curve) -> Any:
             "categories_data": orders, "values_data": values,
         })  # fmt: skip
 
-    series("Max abs / 最大绝对误差", 3, [_line(p, p.max_abs) for p in points], line={"color": _GREY, "width": 1})
-    series("Relative L2 / 相对 L2 误差", 2, [_line(p, p.relative_l2) for p in points],
-           line={"color": _BLUE, "width": 1.75})  # fmt: skip
+    lines = _on_lines(points)
+
+    def line(name: str, column: int, values: list[float | None], **style: Any) -> None:
+        chart.add_series({
+            "name": name, "line": style, "categories": [_DATA, 1, _LINES, len(lines), _LINES],
+            "values": [_DATA, 1, _LINES + column, len(lines), _LINES + column],
+            "categories_data": [point.index for point in lines], "values_data": values,
+        })  # fmt: skip
+
+    if lines:
+        line("Max abs / 最大绝对误差", 2, [_finite(point, point.max_abs) for point in lines], color=_GREY, width=1)
+        line("Relative L2 / 相对 L2 误差", 1, [point.relative_l2 for point in lines], color=_BLUE, width=1.75)
     introduced = [point.introduced for point in points]
     if any(value is not None for value in introduced):
         dot = {
@@ -105,15 +118,19 @@ def _chart(book: Any, drawn: Curve) -> Any:
         "num_format": "0E+00", "major_gridlines": grid, "line": {"color": _GREY},
     })  # fmt: skip
     chart.set_legend({"position": "top"})
-    chart.show_blanks_as("span")
+    chart.show_blanks_as("gap")
     chart.show_hidden_data()
     chart.set_size({"width": 1180, "height": 520})
     return chart
 
 
-def _line(point: Point, value: float | None) -> float | None:
+def _on_lines(points: Sequence[Point]) -> list[Point]:
     """Without what has no error, mostly shapes and indices: falling to the edge there, a line would hide its course."""
-    return None if point.exact else value
+    return [point for point in points if not point.exact]
+
+
+def _finite(point: Point, value: float | None) -> float | None:
+    return None if point.broken else value
 
 
 def _failed(point: Point) -> float | None:
@@ -127,12 +144,19 @@ def _data(book: Any, drawn: Curve) -> None:
     sheet.hide()
     for column, name in enumerate(_HEAD):
         sheet.write_string(0, column, name)
+    lines = _on_lines(drawn.points)
     for line, point in enumerate(drawn.points, 1):
         sheet.write_number(line, 0, point.index)
         sheet.write_string(line, 1, fit(point.name))
         at_the_edge = drawn.edge if point.broken else None
-        values = (_line(point, point.relative_l2), _line(point, point.max_abs), _failed(point), at_the_edge,
-                  point.introduced)  # fmt: skip
+        own = (None, None) if point.exact else (point.relative_l2, point.max_abs)
+        values = (*own, _failed(point), at_the_edge, point.introduced)
         for column, value in enumerate(values, 2):
             if value is not None:
                 sheet.write_number(line, column, value)
+        if line <= len(lines):
+            drawn_line = lines[line - 1]
+            sheet.write_number(line, _LINES, drawn_line.index)
+            for column, value in enumerate((drawn_line.relative_l2, _finite(drawn_line, drawn_line.max_abs)), 1):
+                if value is not None:
+                    sheet.write_number(line, _LINES + column, value)

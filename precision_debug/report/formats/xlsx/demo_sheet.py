@@ -5,11 +5,11 @@ As pandas wrote it there: named Sheet1, an index column, the titles as the first
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from ....records import Row
 from ...model import Report
+from ...values import paddle_max_abs, paddle_max_rel, paddle_range
 from .table import ROW_LIMIT
 from .text import fit
 
@@ -37,11 +37,15 @@ def _line(row: Row) -> tuple[str | None, ...]:
     base, target = found.base, found.target
     if not found.shapes_match:
         return row.op_type, row.name, f"expect {base.shape}, but got {target.shape}", None, None, None, None, None
-    numbers = (found.max_abs, found.max_rel, target.min, base.min, target.max, base.max)
-    shown: list[str | None] = [None, None, None, None]
-    if all(number is not None for number in numbers):
-        biggest, relative, low, low_base, high, high_base = (round(float(number), 6) for number in numbers if number
-                                                             is not None)  # fmt: skip
-        shown = [f"a:{biggest}", f"r:{relative}", f"{low}({low_base})", f"{high}({high_base})"]
-    mismatched = None if found.mismatched is None else f"{found.mismatched}/{math.prod(base.shape)}"
-    return row.op_type, row.name, f"match, {base.shape}", mismatched, *shown
+    here, there = paddle_range(row)
+    largest, relative = paddle_max_abs(row), paddle_max_rel(row)
+    if here is None or there is None or largest is None or relative is None:
+        return row.op_type, row.name, f"match, {base.shape}", None, None, None, None, None
+    ends = (f"{_rounded(mine)}({_rounded(its)})" for mine, its in zip(here, there, strict=True))
+    mismatched = f"{found.mismatched}/{base.elements}"
+    errors = f"a:{_rounded(largest)}", f"r:{_rounded(relative)}"
+    return row.op_type, row.name, f"match, {base.shape}", mismatched, *errors, *ends
+
+
+def _rounded(number: float) -> float:
+    return round(float(number), 6)

@@ -7,7 +7,7 @@ from typing import Any
 from ....records import Status
 from ...summary import STATUS_TONE
 
-__all__ = ["ALARM", "INK", "QUIET", "TONES", "Formats", "band", "chip"]
+__all__ = ["ALARM", "INK", "MARK", "QUIET", "TONES", "Formats", "band", "chip"]
 
 INK = "#1F2937"
 ALARM = "#B42318"
@@ -24,6 +24,9 @@ TONES: dict[str, dict[str, Any]] = {
     "paste": {"font_name": "Consolas", "font_size": 9},
 }
 """Format properties of the tones of a summary's cells."""
+
+MARK: dict[str, Any] = {"bold": True, "bg_color": "#F6C9C4", "font_color": ALARM}
+"""Format properties of a culprit's operator and name."""
 
 _BANDS = {
     Status.FAIL: "#FCE9E7",

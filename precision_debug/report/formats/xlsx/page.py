@@ -121,6 +121,8 @@ class _Page:
         for number, cell in enumerate(line):
             label = not headed and number == 0
             text = str(cell.text) if label or headed else _stacked(cell.text)
+            if cell.tone not in ("code", "paste"):
+                text = _spoken(text)
             if cell.row is not None:
                 text = self._tail(number, len(line), text)
             height = max(height, self._height(number, len(line), text))
@@ -173,7 +175,7 @@ class _Page:
         return sum(_lines(part, room) for part in text.split("\n"))
 
     def _paragraph(self, text: Text, **style: Any) -> None:
-        stacked = _stacked(text)
+        stacked = _spoken(_stacked(text))
         size = style.get("font_size", _SIZE)
         lines = self._height(0, 1, stacked, size, style.get("bold", False))
         self._sheet.set_row(self._line, min(_TALLEST, (size * 1.36 + 1) * lines + 8))
@@ -200,6 +202,11 @@ def _lines(text: str, room: int) -> int:
             left -= width
         left -= 1
     return lines
+
+
+def _spoken(text: str) -> str:
+    """Without the backticks that mark names where a page sets them in another type: a cell has one type."""
+    return text.replace("`", "")
 
 
 def _stacked(text: Text) -> str:

@@ -8,13 +8,13 @@ of a format. So xlsxwriter is held below 4 in pyproject.toml, and a test asks fo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
 from ....records import Row, Status
 from ...column import Column
 from ...widths import text_width
-from .formats import ALARM, QUIET, Formats, band, chip
+from .formats import ALARM, MARK, QUIET, Formats, band, chip
 from .text import fit, xml
 
 __all__ = ["letters", "stream_rows"]
@@ -35,20 +35,26 @@ _KEPT = 500
 
 
 def stream_rows(
-    sheet: Any, formats: Formats, layout: tuple[Column, ...], coloured: int, rows: Iterable[Row], widths: Sequence[int]
-) -> int:
+    sheet: Any, formats: Formats, layout: tuple[Column, ...], coloured: int, rows: Iterable[Row], widths: Sequence[int],
+    marked: Container[str] = (),
+) -> int:  # fmt: skip
     """Write the rows below line 1 and return the number of the last line. The first ``coloured`` columns show status.
 
+    marked: names of the tensors whose rows stand out, as a culprit's does.
     widths: of the columns, in characters; what is longer in one of ``_WRAPPED`` goes on in a second line.
     The sheet must be of a constant_memory workbook, hold at most its first line, and be the last one added.
     """
-    cells = {status: _cells(formats, layout, coloured, status) for status in Status}
+    cells = {
+        (status, apart): _cells(formats, layout, coloured, status, apart)
+        for status in Status for apart in (False, True)
+    }  # fmt: skip
     height = _heights(layout, widths)
     sheet._write_single_row(1)
     write = sheet.fh.write
     line = 1
     for line, row in enumerate(rows, 2):
-        write(f'<row r="{line}"{height(row)}>{"".join([cell(row, line) for cell in cells[row.status]])}</row>')
+        made = "".join([cell(row, line) for cell in cells[row.status, row.name in marked]])
+        write(f'<row r="{line}"{height(row)}>{made}</row>')
     sheet.dim_rowmax = max(sheet.dim_rowmax, line - 1)
     sheet.previous_row = line
     return line
@@ -83,12 +89,18 @@ def letters(column: int) -> str:
     return name
 
 
-def _cells(formats: Formats, layout: tuple[Column, ...], coloured: int, status: Status) -> list[_Cell]:
-    return [_cell(formats, column, number, status, number < coloured) for number, column in enumerate(layout)]
+def _cells(
+    formats: Formats, layout: tuple[Column, ...], coloured: int, status: Status, marked: bool
+) -> list[_Cell]:
+    return [_cell(formats, column, number, status, number < coloured, marked) for number, column in enumerate(layout)]
 
 
-def _cell(formats: Formats, column: Column, number: int, status: Status, coloured: bool) -> _Cell:
+def _cell(
+    formats: Formats, column: Column, number: int, status: Status, coloured: bool, marked: bool
+) -> _Cell:
     fill = (chip(status) if column.key == "status" else band(status)) if coloured else {}
+    if marked and number < 2:  # as the page marks it: bold, behind a red bar
+        fill = {**fill, **MARK, **({"left": 5, "left_color": ALARM} if number == 0 else {})}
     start = f'<c r="{letters(number)}'
 
     def opening(style: str, **more: Any) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ....reasons import Text
 from ....records import Row
 from ...column import Column
 from ...layout import BAND
 from ...widths import fitted_width, text_width
+from ...words import explained
 from .formats import Formats
 from .stream import letters, stream_rows
 from .text import fit
@@ -22,17 +24,44 @@ ROW_LIMIT = 1_048_575
 _PADDLE = 8
 """Columns of Paddle-Inference-Demo's table, which stay first so that programs that read it go on."""
 
+_COMMENTED = 1000
+"""Rows whose reason has a comment: each one is a drawing of its own, which Excel loads with the sheet."""
+
 _LEFT = ("text", "index", "flag")
 
 
 def write_table(
-    book: Any, formats: Formats, layout: tuple[Column, ...], rows: Sequence[Row], unit: float = 2.0**-11
-) -> int:
-    """Write all rows and return how many sheets they took. unit: of rounding once, where colours begin."""
+    book: Any, formats: Formats, layout: tuple[Column, ...], rows: Sequence[Row], culprits: Mapping[str, int], *,
+    other: str, unit: float = 2.0**-11,
+) -> int:  # fmt: skip
+    """Write all rows and return how many sheets they took.
+
+    culprits: numbers of the tensors whose rows are marked. other: the language of the comments. unit: of rounding once,
+    where colours begin.
+    """
     starts = range(0, max(1, len(rows)), ROW_LIMIT)
     for number, start in enumerate(starts):
-        _sheet(book, formats, layout, rows[start : start + ROW_LIMIT], _title(number), unit)
+        part = rows[start : start + ROW_LIMIT]
+        sheet = book.add_worksheet(_title(number))
+        _comment(sheet, layout, part, culprits, other)  # before the rows: a line that is written takes no more
+        _fill(sheet, formats, layout, part, culprits, unit)
     return len(starts)
+
+
+def _comment(
+    sheet: Any, layout: tuple[Column, ...], rows: Sequence[Row], culprits: Mapping[str, int], other: str
+) -> None:
+    """A reason's other wording, of the first rows that have one; and which culprit a marked row is."""
+    at = {column.key: number for number, column in enumerate(layout)}
+    small = {"x_scale": 3, "font_size": 9, "color": "#FFFFF0", "author": "precision_debug"}
+    left = _COMMENTED
+    for line, row in enumerate(rows, 1):
+        if row.name in culprits:
+            text = Text(f"culprit {culprits[row.name]}", f"元凶 {culprits[row.name]}")
+            sheet.write_comment(line, at["name"], str(text), {**small, "x_scale": 1, "y_scale": 0.4})
+        if row.reason and left and (text := explained(row.reason)).en != text.zh:
+            left -= 1
+            sheet.write_comment(line, at["reason"], fit(text.of(other)), {**small, "y_scale": 0.8})
 
 
 def locate(place: int) -> tuple[str, int]:
@@ -44,10 +73,10 @@ def _title(number: int) -> str:
     return f"{TITLE} {number + 1}" if number else TITLE
 
 
-def _sheet(
-    book: Any, formats: Formats, layout: tuple[Column, ...], rows: Sequence[Row], title: str, unit: float
-) -> None:
-    sheet = book.add_worksheet(title)
+def _fill(
+    sheet: Any, formats: Formats, layout: tuple[Column, ...], rows: Sequence[Row], culprits: Mapping[str, int],
+    unit: float,
+) -> None:  # fmt: skip
     sheet.set_row(0, 33)
     widths: list[int] = []
     for number, column in enumerate(layout):
@@ -61,7 +90,7 @@ def _sheet(
         least = max(map(len, column.title.split()), default=0) + 4
         widths.append(fitted_width(column, rows, least))
         sheet.set_column(number, number, widths[-1])
-    last = stream_rows(sheet, formats, layout, BAND, rows, widths)
+    last = stream_rows(sheet, formats, layout, BAND, rows, widths, culprits)
     for number, column in enumerate(layout):
         if (scale := _scale(column, unit)) is not None and last > 1:
             sheet.conditional_format(1, number, last - 1, number, scale)
