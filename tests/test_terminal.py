@@ -171,3 +171,43 @@ def test_lines_end_at_spaces_and_between_chinese_characters() -> None:
     assert wrapped("", 20) == [""]
     for width in (1, 2, 3):
         assert "".join(wrapped("中文 ab", width)).replace(" ", "") == "中文ab"
+
+
+def test_where_nothing_is_wrong_the_first_screen_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = tuple(make_row(number, 1e-5, is_output=number > 16) for number in range(20))
+    calm = dataclasses.replace(make_report(0), rows=rows, notes=tuple(f"note number {n} says this" for n in range(6)))
+    calm = dataclasses.replace(calm, scores={}, scored=0)
+    assert calm.first_mismatch is None
+    for language in ("en", "zh"):
+        lines = printed(calm, monkeypatch, 400, language, terminal=False).splitlines()
+        assert len(lines) <= 8
+        assert sum(len(line.split()) for line in lines) <= 110
+        assert not any("note number" in line for line in lines)
+    assert sum("note number" in line.text.en for line in summary.lines(calm)) == 6, "without a report all is said"
+    assert "note number 0" in printed(explained(), monkeypatch, 400, "en", terminal=False) or not explained().notes
+
+
+def test_a_single_tensor_and_identical_outputs_are_said_as_they_are() -> None:
+    same_bits = make_row(0, 0.0, is_output=True)
+    report = make_report(0)
+    report = dataclasses.replace(
+        report, rows=(same_bits,), target=dataclasses.replace(report.target, mode="ort_opt", precision="")
+    )
+    said = next(summary.lines(report)).text.en
+    assert "the one compared tensor agrees" in said
+    assert "is identical" in said
+    assert "1.7e" not in said
+    two = dataclasses.replace(report, rows=(same_bits, make_row(1, 0.0, is_output=True)))
+    assert "every output is identical" in next(summary.lines(two)).text.en
+
+
+def test_a_notebook_shows_the_sentence_and_the_worst_rows() -> None:
+    report = explained()
+    shown = report._repr_html_()
+    assert report.rows[2].name in shown
+    assert "lost the precision" in shown
+    assert 1 < shown.count("<tr>") <= 11
+    name = "<script>alert(1)</script>"
+    bad = dataclasses.replace(report, rows=(make_row(0, 0.5, name=name),), explanation=None)
+    assert name not in bad._repr_html_()
+    assert "&lt;script&gt;" in bad._repr_html_()

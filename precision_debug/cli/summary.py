@@ -79,12 +79,18 @@ def _padded(label: str) -> str:
 
 
 def lines(report: Report, outputs: Sequence[Path] = ()) -> Iterator[Line]:
-    """The sentence, the verdict, what it rests on, what was not proven, outputs, scores, notes, files."""
-    yield from _answer(report)
-    yield from _coverage(report)
-    yield from _failures(report)
-    yield from _outcome(report)
-    yield from _notes(report)
+    """The sentence, the verdict, what it rests on, what was not proven, outputs, scores, notes, files.
+
+    Where nothing is wrong and a report is written, the rest is there: see ``_calm``.
+    """
+    if outputs and _nothing_is_wrong(report):
+        yield from _calm(report)
+    else:
+        yield from _answer(report)
+        yield from _coverage(report)
+        yield from _failures(report)
+        yield from _outcome(report)
+        yield from _notes(report)
     for output in outputs:
         yield Line(label=Text("report", "报告"), text=same(str(output)))
     if outputs and report.inputs_file:
@@ -94,6 +100,30 @@ def lines(report: Report, outputs: Sequence[Path] = ()) -> Iterator[Line]:
         place, number = outputs[0].parent / report.tensors_file, len(report.saved_tensors)
         said = Text(f"{place} ({number} worst, both sides)", f"{place}（误差最大的 {number} 个，两侧）")
         yield Line(label=Text("tensors", "张量"), text=said)
+
+
+def _nothing_is_wrong(report: Report) -> bool:
+    good = report.verdict in (Verdict.PASS, Verdict.EXPECTED) and not report.failure and report.fix is None
+    return good and report.first_mismatch is None and not (report.doubts or report.checks or culprits(report))
+
+
+def _calm(report: Report) -> Iterator[Line]:
+    """The sentence, the verdict, what was compared, an output, what users asked for, and where the rest is."""
+    answer = list(_answer(report))
+    yield from answer[:2]
+    yield from (line for line in answer[2:] if not line.label.en)  # what the sentence alone would hide
+    yield next(_coverage(report))
+    yield from _failures(report)
+    outcome = list(_outcome(report))
+    finals = [line for line in outcome if line.label.en in ("final outputs", " ")]
+    yield from (line for line in outcome if line not in finals[1:])
+    left = [line for line in answer[2:] if line.label.en] + list(_notes(report))
+    if left:
+        text = Text(
+            f"{len(left)} more {'line' if len(left) == 1 else 'lines'} on what this rests on, in the report",
+            f"另有 {len(left)} 条依据与说明，见报告",
+        )
+        yield Line(label=Text("more", "更多"), text=text, style="dim")
 
 
 def _answer(report: Report) -> Iterator[Line]:

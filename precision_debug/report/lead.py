@@ -176,6 +176,13 @@ def _calm(report: Report) -> Text:
             f"{over.zh}，未超过其界限 {figure(float(bound))}（处处舍入对它的预测的若干倍）",
         )
     en = f"{agree.en[:1].upper()}{agree.en[1:]}" if open_ else f"Nothing to do: {agree.en}"
+    if all(row.comparison is not None and row.comparison.identical for row in report.outputs):
+        every = len(report.outputs) > 1
+        return Text(
+            f"{en}, and {'every output' if every else f'the output `{worst.name}`'} is identical.{beside.en}",
+            f"{'' if open_ else '无需处理：'}{agree.zh}，{'各输出均' if every else f'输出 `{worst.name}` '}逐位相同。"
+            f"{beside.zh}",
+        )
     return Text(
         f"{en}, and the worst output `{worst.name}` is off by {worst.relative_l2:.2g} (Rel L2){over.en}.{beside.en}",
         f"{'' if open_ else '无需处理：'}{agree.zh}，误差最大的输出 `{worst.name}` 相对 L2 误差为"
@@ -191,6 +198,8 @@ def _agreeing(report: Report) -> Text:
             f"{count(agree)} of {many(compared, 'compared tensor')} {'agrees' if agree == 1 else 'agree'}",
             f"比较的 {count(compared)} 个张量中有 {count(agree)} 个一致",
         )
+    if compared == 1:
+        return Text("the one compared tensor agrees", "所比较的唯一张量一致")
     return Text(f"all {count(compared)} compared tensors agree", f"比较的 {count(compared)} 个张量全部一致")
 
 

@@ -185,6 +185,12 @@ class Report:
 
         return to_pandas(self)
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the sentences, and the rows that are worst."""
+        from .notebook import as_html
+
+        return as_html(self)
+
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values; ``from_dict`` is the inverse."""
         plain: dict[str, Any] = format_of("json").to_dict(self)
