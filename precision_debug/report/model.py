@@ -187,9 +187,8 @@ class Report:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the sentences, and the rows that are worst."""
-        from .notebook import as_html
-
-        return as_html(self)
+        shown: str = format_of("html").as_html(self)
+        return shown
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values; ``from_dict`` is the inverse."""

@@ -20,9 +20,10 @@ from ...model import Report
 from ...summary import summary
 from .blocks import ABOVE, FOUND, IN_ANSWER, UNEXPLAINED, answer, block, budget, folded
 from .data import written
+from .notebook import as_html
 from .text import escaped
 
-__all__ = ["LANGUAGES", "write"]
+__all__ = ["LANGUAGES", "as_html", "write"]
 
 LANGUAGES = ("en", "zh")
 """What ``write`` can be told to open the page in."""

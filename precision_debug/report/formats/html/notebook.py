@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from html import escape
 
-from ..records import Row, Status
-from ..safety.visible import visible
-from .figures import figure
-from .layout import Column, columns
-from .model import Report, Verdict
-from .summary import VERDICT_NAME, status_name, summary
+from ....records import Row, Status
+from ....safety.visible import visible
+from ...figures import figure
+from ...layout import Column, columns
+from ...model import Report, Verdict
+from ...summary import VERDICT_NAME, status_name, summary
 
 __all__ = ["ROWS", "as_html"]
 
