@@ -69,6 +69,7 @@ class Parser(argparse.ArgumentParser):
         return super()._get_values(action, arg_strings)
 
     def error(self, message: str) -> NoReturn:
+        message = re.sub("^argument -[a-z]/--", "argument --", message)
         foreign = polygraphy.answer(self.words) if message.startswith("unrecognized arguments: ") else None
         if foreign is not None:
             raise UsageError(foreign)
