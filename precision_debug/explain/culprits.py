@@ -13,6 +13,7 @@ from ..records import Culprit, Effect, Introduced, Row
 from .bounds import BEYOND, LOOK, MOST, is_suspicious
 from .causes import cause_of
 from .effects import Sink
+from .files import files_differ
 from .grid import outlier_of
 from .introduced import Alone
 from .kept import kept_through
@@ -134,9 +135,11 @@ def _makers(subject: Subject, names: Sequence[str]) -> list[str]:
 def suspicious(subject: Subject, sinks: Sequence[Sink], expected: Mapping[str, float]) -> frozenset[str]:
     """The sinks whose authors are to be looked for: see bounds.is_suspicious. expected: as far as it is known."""
     at = {sink.name: subject.unit_at(expected.get(sink.name), sink.name) for sink in sinks}
+    # what few bits lose hides a wrong weight or setting, which the two files show whatever its size
+    other = subject.weights_alone and any(files_differ(subject, name) for name in subject.row_of)
     return frozenset(
         sink.name for sink in sinks
-        if sink.non_finite or sink.flips or (subject.fails and sink.is_output and sink.squared)
+        if other or sink.non_finite or sink.flips or (subject.fails and sink.is_output and sink.squared)
         or (sink.squared and is_suspicious(sink.rel_l2, at[sink.name], expected.get(sink.name)))
     )  # fmt: skip
 
@@ -219,11 +222,13 @@ def _ranked(
         usual = HALF if far_off or far or _outweighs(subject, sink, name, effects) else ALONE
         some = name in together or (far and _leads(sink, name, effects))
         enough = MATTERS if far and sink.is_output and far_off else PART if some or name == halves else usual
-        if sink.name not in looked or not (poisons or share >= enough):
+        certain = subject.weights_alone and bool(files_differ(subject, name))  # told by the files, whatever its share
+        if sink.name not in looked or not (poisons or certain or share >= enough):
             continue
         if subject.same_steps and not far and not poisons:
             continue  # a step that fell to the other side, and what that becomes
-        if not far and not poisons and sink.rel_l2 <= LOOK * subject.typical_unit and _is_all(subject, name, effects):
+        usual_size = sink.rel_l2 <= LOOK * subject.typical_unit
+        if not far and not poisons and not certain and usual_size and _is_all(subject, name, effects):
             continue  # all of the error is that of all of the model, and no more than it may be
         if not sink.is_output and any(one.is_output for one in sinks):
             continue  # absorbed on its way to the outputs, as a mask is in a softmax

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections import Counter
@@ -37,6 +38,8 @@ def files_differ(subject: Subject, name: str, case: Case | None = None) -> Evide
     baseline, target = subject.operators()
     if not subject.two_files or target is None:
         return {}
+    if subject.weights_alone:
+        return _beside_rounding(baseline, target, subject.row_of.get(name), name)
     if subject.quantised_file and promised(subject.precision).computes != "int8":
         return {}  # a file that was quantised differs in every constant; a mode that quantises has it from its own file
     rows = {row.name: row for row in subject.rows if row.comparison is not None}  # those of other shapes, too
@@ -181,6 +184,34 @@ def _other_form(subject: Subject, case: Case | None, mine: Operator, theirs: Ope
 def _of_target(subject: Subject, row: Row) -> Operator | None:
     target = subject.operators()[1]
     return None if target is None else target.operator(row.target_name)
+
+
+def _beside_rounding(baseline: Replacer, target: Replacer, row: Row | None, name: str) -> Evidence:
+    """What two operators do not share, of which one holds its weights in few bits: an attribute, or a constant that is
+    further from the other one than any rounding is."""
+    mine, theirs = baseline.operator(name), target.operator(row.target_name) if row is not None else None
+    if mine is None or theirs is None or mine.op_type != theirs.op_type:  # an engine fuses as it likes
+        return {}
+    found = _difference(dataclasses.replace(mine, parameters={}), dataclasses.replace(theirs, parameters={}), name)
+    if found:
+        return found
+    for (key, first), second in zip(mine.parameters.items(), theirs.parameters.values(), strict=False):
+        b, t = np.asarray(first), np.asarray(second)
+        if b.shape != t.shape or b.dtype.kind != "f":
+            continue
+        held_exactly = b.ndim < 2  # norms and biases are not quantised
+        off = float(np.linalg.norm((t - b).astype(np.float64)))
+        far = held_exactly or off > _NO_ROUNDING * float(np.linalg.norm(b.astype(np.float64)))
+        if far and (told := _where_apart(key, b, t)):
+            at = np.unravel_index(int(np.argmax(np.abs(t - b))), b.shape)  # elsewhere it may be the same by chance
+            where = {"at": [int(one) for one in at], "base": float(b[at]), "target": float(t[at])}
+            return {**told, **where} if told["at"] else told
+    return {}
+
+
+_NO_ROUNDING = 0.75
+"""Distance of two weights over the first one's size that no quantiser reaches: 4 bits lose 0.1, 2 bits 0.4, and two
+weights of the same size that have nothing to do with each other are 1.4 apart."""
 
 
 def _around(baseline: Replacer, target: Replacer, mine: Operator, theirs: Operator) -> Evidence:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import BackendError, PrecisionDebugError
-from ..numbers.precisions import QUANTISED, promised
+from ..numbers.precisions import QUANTISED, QUANTISED_WEIGHT, promised
 from ..pairing.align import stem
 from ..protocols import Feeds, Operators, Replace, Replacer, Session, Workbench
 from ..records import Operator, Row, TensorMeta, TensorStats
@@ -199,6 +199,14 @@ class Subject:
         """Whether the target's file brings integers that stand for numbers, and the baseline's none: a quantised model
         beside the one that it was made of, in whichever run modes."""
         return any(QUANTISED.search(meta.op_type) for meta in self.targets.values()) and not self._of_integers
+
+    @cached_property
+    def weights_alone(self) -> bool:
+        """Whether the target's file is the baseline's graph and quantises nothing but weights, which its operators hold
+        for themselves: then whatever else differs is not the quantiser's doing."""
+        kinds = [meta.op_type for meta in self.targets.values() if QUANTISED.search(meta.op_type)]
+        same = self.quantised_file and self.two_files and not self.two_frameworks
+        return same and all(kind.endswith(QUANTISED_WEIGHT) for kind in kinds)
 
     @cached_property
     def same_integers(self) -> bool:

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 __all__ = [
-    "BEFORE_ROUNDING", "BEHIND_FLOAT32", "CONVERTS", "MIXED", "MODEL", "PRECISIONS", "QUANTISED", "Precision",
+    "BEFORE_ROUNDING", "BEHIND_FLOAT32", "CONVERTS", "MIXED", "MODEL", "PRECISIONS", "QUANTISED",
+    "QUANTISED_WEIGHT", "Precision",
     "is_narrow", "promised",
 ]  # fmt: skip
 
@@ -23,6 +24,9 @@ BEHIND_FLOAT32 = " behind float32"
 
 QUANTISED = re.compile(r"quanti[sz]|^qlinear|^q(gemm|attention|moe)$|integer|nbits|int_mm", re.IGNORECASE)
 """Types of operators that make or read quantised tensors, in any of the frameworks."""
+
+QUANTISED_WEIGHT = " quantised"
+"""How the type of an operator ends that is the baseline's with a weight of few bits, and everything else as it was."""
 
 CONVERTS = re.compile(r"(dynamic|fake)?_?(de)?quanti[sz]e(_?linear)?(_v\d)?", re.IGNORECASE)
 """Types of those that turn numbers to integers and back, and compute nothing in either."""

@@ -203,8 +203,9 @@ class _Walk:
         operator where another one's result has it first, and a number where one operator's had it before."""
         found: dict[int, str] = {}
         taken: set[str] = set()
+        first: dict[str, str] = {}
         for one, own in self._own_names(found):
-            name = own if own not in taken else f"{own} ({one.op})"
+            name = own if first.setdefault(own, one.op) == one.op else f"{own} ({one.op})"
             count = 1
             unique = name
             while unique in taken:
