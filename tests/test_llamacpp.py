@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -258,3 +260,13 @@ def test_a_report_of_a_real_file(tmp_path: Path, good: Path, capsys: pytest.Capt
                    "--input_shapes", "input_ids:[1,16]", "--output", str(tmp_path / "r.json"), *words]  # fmt: skip
         assert main(command) == 0
     assert "K、V" in capsys.readouterr().out
+
+
+def test_the_example_is_what_its_page_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """examples/gguf/README.md and docs/tutorials/gguf.md: which files pass, and what is named."""
+    subprocess.run([sys.executable, str(gguf_files.MAKE), str(tmp_path)], check=True)
+    for name, status in (("Q8_0", 0), ("wrong_theta", 1)):
+        words = ["--model_file", f"{tmp_path}/{name}.gguf", "--baseline_model", f"{tmp_path}/F32.gguf", "--run_mode",
+                 "gguf_cpu", "--inputs", f"{tmp_path}/ids.npz", "--output", f"{tmp_path}/{name}.json"]  # fmt: skip
+        assert main(words) == status
+    assert "freq_base" in capsys.readouterr().out

@@ -62,7 +62,8 @@ class LlamaCppKeep:
         return [
             Handed(
                 kind="setting", title=core("named_for_this_tool", name="keep_fp32"),
-                text=f"--run_mode {self.spec.mode} --option {shlex.quote(f'keep_fp32={listed}')}",
+                text=f"--run_mode {self.spec.mode} --option {shlex.quote(f'keep_fp32={listed}')}"
+                + "".join(f" --option {shlex.quote(f'{key}={value}')}" for key, value in source.items()),
                 mode=self.spec.mode, options={"keep_fp32": names, **source},
             ),
             Handed(
