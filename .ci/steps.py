@@ -31,7 +31,7 @@ LIMIT_S = 3600  # of one step: what hangs is ended, and the others still run
 FRAMEWORKS = (
     "torch==2.13.0 transformers==4.57.6 paddlepaddle==3.3.1 onnxscript==0.7.2 openvino==2026.4.1 "
     "tensorrt-rtx-cu13-libs==1.7.1.116 tensorrt-rtx-cu13-bindings==1.7.1.116 onnxruntime-qnn==2.7.0 "
-    "ai-edge-litert==2.3.0"
+    "ai-edge-litert==2.3.0 xllamacpp==2026.10.11549 gguf==0.19.0"
 )
 SPREAD = "-n auto --dist loadfile"  # as the README has it
 
