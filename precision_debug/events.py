@@ -293,20 +293,22 @@ class Trying:
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluated:
-    """A set was run."""
+    """A set was run. check: a digest of all else; "" where nobody asks for it."""
 
     event: ClassVar[str] = "evaluated"
     key: str
     evaluation: Evaluation
+    check: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """Something else that a search keeps under a name: plain values."""
+    """Something else that a search keeps under a name: plain values. check: see ``Evaluated``."""
 
     event: ClassVar[str] = "told"
     key: str
     value: Any
+    check: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -173,7 +173,7 @@ def test_what_a_setting_saves_is_an_output_too() -> None:
 
 @pytest.mark.usefixtures("files")
 def test_what_nobody_reads_may_be_replaced() -> None:
-    Path("models/old.json").write_text(json.dumps({"format": "precision_debug report"}), encoding="utf-8")
-    Path("models/old.html").write_text("old", encoding="utf-8")
-    outputs = ["new.json", "in.json", "models/old.json", "models/old.html", "models/new.json", "/dev/null"]
+    Path("models/old.json").write_text(json.dumps({"format": "precision_debug report"}, indent=1), encoding="utf-8")
+    Path("models/old.html").write_text('<meta name="generator" content="precision_debug">', encoding="utf-8")
+    outputs = ["new.json", "models/old.json", "models/old.html", "models/new.json", "/dev/null"]
     refuse_overwriting(outputs, spec(baseline_model=ModelFiles(model_dir="models"), labels="/dev/null"))

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from precision_debug.errors import BackendError, InputError, RecordingError
+from precision_debug.ownership import LIST
 from precision_debug.protocols import Session
 from precision_debug.recording import RecordedSession, RecordingWriter, is_recording, open_recording
 from precision_debug.records import TensorMeta
@@ -130,7 +131,9 @@ def test_without_a_hook(folder):
 
 
 def test_the_folder_is_plain(folder):
-    assert {entry.name for entry in folder.iterdir()} == {"manifest.json", "tensors", "inputs.npz", "outputs.npz"}
+    assert {entry.name for entry in folder.iterdir()} - {LIST} == {
+        "manifest.json", "tensors", "inputs.npz", "outputs.npz",
+    }  # fmt: skip
     assert sorted(entry.name for entry in (folder / "tensors").iterdir())[0] == "000001.npy"
     manifest = json.loads((folder / "manifest.json").read_text())
     first, half = manifest["tensors"][:2]

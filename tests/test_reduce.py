@@ -68,8 +68,9 @@ def test_files_of_its_names_that_are_somebody_elses_are_left_alone(
         Path(name).unlink()
     assert main(command) == 0
     assert main(command) == 0, "its own it writes again"
-    Path("named.onnx").write_bytes(b"what is named is replaced, as --output is")
-    assert main([*command, "--part", "named.onnx"]) == 0
+    Path("named.onnx").write_bytes(b"somebody's own, whoever names it")
+    assert main([*command, "--part", "named.onnx"]) == 2
+    assert Path("named.onnx").read_bytes() == b"somebody's own, whoever names it"
     onnx.checker.check_model(onnx.load("named.onnx"))
 
 

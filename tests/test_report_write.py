@@ -17,6 +17,7 @@ import pytest
 from report_factory import make_report
 
 from precision_debug.errors import OutputError, UsageError
+from precision_debug.ownership import LIST
 from precision_debug.report import Report, endings, formats, write
 
 
@@ -31,7 +32,7 @@ def small_files() -> Iterator[int]:
 
 
 def leftovers(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.rglob("*") if path.is_file())
+    return sorted(path.name for path in folder.rglob("*") if path.is_file() and path.name != LIST)
 
 
 @pytest.mark.parametrize("suffix", endings())

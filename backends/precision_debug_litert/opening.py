@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from precision_debug.errors import OutputError
+from precision_debug.ownership import owned
 from precision_debug.protocols import Session
 from precision_debug.reasons import Reason
 from precision_debug.records import SessionSpec
@@ -50,7 +49,8 @@ def open_session(spec: SessionSpec, recipe: Recipe) -> Session:
     content = flat.packed() if own else flat.content
     if target and (file := setting(options, "save_tflite")):
         try:
-            Path(file).write_bytes(content)
+            with owned(file) as place:
+                place.write_bytes(content)
         except OSError as error:
             raise OutputError(f"cannot be written ({error.strerror or error})", where=file) from error
         notes.append(say("written", path=file))

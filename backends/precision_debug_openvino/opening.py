@@ -10,6 +10,7 @@ from typing import Any
 
 from precision_debug.errors import BackendError, BackendUnavailable, InputError
 from precision_debug.feeds.check import engine_arrays
+from precision_debug.ownership import owned
 from precision_debug.protocols import Feeds, Session
 from precision_debug.reasons import Reason
 from precision_debug.records import SessionSpec
@@ -93,7 +94,8 @@ def _opened(
             model = marked_model(core, model, keep, folder)
             graph, made = read_graph(model), maker(model)
     if side == "target" and (path := setting(spec.options, "save_ir")):
-        save_model(model, path)
+        with owned(path, Path(path).with_suffix(".bin")):
+            save_model(model, path)
         notes.append(say("written", path=path))
     return OpenVinoSession(
         graph=graph, maker=made, inputs=inputs, notes=notes, fused=recipe.fused, keep=keep, tells=side == "target",

@@ -182,6 +182,7 @@ def open_layer(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds]) -> Ses
     return DygraphSession(
         layer, recipe, versions=versions, feeds=feeds[0] if feeds else None, device=device,
         step=_step(spec, recipe, layer) if setting(spec.options, "step") != FORWARD else None,
+        training=setting(spec.options, "training"), seed=int(passed(spec.options, "seed")),
     )  # fmt: skip
 
 

@@ -280,6 +280,10 @@ REASONS = Catalogue("paddle", {
         "Paddle's passes changed no operator, and the tensors have the types {types}",
         "Paddle 的 pass 没有改变任何算子，其张量类型为 {types}",
     ),
+    "evaluation": Wording(
+        "the layer was put into evaluation mode; the option training=1 leaves it as the factory made it",
+        "网络已置于评估模式；选项 training=1 可保持工厂函数所给的状态", "Use --option training=1.",
+    ),
     "dynamic_shown": Wording(
         "Operators called by Paddle's Python code, arithmetic of tensors (x + y), PyLayers and sublayers are shown;"
         " what is computed outside of them (by numpy, say) shows in what reads it.",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from precision_debug.settings import Setting, value
-from precision_debug.settings.training_step import step_settings
+from precision_debug.settings.training_step import mode_setting, step_settings
 
 __all__ = ["SETTINGS", "setting"]
 
@@ -53,6 +53,7 @@ SETTINGS = (
         help="operator types that stay in FP32", zh="保持 FP32 的算子类型",
     ),
     *step_settings(scaled="dygraph_amp_o1_fp16 or dygraph_amp_o2_fp16", module="nn.Layer", modes=("dygraph_*",)),
+    mode_setting(("dygraph_*",)),
     Setting(
         name="device", kind="whole", default=0, low=0, high=1023, modes=_GPU,
         help="number of the GPU", zh="GPU 编号",

@@ -17,8 +17,10 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from precision_debug.errors import BackendUnavailable, InputError, UsageError
+from precision_debug.feeds.training_step import changed_by_evaluation
 from precision_debug.protocols import WHOLE
 from precision_debug.reasons import Reason
+from precision_debug.records import Doubt
 
 from .engine.keep_float32 import BETWEEN, between_tensors, is_line, keep_in_float32, outermost
 from .engine.nested_tensors import leaves, replaced
@@ -54,6 +56,7 @@ class Built:
     device: torch.device
     dtype: torch.dtype | None
     notes: tuple[Reason, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
     plain: Any = None
     quantised: frozenset[str] = frozenset()
 
@@ -141,7 +144,11 @@ def build(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> Built:
             notes.append(say("rounds_buffers", count=len(computed), names=computed[:6], type=recipe.dtype))
     else:
         module = model.module if where is None else model.module.to(where)
+    doubts: tuple[Doubt, ...] = ()
     if model.kind != "exported" and module.training and not setting(options, "training"):
+        changed = changed_by_evaluation(module.named_modules())
+        if changed:
+            doubts = (Doubt(code="put_in_evaluation", values={"names": ", ".join(changed[:6])}),)
         module.eval()
         notes.append(say("evaluation"))
     if model.compiled:
@@ -169,8 +176,9 @@ def build(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> Built:
     if (between or "" in kept) and not trains_low:  # what is kept reads the inputs as they are
         dtype = None
     return Built(
-        module=module, model=model, device=device, dtype=dtype, notes=tuple(notes), plain=plain, quantised=paths
-    )
+        module=module, model=model, device=device, dtype=dtype, notes=tuple(notes), plain=plain, quantised=paths,
+        doubts=doubts,
+    )  # fmt: skip
 
 
 @contextlib.contextmanager

@@ -51,7 +51,7 @@ class TorchSession:
     them; it reads its results before an operator writes into a tensor.
     """
 
-    doubts: Sequence[Doubt] = ()
+    doubts: Sequence[Doubt]
     layers: Sequence[EngineLayer] = ()
     arithmetic = ""
 
@@ -71,6 +71,7 @@ class TorchSession:
         self._by_name: Mapping[str, TensorMeta] | None = None
         self._results: Mapping[str, str] | None = None
         self._notes = [*built.notes]
+        self.doubts = built.doubts
         self._made: Mapping[str, Made] = {}
         self._switches: Switches | None = None
         self._skipped = False  # GradScaler left the optimiser's step out

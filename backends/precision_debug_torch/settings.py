@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from precision_debug.settings import Setting, value
-from precision_debug.settings.training_step import step_settings
+from precision_debug.settings.training_step import mode_setting, step_settings
 
 __all__ = ["SETTINGS", "setting"]
 
@@ -67,10 +67,7 @@ SETTINGS = (
         zh="precision_debug.training() 保存的步：参数、批次与优化器均恢复到当时状态；多个 rank 时为 DIR/step_<编号>，"
         "对比每个 rank 的梯度，或按其平均值的一次更新",
     ),
-    Setting(
-        name="training", kind="flag", default=False,
-        help="leave the module in training mode as the factory made it", zh="模块保持工厂函数给出的训练模式",
-    ),
+    mode_setting(),
     Setting(
         name="device_tensors", kind="flag", default=False,
         help="hooks get torch tensors where they are, not arrays", zh="hook 得到原设备上的 torch 张量，而不是数组",

@@ -99,7 +99,7 @@ def run(arguments: Sequence[str]) -> int:
     spec = make_spec(args, command=f"{program()} {shlex.join(arguments)}")
     wanted, shown = overlay_outputs.split_outputs(args.output)
     outputs = [] if spec.record and not spec.baseline else wanted or [Path(DEFAULT_OUTPUT)]
-    refuse_overwriting([*outputs, *shown.values()], spec, args.marks)
+    overlay_outputs.refuse(outputs, shown, spec, args.marks)
     check_before(spec, outputs)
     if args.gen_script:
         from .script import write_script

@@ -10,6 +10,7 @@ from typing import Any
 
 from .. import registry
 from ..errors import OutputError
+from ..ownership import refuse_foreign
 from ..reasons import CORE as REASONS
 from ..reasons import Catalogue, Text
 from ..records import Availability, RunMode
@@ -185,6 +186,7 @@ def _reasons() -> dict[str, Catalogue]:
 def _write_page(path: Path, text: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        refuse_foreign(path)
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise OutputError(f"cannot write there: {error.strerror}", where=str(path)) from error

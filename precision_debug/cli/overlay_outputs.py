@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
+from ..run.overwriting import refuse_overwriting
 
 if TYPE_CHECKING:
     from ..report import Report
 
-__all__ = ["STEP", "split_outputs", "write"]
+__all__ = ["STEP", "refuse", "split_outputs", "write"]
 
 STEP = "github"
 """An output that is added to what is there, and has no path of its own."""
@@ -41,6 +42,14 @@ def split_outputs(outputs: Sequence[str]) -> tuple[list[Path], dict[str, Path]]:
         else:
             shown[name] = Path(path)
     return reports, shown
+
+
+def refuse(outputs: Sequence[Path], shown: Mapping[str, Path], *read: Any) -> None:
+    """Raises UsageError where a report or an overlay would overwrite what is read, or what is somebody else's."""
+    refuse_overwriting(
+        [*outputs, *(path for name, path in shown.items() if name != STEP)], *read,
+        added=[path for name, path in shown.items() if name == STEP],
+    )  # fmt: skip
 
 
 def write(report: Report, shown: Mapping[str, Path]) -> None:

@@ -29,6 +29,7 @@ from ..feeds import save_feeds
 from ..numbers.arrays import as_array
 from ..onnx.model import loaded
 from ..onnx.submodel import Part, Parts
+from ..ownership import refuse_foreign
 from ..protocols import AloneFiles
 from ..reasons import say
 from ..records import Row, RunSpec, Status
@@ -41,7 +42,6 @@ from ..run.interrupts import watching
 from ..run.journal import Journal
 from ..run.locked_folder import scratch
 from ..run.overwriting import refuse_overwriting
-from ..run.own_files import MARK, mark_archive, refuse_foreign
 from ..run.plan import make_plan
 from ..safety.visible import visible
 from ..settings.options import differing
@@ -88,9 +88,9 @@ def run(arguments: Sequence[str]) -> int:
     if part_file.suffix.lower() != ".onnx":
         raise UsageError("the reduced model is an .onnx file", where=str(part_file), hint="end its name in .onnx")
     beside = [part_file.with_suffix(ending) for ending in (".npz", ".expected.npz", ".py")]
+    for path in (part_file, *beside):
+        refuse_foreign(path, hint=say("name_another", option="--part"))
     refuse_overwriting([part_file, *beside], spec, args.marks)
-    for unnamed in (*(() if args.part else (part_file,)), *beside):
-        refuse_foreign(unnamed, "--part")
     compare.check_before(spec, [])
     with watching() as stopping, scratch() as (folder, _):
         job = {"spec": encode(spec), "tensor": args.tensor, "file": str(folder / part_file.name)}
@@ -152,9 +152,8 @@ def reduced(job: Mapping[str, Any], folder: Path, said: Said) -> dict[str, Any]:
             break
     else:
         return {"nothing": f"no part of the model shows alone how {rows[0].name} fails"}
-    found.proto.metadata_props.add(key=MARK, value=part_file.name)
     _save(part_file, found)
-    mark_archive(save_feeds(part_file.with_suffix(".npz"), found.feeds))
+    save_feeds(part_file.with_suffix(".npz"), found.feeds)
     return {
         "tensor": name, "baseline": whole.baseline.mode, "of": len(proto.graph.node),
         "alone": _alone(spec, part_file, found, name, values),
@@ -178,7 +177,7 @@ def _alone(spec: RunSpec, part_file: Path, found: Part, name: str, values: Mappi
     )
     if not text:
         return None
-    mark_archive(save_feeds(expected, {name: values[name]}))
+    save_feeds(expected, {name: values[name]})
     file.write_text(text, encoding="utf-8")
     return passes
 

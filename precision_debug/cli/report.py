@@ -11,7 +11,6 @@ from pathlib import Path
 from ..report import write
 from ..report.model import Report
 from ..run.journal_report import report_of_journal
-from ..run.overwriting import refuse_overwriting
 from . import overlay_outputs, summary
 from .parser import flag, parse, verb_parser
 from .plots import show_plots
@@ -31,7 +30,7 @@ def run(arguments: Sequence[str]) -> int:
     """Write the outputs, print the summary, and return the report's exit status."""
     args = parse(verb_parser("report", __doc__, DESCRIPTION_ZH, _FLAGS), arguments)
     outputs, shown = overlay_outputs.split_outputs(args.output)
-    refuse_overwriting([*outputs, *shown.values()], args.source)
+    overlay_outputs.refuse(outputs, shown, args.source)
     report = load(Path(args.source))
     for output in outputs:
         write(report, output, language=args.lang)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ..claims import status_of
 from ..errors import BackendError, OutputError, UsageError
+from ..ownership import foreign_in, refuse_foreign
 from ..reasons import Reason, say
 from ..records import ModelFiles, RunSpec
 from ..report.widths import wrapped
@@ -110,6 +111,9 @@ def _folder_beside(outputs: Sequence[Path], spec: RunSpec, marks: str) -> Path:
             raise UsageError(say("no_sweep_format", ending=output.suffix), where=str(output), hint=known)
     refuse_overwriting(outputs, spec, marks)
     folder = outputs[0].with_name(f"{outputs[0].stem}.modes")
+    drawn = [output.with_suffix(".svg") for output in outputs if output.suffix.lower() == ".md"]
+    for path in (*drawn, *(foreign_in(folder, only=("*.json", "*.html")) if folder.is_dir() else ())):
+        refuse_foreign(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -21,6 +21,7 @@ import numpy as np
 
 from ..codec import parse_json
 from ..errors import InputError, OutputError
+from ..ownership import MARK, refuse_foreign
 from ..protocols import Feeds
 from ..reasons import Reason, say
 from ..records import InputMeta
@@ -40,18 +41,21 @@ written."""
 def save_feeds(path: str | Path, feeds: Feeds | Sequence[Feeds]) -> Path:
     """Write one sample set or several; ``make_feeds(source=path)`` reads back the same names, types and bits.
 
-    The file is written beside and renamed, and equal feeds give equal bytes. Raises OutputError.
+    The file is written beside and renamed, and equal feeds give equal bytes. Raises OutputError, also where a file of
+    the name is not ours.
     """
     target = Path(path)
     sets = [feeds] if isinstance(feeds, Mapping) else list(feeds)
     if target.suffix.lower() != ".npz":
         raise OutputError("feeds are written as .npz", where=str(target), hint="end the name with .npz")
+    refuse_foreign(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, draft = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
         try:
             with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
                 _write(archive, sets)
+                archive.comment = MARK.encode()
             Path(draft).chmod(0o666 & ~_umask())
             os.replace(draft, target)
         except BaseException:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +15,12 @@ from ..settings import passed
 from ..settings.training_step import BACKWARD, SCALE
 
 __all__ = [
-    "StepOutputs", "StepParts", "given_scale", "loss_of", "loss_refused", "made_optimiser",
+    "StepOutputs", "StepParts", "changed_by_evaluation", "given_scale", "loss_of", "loss_refused", "made_optimiser",
     "no_optimiser", "nothing_learns", "step_notes", "step_parts", "tell_memory",
 ]  # fmt: skip
+
+_BY_MODE = re.compile(r"Drop|BatchNorm|InstanceNorm|RReLU|StochasticDepth")
+"""Kinds of modules whose result depends on the mode."""
 
 _HINT = "return (module, inputs, loss) from the factory: loss takes what the module returns, and gives one number"
 
@@ -47,6 +51,31 @@ class StepParts:
     inputs: Any = None
     loss: Callable[..., Any] | None = None
     optimiser: Any = None
+
+
+def changed_by_evaluation(parts: Iterable[tuple[str, Any]]) -> list[str]:
+    """Paths of modules that are in training mode and compute something else there than in evaluation mode.
+
+    parts: path and module, of torch or Paddle. That is a dropout that drops, a normalisation with running statistics,
+    and a class of the user's whose forward reads ``training``.
+    """
+    return [
+        path or type(part).__name__ for path, part in parts if getattr(part, "training", False) and _differs(part)
+    ]
+
+
+def _differs(part: Any) -> bool:
+    kind = str(getattr(part, "original_name", "") or type(part).__name__)
+    if type(part).__module__.partition(".")[0] not in ("torch", "paddle"):
+        try:
+            return "training" in inspect.getsource(type(part).forward)
+        except (OSError, TypeError, AttributeError):
+            return bool(_BY_MODE.search(kind))
+    if "Norm" in kind:
+        statistics = (getattr(part, name, None) for name in ("running_mean", "_mean"))
+        return bool(_BY_MODE.search(kind)) and any(one is not None for one in statistics)
+    drops = getattr(part, "p", 0) if "Drop" in kind else getattr(part, "dropout", 0)
+    return "RReLU" in kind or (isinstance(drops, (int, float)) and drops > 0)
 
 
 def step_parts(made: Any, where: str, hint: str | Reason) -> StepParts:

@@ -155,6 +155,12 @@ DOUBTS: Mapping[str, Wording] = {
         "{op} `{name}` 内部可能上溢：{terms} 项之和达到 {total}，而 float16 最大为 65504，尽管其结果未超出；"
         "目标以何种类型累加无从得知。", "Keep the operator in FP32, or scale its inputs down first.",
     ),
+    "put_in_evaluation": Wording(
+        "The factory returns its module in training mode, and it was put into evaluation mode, where {names} computes"
+        " something else.",
+        "工厂函数返回的模块处于训练模式，而此处已将其置于评估模式，{names} 的计算因此不同。",
+        "Call .eval() in the factory, or use --option training=1 to run it as it is.",
+    ),
     "precision_not_run": Wording(
         "Nothing ran in {precision}: {detail}.", "没有任何部分以 {precision} 运行：{detail}。", _MODE
     ),

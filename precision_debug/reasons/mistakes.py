@@ -300,6 +300,10 @@ MISTAKES: Mapping[str, Wording] = {
     "not_ours": Wording(
         "already exists, and was not written by this tool", "已存在，且不是本工具写出的"
     ),
+    "move_or_name": Wording(
+        "move it away, or name another place: only what this tool wrote, and nobody changed since, is replaced",
+        "请将其移走或另选位置：只替换由本工具写出且之后未被改动的文件",
+    ),
     "name_another": Wording("move it away, or name another place with {option}", "请将其移走，或用 {option} 另选位置"),
     "search_saves_no": Wording(
         "a search in {mode} does not produce this file", "在 {mode} 中的搜索不产生这种文件"

@@ -216,6 +216,11 @@ NOTES: Mapping[str, Wording] = {
         "Not checked on other inputs, because there are none: provide more with --inputs or --held_out.",
         "没有其他输入可供验证：请用 --inputs 或 --held_out 给出更多输入。", "Use --held_out.",
     ),
+    "not_gone_on_from": Wording(
+        "What was found here is used by this search alone: what its programs read cannot be known ({why}).",
+        "此处的结果只供本次搜索使用：无法得知其程序读取了什么（{why}）。",
+        "Name files and modules plainly in the script, and start no other program from it.",
+    ),
     "comparison_known": Wording(
         "The comparison was reused from an earlier search of the same model on the same inputs.",
         "对比结果取自此前对同一模型、同一输入的搜索。", "Remove the search's folder to compare again.",

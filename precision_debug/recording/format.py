@@ -4,6 +4,7 @@
     tensors/000001.npy   one file a hook call, in execution order
     inputs.npz           the feeds (see feeds.save_feeds)
     outputs.npz          final outputs that no hook call showed; absent where there are none
+    .precision_debug.jsonl   name, bytes and crc32 of each file, a line written before the file: what a partial one has
     weights.npz          the model's own weights, to check an exported file's; absent where the backend gives none
 
 The manifest is one JSON object: format, version, mode, precision, backend, model {path, sha256, bytes}, versions,
@@ -16,7 +17,6 @@ unsigned integers of their bits; the manifest's dtype says what they are. Nothin
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,7 @@ from ..errors import RecordingError
 from ..reasons import Reason, say
 
 __all__ = [
-    "FORMAT", "INPUTS", "MANIFEST", "OUTPUTS", "TENSORS", "VERSION", "WEIGHTS", "WEIGHT_BYTES", "Noted", "file_crc",
+    "FORMAT", "INPUTS", "MANIFEST", "OUTPUTS", "TENSORS", "VERSION", "WEIGHTS", "WEIGHT_BYTES", "Noted",
     "is_outputs", "is_recording", "is_tensor_file", "read_manifest",
 ]  # fmt: skip
 
@@ -73,15 +73,6 @@ def is_outputs(path: str) -> bool:
 def is_tensor_file(name: object) -> bool:
     """Whether a file name in a manifest is one that a recording can have; keeps readers inside the folder."""
     return isinstance(name, str) and re.fullmatch(rf"{TENSORS}/\d{{6,}}\.npy", name) is not None
-
-
-def file_crc(path: Path) -> int:
-    """CRC-32 of a file's bytes, read in blocks."""
-    crc = 0
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            crc = zlib.crc32(block, crc)
-    return crc
 
 
 def read_manifest(folder: Path) -> Mapping[str, Any]:

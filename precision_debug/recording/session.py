@@ -22,11 +22,12 @@ from ..feeds.cast import exact_cast
 from ..feeds.dtypes import Array, from_plain
 from ..feeds.npz import load_npz
 from ..inspector import EngineLayer
+from ..ownership import crc_of
 from ..protocols import Feeds, Hook
 from ..reasons import Reason, say
 from ..records import Doubt, TensorMeta
 from ..safety.special_file import refuse_special
-from .format import Noted, file_crc, is_tensor_file, read_manifest
+from .format import Noted, is_tensor_file, read_manifest
 
 __all__ = ["RecordedSession", "open_recording"]
 
@@ -245,7 +246,7 @@ def _check_files(
 def _read_archive(folder: Path, entry: Mapping[str, Any]) -> dict[str, Any]:
     path = folder / Path(entry["file"]).name
     try:
-        if file_crc(path) != entry["crc32"]:
+        if crc_of(path) != entry["crc32"]:
             raise RecordingError(
                 f"{path.name} is damaged: its checksum is not the recorded one", where=str(folder), hint=_DAMAGED
             )

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
-from ..errors import InputError
+from ..errors import InputError, OutputError
 from ..reasons import say
 
 __all__ = [
-    "LOG", "SMALLEST", "Departure", "ParameterNumbers", "StepNumbers", "first_departure", "parameters_in",
-    "parameters_of", "read_log", "steps_with_a_band", "written",
+    "LOG", "SMALLEST", "Departure", "ParameterNumbers", "StepNumbers", "begin_log", "first_departure", "is_log",
+    "parameters_in", "parameters_of", "read_log", "steps_with_a_band", "written",
 ]  # fmt: skip
 
 LOG = "statistics.jsonl"
@@ -75,6 +75,26 @@ class Departure:
 def written(numbers: StepNumbers) -> str:
     """One line of the file."""
     return json.dumps({"step": numbers.step, "scale": numbers.scale, "parameters": parameters_of(numbers)}) + "\n"
+
+
+def is_log(path: Path) -> bool:
+    """Whether a file is one of ours: its first line is a step's, or there is no such file, or nothing in it."""
+    if not path.exists() or not path.stat().st_size:
+        return True
+    with path.open("rb") as file:
+        line = file.readline(1 << 26)
+    try:
+        first = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(first, dict) and {"step", "scale", "parameters"} <= first.keys()
+
+
+def begin_log(path: Path) -> None:
+    """Make an empty file, in the place of an earlier one of ours. Raises OutputError where it is somebody else's."""
+    if not is_log(path):
+        raise OutputError(say("not_ours"), where=str(path), hint=say("move_or_name"))
+    path.write_text("", encoding="utf-8")
 
 
 def parameters_of(numbers: StepNumbers) -> dict[str, list[float | int | None]]:

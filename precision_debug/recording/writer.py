@@ -6,13 +6,13 @@ Tensor by tensor, since all tensors of a run together may not fit into memory.
 from __future__ import annotations
 
 import datetime
+import functools
 import hashlib
 import io
 import json
 import os
-import shutil
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +23,16 @@ from ..errors import OutputError, RecordingError
 from ..feeds import save_feeds
 from ..feeds.dtypes import Array, dtype_name, from_plain, to_plain
 from ..numbers.arrays import as_array
+from ..ownership import LIST, crc_of, list_in
 from ..protocols import Feeds
 from ..reasons import as_reason, say
 from ..records import TensorMeta
-from .format import FORMAT, INPUTS, MANIFEST, OUTPUTS, TENSORS, VERSION, WEIGHT_BYTES, WEIGHTS, Noted, file_crc
+from .format import FORMAT, INPUTS, MANIFEST, OUTPUTS, TENSORS, VERSION, WEIGHT_BYTES, WEIGHTS, Noted, read_manifest
 
 __all__ = ["RecordingWriter"]
+
+_DRAFTS = tuple(f".{name}." for name in (INPUTS, OUTPUTS, WEIGHTS))
+"""How the names of archives begin that are not finished yet."""
 
 
 class RecordingWriter:
@@ -39,8 +43,8 @@ class RecordingWriter:
             writer.finish(mode="ort_fp32", backend="onnxruntime", feeds=feeds, outputs=outputs)
 
     Without ``finish`` the folder stays partial and ``open_recording`` refuses it. The folder must be new or empty;
-    overwrite=True replaces a recording, finished or partial, but never a folder of something else. A name that comes
-    again is kept again. Raises RecordingError.
+    overwrite=True replaces a recording, finished or partial, whose files are as they were written; where one of them is
+    somebody else's, nothing is touched. A name that comes again is kept again. Raises RecordingError.
     """
 
     def __init__(self, folder: str | Path, *, overwrite: bool = False) -> None:
@@ -63,7 +67,7 @@ class RecordingWriter:
         number = len(self._calls) + 1
         file = f"{TENSORS}/{number:06d}.npy"
         try:
-            size, crc = _write_npy(self.folder / file, to_plain(array))
+            size, crc = _write_npy(self.folder / file, to_plain(array), functools.partial(self._announce, file))
         except OSError as error:
             raise self._failed(error) from error
         self._last[tensor_name] = number - 1
@@ -130,6 +134,11 @@ class RecordingWriter:
             raise RecordingError(error.what, where=error.where, hint=error.hint) from error
         return self.folder
 
+    def _announce(self, file: str, size: int, crc: int) -> None:
+        """Say that a file will be ours before it is there, so that a run that ends early leaves nobody's files."""
+        with (self.folder / LIST).open("a", encoding="utf-8") as listed:
+            listed.write(json.dumps({"name": file, "bytes": size, "crc32": crc}) + "\n")
+
     def _write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Whole or not at all: a folder without a manifest is a recording that was not completed."""
         draft = self.folder / f".{MANIFEST}.part"
@@ -138,7 +147,9 @@ class RecordingWriter:
 
     def _archive(self, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
         path = save_feeds(self.folder / name, values)
-        return {"file": name, "names": list(values), "bytes": path.stat().st_size, "crc32": file_crc(path)}
+        size, crc = path.stat().st_size, crc_of(path)
+        self._announce(name, size, crc)
+        return {"file": name, "names": list(values), "bytes": size, "crc32": crc}
 
     def _outputs(self, outputs: Mapping[str, Any]) -> dict[str, Any]:
         """Outputs that equal the last value the hook was shown under their name are not stored again."""
@@ -169,24 +180,57 @@ def _prepare(folder: Path, overwrite: bool) -> None:
     if folder.exists() and not folder.is_dir():
         raise RecordingError(say("is_a_file"), where=str(folder), hint=say("name_a_folder"))
     here = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
-    drafts = {name for name in here if name.startswith(".") and name.endswith(".part")}
-    ours = {MANIFEST, TENSORS, INPUTS, OUTPUTS, WEIGHTS, *drafts}
     if here and not here & {MANIFEST, TENSORS}:
         raise RecordingError("the folder is not empty", where=str(folder), hint="record into a new folder")
     if here and not overwrite:
         kind = "a recording" if MANIFEST in here else "a partial recording"
         raise RecordingError(f"holds {kind} already", where=str(folder), hint="remove it, or record into a new folder")
-    if here - ours:
-        strange = sorted(here - ours)[0]
-        raise RecordingError(
-            f"holds '{strange}', which is not a recording's", where=str(folder), hint="record into a new folder"
-        )
+    ours = _ours(folder) if here else []
     (folder / MANIFEST).unlink(missing_ok=True)  # first, so that what follows leaves no folder that looks whole
-    for name in here & ours - {TENSORS}:
-        (folder / name).unlink(missing_ok=True)
-    if TENSORS in here:
-        shutil.rmtree(folder / TENSORS)
-    (folder / TENSORS).mkdir(parents=True)
+    for path in ours:
+        path.unlink(missing_ok=True)
+    (folder / LIST).unlink(missing_ok=True)
+    (folder / TENSORS).mkdir(parents=True, exist_ok=True)
+
+
+def _ours(folder: Path) -> list[Path]:
+    """Every file of a folder, all of which an earlier recording wrote, and nobody changed since.
+
+    Raises RecordingError where one of them is somebody else's: nothing was removed yet.
+    """
+    known: dict[str, list[tuple[int, int]]] = {}
+    for line in [*list_in(folder), *_in_manifest(folder)]:
+        known.setdefault(line["name"], []).append((line["bytes"], line["crc32"]))
+    last = list(known)[-1] if known else ""
+    found = []
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if name == TENSORS and path.is_dir() and not path.is_symlink():
+            continue
+        size = path.lstat().st_size
+        draft = name == f".{MANIFEST}.part" or (name.startswith(_DRAFTS) and name.endswith(".part"))
+        written = any(many == size for many, _ in known.get(name, ())) or (name == MANIFEST and MANIFEST in known)
+        cut = name == last and all(size < many for many, _ in known[name])  # the run ended while it wrote this one
+        ours = path.is_file() and not path.is_symlink() and (
+            draft or cut or (written and (name == MANIFEST or (size, crc_of(path)) in known[name]))
+        )  # fmt: skip
+        if not ours and name != LIST:
+            what = f"holds '{name}', which is not a recording's, or was changed since"
+            raise RecordingError(what, where=str(folder), hint="move it away, or record into a new folder")
+        found.append(path)
+    return found
+
+
+def _in_manifest(folder: Path) -> list[dict[str, Any]]:
+    """What a finished recording's manifest says of its files; nothing where there is none, or it is of another tool."""
+    try:
+        manifest = read_manifest(folder)
+        archives = [manifest.get("inputs"), manifest.get("weights"), manifest.get("outputs", {}).get("archive")]
+        entries = [{**one, "name": one["file"]} for one in (*manifest["tensors"], *filter(None, archives))]
+        lines = [{key: one[key] for key in ("name", "bytes", "crc32")} for one in entries]
+    except (RecordingError, KeyError, TypeError, AttributeError):
+        return []
+    return [{"name": MANIFEST, "bytes": -1, "crc32": -1}, *lines]
 
 
 def _storable(array: Array, name: str) -> Array:
@@ -201,17 +245,19 @@ def _storable(array: Array, name: str) -> Array:
     return np.asarray(np.array(items, dtype=np.str_).reshape(array.shape))
 
 
-def _write_npy(path: Path, array: Array) -> tuple[int, int]:
-    """Size and CRC-32 of the file. The array is written from its own memory where that is contiguous."""
+def _write_npy(path: Path, array: Array, announce: Callable[[int, int], None]) -> tuple[int, int]:
+    """Size and CRC-32 of the file, announced first. The array is written from its own memory if that is contiguous."""
     plain = np.asarray(array, order="C")
     header = io.BytesIO()
     fields = {"descr": np.lib.format.dtype_to_descr(plain.dtype), "fortran_order": False, "shape": plain.shape}
     np.lib.format.write_array_header_1_0(header, fields)
     data = plain.reshape(-1).view(np.uint8).data if plain.nbytes else b""
+    size, crc = header.tell() + len(data), zlib.crc32(data, zlib.crc32(header.getvalue()))
+    announce(size, crc)
     with path.open("wb") as file:
         file.write(header.getvalue())
         file.write(data)
-    return header.tell() + len(data), zlib.crc32(data, zlib.crc32(header.getvalue()))
+    return size, crc
 
 
 def _model(path: str) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..errors import OutputError
+from ..ownership import refuse_foreign, remember
 from ..reasons import Reason, say
 
 __all__ = ["replacing"]
@@ -32,13 +33,14 @@ def replacing(path: Path, *, scratch: Path | None = None) -> Iterator[Path]:
 
     It lies in ``scratch``, where that is on the same disk, else beside ``path``. Missing folders are made. A symbolic
     link keeps pointing where it did, a file keeps its mode and owner; into a device or a pipe the content is copied.
-    Every OSError becomes an OutputError.
+    A file that we did not write is refused. Every OSError becomes an OutputError.
     """
     temporary, blamed = None, str(path)
     try:
         state = _state(path)
         if state is not None and stat.S_ISDIR(state.st_mode):
             raise OutputError(say("is_a_folder"), where=blamed, hint=say("name_a_report"))
+        refuse_foreign(path)
         copied = state is not None and not stat.S_ISREG(state.st_mode)
         final = path if copied else Path(os.path.realpath(path))
         if not copied:
@@ -56,6 +58,7 @@ def replacing(path: Path, *, scratch: Path | None = None) -> Iterator[Path]:
         else:
             _dress(temporary, state)
             _move(temporary, final, state)
+            remember(final)
     except OSError as error:
         raise OutputError(_what(error), where=blamed, hint=_hint(error)) from error
     finally:

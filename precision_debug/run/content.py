@@ -5,12 +5,16 @@ Files count by their bytes, not by names and times: a model that was replaced in
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.metadata
+import importlib.util
 import json
 import os
+import re
+import secrets
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +29,33 @@ from ..records import ModelFiles, RunSpec
 from ..settings.options import differing, options_of
 from .overwriting import files_named
 from .plan import Opening
+from .script_reads import ScriptReads, file_stamp, scripts_named
 
-__all__ = ["contents", "digest_of", "feeds_digest", "named_contents", "weights_digest"]
+__all__ = [
+    "command_contents", "contents", "digest_of", "feeds_digest", "named_contents", "unknown_reads",
+    "weights_digest",
+]  # fmt: skip
 
 _ENGINES = (
     "precision-debug", "precision_debug", "numpy", "ml-dtypes", "onnx", "onnxruntime", "onnxruntime-gpu", "tensorrt",
     "torch", "torchao", "transformers", "paddlepaddle", "paddlepaddle-gpu", "openvino", "nncf", "ai-edge-litert",
     "xllamacpp",
 )  # fmt: skip
+
+_PACKAGES = (
+    "onnxruntime", "openvino", "tensorrt", "tensorrt_libs", "torch", "paddle", "ai_edge_litert", "precision_debug",
+)  # fmt: skip
+"""What the engines' libraries lie in."""
+
+_NO_LIBRARIES = frozenset({"__pycache__", "include", "test", "tests", "testing", "_inductor", "share"})
+
+_OF_ENGINES = re.compile(
+    r"(ORT|ONNX|OMP|KMP|MKL|OPENBLAS|GOTO|BLIS|ATEN|TORCH|PYTORCH|CUDA|CUBLAS|CUDNN|NVIDIA|TF|XLA|FLAGS|PADDLE|DNNL"
+    r"|ONEDNN|OV|OPENVINO|TRT|TENSORRT|XNNPACK|INDUCTOR|TRITON|HF|TRANSFORMERS|LD|GLIBC|PYTHON)_?[A-Z0-9_]*|FLAGS_\w+"
+)
+"""Variables of the environment that an engine, or what it is linked to, may read."""
+
+_NO_ENGINES = frozenset({"PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "PYTHONWARNINGS", "PYTHONFAULTHANDLER"})
 
 _WITHOUT_EFFECT = ("command", "demo_sheet", "explain", "record", "save_tensors")
 """Fields of a command that decide nothing of a sample's rows."""
@@ -50,10 +73,11 @@ _BLOCK = 1 << 22
 """Bytes that are hashed at a time: a model's weights may be larger than memory."""
 
 
-def contents(spec: RunSpec, *, without: Sequence[Path] = ()) -> dict[str, str]:
+def contents(spec: RunSpec, *, without: Sequence[Path] = (), once: str = "") -> dict[str, str]:
     """By what it is of (options, model, baseline, inputs, ...): a digest of what it holds.
 
-    without: files that are not read, though they lie in a folder that is. Raises ModelError where a file that is there
+    without: files that are not read, though they lie in a folder that is. once: what stands for what cannot be known;
+    "": another text each time, so that nothing is gone on from. Raises ModelError where a file that is there
     cannot be read.
     """
     plain = encode(spec)
@@ -69,8 +93,79 @@ def contents(spec: RunSpec, *, without: Sequence[Path] = ()) -> dict[str, str]:
     for one, named in differing(spec):
         if one.file == "read" and one.name not in _WITHOUT_EFFECT and not one.field.startswith("model."):
             found[one.name] = files.named(named)
-    found["files of the options"] = files.named(options)
-    found["versions"] = digest_of(_versions())
+    found["files of the options"] = files.named(options, _entries(options))
+    found["versions"] = digest_of([_versions(), _files_of_engines()])
+    reads = _reads(spec, without)
+    found["what the scripts read"] = reads.digest()
+    found["environment"] = digest_of(_environment(reads.words))
+    if reads.unknown:
+        found[_unknown(reads)] = once or secrets.token_hex(8)
+    return found
+
+
+def command_contents(command: str, *, without: Sequence[Path] = (), once: str = "") -> str:
+    """A digest of all that a command of the user's can read: its program, the current folder, the files that it names.
+
+    See ``contents`` for ``without`` and ``once``.
+    """
+    if not command:
+        return ""
+    reads = ScriptReads(without=without)
+    reads.add_command(command)
+    unknown = (once or secrets.token_hex(8)) if reads.unknown else ""
+    return digest_of([reads.digest(), _environment(reads.words), unknown])
+
+
+def unknown_reads(spec: RunSpec, command: str) -> tuple[str, ...]:
+    """Why it cannot be known what a run's scripts, or a command, read; () where it can."""
+    reads = _reads(spec, ())
+    if command:
+        reads.add_command(command)
+    return tuple(dict.fromkeys(reads.unknown))
+
+
+def _reads(spec: RunSpec, without: Sequence[Path]) -> ScriptReads:
+    reads = ScriptReads(without=without)
+    named_by = [named for one, named in differing(spec) if one.file == "read" and one.name not in _WITHOUT_EFFECT]
+    models = (spec.model.model_file, spec.baseline_model.model_file if spec.baseline_model else "")
+    for script in scripts_named(*named_by, *models, spec.metric, spec.compare, spec.options):
+        reads.add_script(script)
+    return reads
+
+
+def _unknown(reads: ScriptReads) -> str:
+    """Under which name it is said that nothing can be gone on from."""
+    more = len(reads.unknown) - 1
+    return f"what cannot be known: {reads.unknown[0]}" + (f" and {more} more" if more else "")
+
+
+def _entries(options: Mapping[str, Any]) -> list[str]:
+    """Every entry of a list that is one text."""
+    texts = [one for one in options.values() if isinstance(one, str)]
+    return [part for text in texts for part in re.split(r"[,;:\s]+", text) if part and part != text]
+
+
+def _environment(words: Collection[str]) -> dict[str, str]:
+    """Variables that engines read, or whose names stand in the user's scripts."""
+    return {
+        name: value for name, value in os.environ.items()
+        if (_OF_ENGINES.match(name) or name in words) and name not in _NO_ENGINES
+    }  # fmt: skip
+
+
+def _files_of_engines() -> dict[str, str]:
+    """Size and time of every library of the engines that are installed, and of this tool's own modules."""
+    found = {}
+    for name in _PACKAGES:
+        spec = None
+        with contextlib.suppress(ImportError, ValueError):
+            spec = importlib.util.find_spec(name)
+        for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+            for place, folders, names in os.walk(folder):
+                folders[:] = [one for one in folders if one not in _NO_LIBRARIES]
+                for file in names:
+                    if ".so" in file or file.endswith((".dll", ".pyd", ".dylib")) or name == "precision_debug":
+                        found[f"{place}/{file}"] = file_stamp(Path(place, file))
     return found
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
+from ..ownership import refuse_foreign
 from ..reasons import NOTHING, Reason, say
 from ..records import RunSpec
 from ..settings.options import differing
@@ -27,22 +28,28 @@ _REPORTS = (".xlsx", ".html", ".md", ".csv")
 _OURS = b'"precision_debug report"'
 
 
-def refuse_overwriting(outputs: Iterable[str | Path], *read: Any) -> None:
+def refuse_overwriting(outputs: Iterable[str | Path], *read: Any, added: Iterable[str | Path] = ()) -> None:
     """Raises UsageError where an output is a file that the command reads, or writes something else into, by whatever
-    name or link.
+    name or link, or one that is somebody else's.
 
     read: strings, and records, mappings and sequences of them. A string counts where it names a file, a folder,
-    SCRIPT.py:function or a pattern of files; what a record's settings save is an output too.
+    SCRIPT.py:function or a pattern of files; what a record's settings save is an output too. added: outputs that are
+    added to what is there.
     """
     named = list(files_named(*read))
     saved = {option: path for thing in read if isinstance(thing, RunSpec) for option, path in _saved(thing)}
-    outputs = list(outputs)
-    _refuse_written_twice(outputs, saved)
-    for output in (*outputs, *saved.values()):
+    outputs, appended = list(outputs), list(added)
+    _refuse_written_twice([*outputs, *appended], saved)
+    for output in (*outputs, *appended, *saved.values()):
         for path in named:
             why = _overwritten(str(output), path)
             if why:
                 raise UsageError(why, where=str(output), hint=say("another_file"))
+        if output not in appended:
+            refuse_foreign(output, error=UsageError)
+    for path in saved.values():
+        for beside in (f"{path}.data", *([f"{path[:-4]}.bin"] if path.endswith(".xml") else ())):
+            refuse_foreign(beside, error=UsageError)
 
 
 def _refuse_written_twice(outputs: Iterable[str | Path], saved: Mapping[str, str]) -> None:

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from .setting import Setting
 
-__all__ = ["BACKWARD", "FORWARD", "OPTIMISER", "PHASES", "SCALE", "step_settings"]
+__all__ = ["BACKWARD", "FORWARD", "OPTIMISER", "PHASES", "SCALE", "mode_setting", "step_settings"]
 
 FORWARD, BACKWARD, OPTIMISER = PHASES = ("forward", "backward", "optimiser")
 
 SCALE = 65536.0
 """What GradScaler begins with, torch's as Paddle's (init_scale, init_loss_scaling)."""
+
+
+def mode_setting(modes: tuple[str, ...] = ()) -> Setting:
+    """Whether a module that its factory returns in training mode runs so. modes: see Setting."""
+    return Setting(
+        name="training", kind="flag", default=False, modes=modes,
+        help="leave the module in training mode as the factory made it", zh="模块保持工厂函数给出的训练模式",
+    )  # fmt: skip
 
 
 def step_settings(*, scaled: str, module: str, modes: tuple[str, ...] = ()) -> tuple[Setting, ...]:

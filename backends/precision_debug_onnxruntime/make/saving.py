@@ -8,6 +8,7 @@ from typing import Any
 from precision_debug.errors import OutputError
 from precision_debug.onnx.graph import all_graphs, external_data, external_tensors, reorder
 from precision_debug.onnx.model import Model
+from precision_debug.ownership import owned
 
 __all__ = ["save"]
 
@@ -24,7 +25,6 @@ def save(model: Model, source: Any, path: Path) -> None:
     import onnx
 
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         beside = path.with_name(f"{path.name}.data")
         proto = onnx.ModelProto()
         proto.CopyFrom(model.proto)
@@ -35,8 +35,9 @@ def save(model: Model, source: Any, path: Path) -> None:
         have = {entry.key for entry in proto.metadata_props}
         proto.metadata_props.extend(entry for entry in source.metadata_props if entry.key not in have)
         large = _bring_weights(proto, model.folder) > _MOST
-        beside.unlink(missing_ok=True)  # onnx appends to it
-        onnx.save_model(proto, str(path), save_as_external_data=large, location=beside.name, size_threshold=1024)
+        with owned(path, beside):
+            beside.unlink(missing_ok=True)  # onnx appends to it
+            onnx.save_model(proto, str(path), save_as_external_data=large, location=beside.name, size_threshold=1024)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise OutputError(f"the model cannot be saved ({reason})", where=str(path), hint="name another file") from error

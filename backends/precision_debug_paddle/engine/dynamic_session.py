@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from precision_debug.errors import BackendError, InputError
-from precision_debug.feeds.training_step import StepParts, step_notes
+from precision_debug.feeds.training_step import StepParts, changed_by_evaluation, step_notes
 from precision_debug.inspector import EngineLayer
 from precision_debug.protocols import Feeds, Hook, Replace, Replacer
 from precision_debug.reasons import Reason
@@ -36,15 +36,15 @@ __all__ = ["DygraphSession"]
 class DygraphSession:
     """layer: as its author built it; a copy is cast and run, unless it is for a training step. feeds: for listing the
     tensors before the first run. step: what makes the training step of the layer's parts; None: forward alone is run.
+    training: it runs in the mode that its author left it in. seed: of what it draws there.
     """
 
-    doubts: Sequence[Doubt] = ()
     layers: Sequence[EngineLayer] = ()
     alone = arithmetic = ""
 
     def __init__(
         self, layer: Layer, recipe: Recipe, *, versions: Mapping[str, str], feeds: Feeds | None, device: str,
-        step: Callable[[StepParts], Step] | None = None,
+        step: Callable[[StepParts], Step] | None = None, training: bool = False, seed: int = 0,
     ) -> None:  # fmt: skip
         paddle = paddle_module()
         self.versions = versions
@@ -63,13 +63,19 @@ class DygraphSession:
                 module = paddle.amp.decorate(models=module, level="O2", dtype=recipe.precision)
         self._module: Any = module
         self._step = None if step is None else step(dataclasses.replace(layer.parts, module=module))
-        if step is None:
+        self._seed = seed
+        self._put_in_evaluation = step is None and bool(module.training) and not training
+        self.doubts: Sequence[Doubt] = ()
+        if self._put_in_evaluation:
+            changed = changed_by_evaluation(module.named_sublayers(include_self=True))
+            if changed:
+                self.doubts = (Doubt(code="put_in_evaluation", values={"names": ", ".join(changed[:6])}),)
             self._module.eval()
 
     @property
     def notes(self) -> Sequence[Reason]:
         """See protocols.Session."""
-        found = [say("dynamic_shown")]
+        found = [say("dynamic_shown"), *([say("evaluation")] if self._put_in_evaluation else [])]
         if self._step is None:
             ends = [meta for meta in self._metas or () if meta.is_output]
             one_number = any(meta.shape == () and "float" in meta.dtype for meta in ends)
@@ -175,11 +181,26 @@ class DygraphSession:
         if self._recipe.amp:
             amp = paddle.amp.auto_cast(True, level=self._recipe.amp, dtype=self._recipe.precision)
         if self._step is None:
-            with paddle.no_grad(), amp:
+            with paddle.no_grad(), amp, self._as_it_was():
                 return dict(leaves(self._module(**arguments), "output"))
         made = self._step.run(arguments, amp, watch)
         self._skipped = self._skipped or made.skipped
         return dict(made)
+
+    @contextlib.contextmanager
+    def _as_it_was(self) -> Iterator[None]:
+        """What runs in training mode draws the same every time, and its statistics are as before afterwards."""
+        if not any(part.training for part in self._module.sublayers(include_self=True)):
+            yield
+            return
+        paddle_module().seed(self._seed)
+        before = {name: one.clone() for name, one in self._module.named_buffers()}
+        try:
+            yield
+        finally:
+            for name, one in self._module.named_buffers():
+                if name in before:
+                    one.set_value(before[name])
 
     def _arguments(self, feeds: Feeds) -> dict[str, Any]:
         paddle = paddle_module()

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from precision_debug.errors import OutputError
-from precision_debug.recording.training_log import LOG, SMALLEST, ParameterNumbers, StepNumbers, written
+from precision_debug.recording.training_log import LOG, SMALLEST, ParameterNumbers, StepNumbers, begin_log, written
 
 from .tensor_memory import sparse_values
 
@@ -49,7 +49,7 @@ class _Follower:
         self._named = [(name, one) for name, one in model.named_parameters() if not one.stop_gradient]
         self._inside = False
         try:
-            log.write_text("", encoding="utf-8")
+            begin_log(log)
         except OSError as error:
             raise OutputError(f"cannot be written: {error.strerror}", where=str(log)) from error
 

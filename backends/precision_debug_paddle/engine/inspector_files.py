@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from precision_debug.inspector import EngineLayer, is_opaque, producers, real_precision, strip_subgraph_suffix
+from precision_debug.ownership import is_ours, owned
 from precision_debug.reasons import NOTHING, Reason, ReasonOrText
 
 from ..reasons import say
@@ -58,7 +59,11 @@ class InspectorFiles:
         name = _NAME.search(path.name)
         if not self._cache or name is None or path.parent == Path(self._cache):
             return path
-        return Path(shutil.copyfile(path, Path(self._cache, name[0])))
+        place = Path(self._cache, name[0])
+        if not is_ours(place):  # Paddle's own, or the user's
+            return path
+        with owned(place):
+            return Path(shutil.copyfile(path, place))
 
 
 def _found(folder: Path) -> Iterator[tuple[Path, tuple[int, int]]]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from precision_debug.inspector import EngineLayer, fused_outputs, real_precision
+from precision_debug.ownership import owned
 from precision_debug.reasons import NOTHING, Reason
 from precision_debug.records import TensorMeta
 
@@ -62,7 +63,8 @@ class Facts:
         """Write a rebuilt engine's inspector JSON beside the real one's, where the user wants them."""
         if self.inspector_path:
             path = Path(self.inspector_path)
-            path.with_name(f"{path.stem}_marked{number}{path.suffix}").write_text(text, encoding="utf-8")
+            with owned(path.with_name(f"{path.stem}_marked{number}{path.suffix}")) as place:
+                place.write_text(text, encoding="utf-8")
 
 
 def gather(
@@ -78,8 +80,8 @@ def gather(
     reads = {meta.name: meta.inputs for meta in tensors}
     results = outcomes([*built.asked, *asked], layers, messages.disobeyed, reads)
     if options.save_inspector:
-        Path(options.save_inspector).parent.mkdir(parents=True, exist_ok=True)
-        Path(options.save_inspector).write_text(inspector, encoding="utf-8")
+        with owned(options.save_inspector) as place:
+            place.write_text(inspector, encoding="utf-8")
     notes = [
         *road.notes,
         *extra_notes,

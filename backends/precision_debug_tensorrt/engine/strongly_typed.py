@@ -14,6 +14,7 @@ from typing import Any
 from precision_debug.errors import BackendError, OutputError
 from precision_debug.onnx.graph import all_graphs
 from precision_debug.onnx.model import name_nodes
+from precision_debug.ownership import owned
 from precision_debug.reasons import Reason, some
 
 from ..model import OnnxModel
@@ -77,12 +78,12 @@ def save_typed(model: Any, path: str) -> None:
     proto = onnx.ModelProto()
     proto.CopyFrom(model.proto)
     try:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
         onnx.load_external_data_for_model(proto, str(model.folder))
         large = sum(len(tensor.raw_data) for tensor in proto.graph.initializer) > 2_000_000_000
         beside = Path(f"{path}.data")
-        beside.unlink(missing_ok=True)  # onnx appends to it
-        onnx.save_model(proto, path, save_as_external_data=large, location=beside.name)
+        with owned(path, beside):
+            beside.unlink(missing_ok=True)  # onnx appends to it
+            onnx.save_model(proto, path, save_as_external_data=large, location=beside.name)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise OutputError(f"the model cannot be saved ({reason})", where=path, hint="name another file") from error

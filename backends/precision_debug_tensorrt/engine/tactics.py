@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from precision_debug.errors import BackendError, OutputError
+from precision_debug.ownership import owned
 
 __all__ = ["load_tactics", "make_recorder", "make_replayer", "save_tactics"]
 
@@ -29,8 +30,8 @@ def save_tactics(path: str, layers: Mapping[str, Mapping[str, Any]], version: st
     """Raises OutputError."""
     data = {"format": _FORMAT, "tensorrt": version, "layers": layers}
     try:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        Path(path).write_text(json.dumps(data, indent=1), encoding="utf-8")
+        with owned(path) as place:
+            place.write_text(json.dumps(data, indent=1), encoding="utf-8")
     except OSError as error:
         raise OutputError(f"the tactics cannot be written: {error.strerror}", where=path) from error
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from precision_debug.errors import BackendError, OutputError
+from precision_debug.ownership import owned
 from precision_debug.protocols import tell
 from precision_debug.reasons import Reason
 
@@ -226,8 +227,8 @@ class Maker:
         if self.options.save_engine:
             path = Path(self.options.save_engine)
             try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(plan)
+                with owned(path):
+                    path.write_bytes(plan)
             except OSError as error:
                 raise OutputError(f"the engine cannot be written: {error.strerror}", where=str(path)) from error
 

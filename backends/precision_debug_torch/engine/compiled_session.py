@@ -77,7 +77,7 @@ class CompiledSession:
     backend, options: torch.compile's; options of inductor alone. uncompiled: paths of modules that run eagerly.
     """
 
-    doubts: Sequence[Doubt] = ()
+    doubts: Sequence[Doubt]
     alone = arithmetic = ""
     replacer = None
 
@@ -95,6 +95,7 @@ class CompiledSession:
         self._device_tensors = device_tensors or comparer is not None
         self._on_close = on_close
         self._arithmetic = Arithmetic(recipe, device=built.device, seed=seed)
+        self.doubts = built.doubts
         self._notes = [*built.notes, say("random_eager")]
         self._plans: dict[Any, _Plan] = {}
         self._asking: dict[Any, int] = {}  # shapes of inputs whose values decide what runs, and how many ways were seen

@@ -6,22 +6,26 @@ what took its process with it is not, where the supervisor said so.
 
 from __future__ import annotations
 
-import shlex
+import contextlib
+import dataclasses
+import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ...codec import encode
 from ...errors import OutputError, RecordingError
-from ...events import Evaluated, Event, Kept, Trying
+from ...events import Evaluated, Event, Kept, Trying, written
 from ...reasons import say
 from ...records import RunSpec
 from ...search import Evaluation
 from ...search.request import SearchRequest
-from ..content import contents, digest_of, named_contents
+from ..content import command_contents, contents, digest_of, named_contents
 from ..journal import Journal, read_events
 
 __all__ = ["BEGIN_ANEW", "Evaluations", "crashed", "key_of"]
+
+_E = TypeVar("_E", Evaluated, Kept)
 
 BEGIN_ANEW = "remove it to start over"
 
@@ -45,7 +49,9 @@ class Evaluations:
             _mend(path)
             try:
                 for event in read_events(path, Evaluated, Kept):
-                    if isinstance(event, (Evaluated, Kept)):
+                    if isinstance(event, (Evaluated, Kept)) and event.check:  # without it, it is an older version's
+                        if event.check != _sum(event):
+                            raise self.damaged("a line is not as it was written")
                         self._known[event.key] = event
             except RecordingError as error:
                 raise self.damaged(error.what) from error
@@ -78,7 +84,7 @@ class Evaluations:
     def end(self, evaluation: Evaluation, what: str = "") -> None:
         """A set was run."""
         key = self._key(evaluation.mode, evaluation.kept, what)
-        self._known[key] = Evaluated(key=key, evaluation=evaluation)
+        self._known[key] = _checked(Evaluated(key=key, evaluation=evaluation))
         self._journal.write(self._known[key])
 
     def damaged(self, why: str) -> OutputError:
@@ -93,7 +99,7 @@ class Evaluations:
 
     def keep(self, what: str, value: Any, kept: Sequence[str] = ()) -> None:
         """Keep plain values under a name."""
-        self._journal.write(Kept(key=self._key("", kept, what), value=encode(value)))
+        self._journal.write(_checked(Kept(key=self._key("", kept, what), value=encode(value))))
 
     def _key(self, mode: str, kept: Sequence[str], what: str) -> str:
         return digest_of([self.key, what, mode, sorted(kept)])
@@ -111,8 +117,17 @@ def crashed(path: Path, text: str) -> bool:
         return False
     gone = Evaluation(kept=last.kept, mode=last.mode, passes=False, text=text, crashed=True)
     with Journal(path) as journal:
-        journal.write(Evaluated(key=last.key, evaluation=gone))
+        journal.write(_checked(Evaluated(key=last.key, evaluation=gone)))
     return True
+
+
+def _checked(event: _E) -> _E:
+    return dataclasses.replace(event, check=_sum(event))
+
+
+def _sum(event: Evaluated | Kept) -> str:
+    """Of all else that a line says."""
+    return digest_of({**written(event), "check": ""})
 
 
 def _is_ours(path: Path) -> bool:
@@ -135,5 +150,16 @@ def key_of(spec: RunSpec, asked: SearchRequest, feeds: Sequence[str]) -> str:
     """Of a search: everything that decides what comes of a set. feeds: digests of the inputs."""
     wanted = {"on": asked.on, "limit": asked.limit} | ({"check": asked.check} if asked.check else {})
     wanted |= {"score": "yes"} if asked.score else {}
-    programs = named_contents(asked.on, asked.held_out, *shlex.split(asked.check))
-    return digest_of([contents(spec), wanted, list(feeds), programs])
+    without, once = [Path(one) for one in (asked.folder, asked.artefacts) if one], _command_that_runs()
+    programs = [
+        named_contents(asked.on, asked.held_out), command_contents(asked.check, without=without, once=once),
+    ]  # fmt: skip
+    return digest_of([contents(spec, without=without, once=once), wanted, list(feeds), programs])
+
+
+def _command_that_runs() -> str:
+    """The process that this one is a child of: begun again after a crash, a search goes on all the same."""
+    with contextlib.suppress(OSError, IndexError):
+        begun = Path(f"/proc/{os.getppid()}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
+        return f"{os.getppid()} {begun}"
+    return ""

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from ... import events
 from ...errors import BackendUnavailable, PrecisionDebugError
+from ...ownership import foreign_names, free_folder, is_ours, remember
 from ...protocols import Handed
 from ...reasons import say
 from ...search import Artefact, Units
 from ..journal import Journal
-from ..own_files import foreign, free_folder, remember
 from .criterion import Sample
 from .trials import Trials
 
@@ -36,18 +36,20 @@ def handed_over(
     """
     tensors = [meta for unit in units.units for meta in unit.metas]
     place = home
-    if foreign(home):
+    if foreign_names(home):
         with tempfile.TemporaryDirectory(dir=trials.folder) as trial:
             paths = [Path(handed.path) for handed in trials.keep.hand_over(keys, tensors, Path(trial)) if handed.path]
             names = [path.name for path in paths if path.parent == Path(trial)]
         beside = [f"{name}.data" for name in names] + [str(Path(name).with_suffix(".bin")) for name in names]
         place = free_folder(home, [*names, *beside])
     place.mkdir(parents=True, exist_ok=True)
-    before, made = foreign(place), []
+    before, made = {path for path in place.rglob("*") if not is_ours(path)}, []
     for handed in trials.keep.hand_over(keys, tensors, place):
         journal.write(events.Stage(text=say("stage_handing_over", title=handed.title)))
         made.append(_verified(trials, handed, samples, goal))
-    remember(place, before)
+    for path in place.rglob("*"):
+        if path.is_file() and path not in before:
+            remember(path)
     if place != home:
         journal.write(events.Note(text=say("other_name", name=str(place))))
     return tuple(made)

@@ -22,7 +22,7 @@ from ...search.oracle import Spent
 from ...search.request import SearchRequest
 from ...settings.options import Workers
 from .. import pipeline
-from ..content import feeds_digest, weights_digest
+from ..content import feeds_digest, unknown_reads, weights_digest
 from ..inputs import feeds_of
 from ..journal import Journal, read_events
 from ..journal_report import report_of_journal
@@ -124,6 +124,8 @@ class _Search:
 
     def run(self) -> None:
         self.journal.write(events.Stage(text=say("stage_running", side=say("baseline"), mode=self.baseline.label)))
+        if unknown := unknown_reads(self.spec, self.asked.check):
+            self.notes.append(say("not_gone_on_from", why=unknown[0]))
         self.unseen = Unseen(
             self.spec, self.asked, self.baseline, self.target, self.feed_set, halves=not self.keep.simulation
         )  # fmt: skip

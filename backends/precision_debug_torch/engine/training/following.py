@@ -11,8 +11,17 @@ from typing import Any
 import torch
 
 from precision_debug.errors import OutputError
+from precision_debug.ownership import owned, refuse_foreign
 from precision_debug.recording.rank_log import RankStep, rank_file, rank_line
-from precision_debug.recording.training_log import LOG, SMALLEST, ParameterNumbers, StepNumbers, written
+from precision_debug.recording.training_log import (
+    LOG,
+    SMALLEST,
+    ParameterNumbers,
+    StepNumbers,
+    begin_log,
+    is_log,
+    written,
+)
 
 from .ranks import Rank, local_part, rank_of, unwrapped, whole
 
@@ -59,10 +68,12 @@ class _Follower:
         self._skipped = 0
         self._rank = Rank(model, self._wanted, self._left_out) if self._of > 1 else None
         self._log = rank_file(folder, self._number) if self._of > 1 else Path(folder, LOG)
+        for step in self._steps:  # here, and not in the middle of somebody's loop
+            refuse_foreign(self._file(step))
         try:
             if self._number == 0:
                 _forget_other_run(self._folder, self._of)
-            self._log.write_text("", encoding="utf-8")
+            begin_log(self._log)
         except OSError as error:
             raise OutputError(f"cannot be written: {error.strerror}", where=str(self._log)) from error
         self._handles = [optimiser.register_step_pre_hook(self._before), optimiser.register_step_post_hook(self._after)]
@@ -89,7 +100,11 @@ class _Follower:
             "optimiser": _copied(self._optimiser.state_dict()), "args": _copied(tuple(args)),
             "kwargs": _copied(dict(kwargs)), "random": torch.get_rng_state(), "scale": self._scale(),
         }  # fmt: skip
-        torch.save(head, step_file(self._folder, self.step, self._number if self._of > 1 else None))
+        with owned(self._file(self.step)) as place:
+            torch.save(head, place)
+
+    def _file(self, step: int) -> Path:
+        return step_file(self._folder, step, self._number if self._of > 1 else None)
 
     def _before(self, *_: Any) -> None:
         if not self._wanted():
@@ -191,8 +206,9 @@ def _copied(value: Any) -> Any:
 
 def _forget_other_run(folder: Path, ranks: int) -> None:
     """What another run of other ranks kept here would be read as this one's."""
-    (folder / LOG).unlink(missing_ok=True)
+    if is_log(folder / LOG):
+        (folder / LOG).unlink(missing_ok=True)
     for path in folder.glob("statistics_rank*.jsonl"):
         number = path.stem.removeprefix("statistics_rank")
-        if number.isdigit() and (ranks == 1 or int(number) >= ranks):
+        if number.isdigit() and (ranks == 1 or int(number) >= ranks) and is_log(path):
             path.unlink()

@@ -45,7 +45,8 @@ def small_page(
     rest = f'<div class="details">{rest}</div>' if rest else ""
     return (
         f'<!doctype html>\n<html lang="{language or "en"}" data-language="{language or "en"}" data-asked="{language}">'
-        f'<head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{policy}">'
+        '<head><meta charset="utf-8"><meta name="generator" content="precision_debug">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escaped(f'{chip.en}: {about}')}</title><style>{own}{style}</style></head><body>"
         '<nav aria-label="precision_debug"><span class="brand">precision_debug</span>'
