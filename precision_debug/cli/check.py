@@ -39,20 +39,27 @@ def run(arguments: Sequence[str]) -> int:
             raise ModelError(
                 "is not an .onnx file", where=path, hint="only .onnx files can be read without their framework"
             )
+    from ..onnx.compared_files import compared_files, looked_at
     from ..onnx.model import read_model
     from ..onnx.provable import provable
-    from ..onnx.provable_apart import provable_apart
-    from ..reasons import Text
+    from ..reasons import Text, say, some
 
     first = read_model(args.model)
     found = provable(first, to=args.to, int32=args.int32)
     if args.second:
         second = read_model(args.second)
         found += [one for one in provable(second, to=args.to, int32=args.int32) if one not in found]
-        found += provable_apart(first, second)
+        found += compared_files(first, second)
     language = language_of(args.lang)
+    looked = [looked_at(model) for model in (first, *([second] if args.second else []))]
+    unread = list(dict.fromkeys(name for one in looked for name in one.unread))
+    if unread:
+        found.append(say("unread_constants", count=len(unread), names=some(unread)))
     for reason in found:
         print(visible(explained(reason).of(language)))
+    for one in looked:
+        told = say("looked_at", constants=one.constants, operators=one.operators, graphs=one.graphs)
+        print(visible(explained(told).of(language)))
     if not found:
         print(Text("nothing is wrong in what a file can prove", "文件所能证明的范围内没有问题").of(language))
     return 1 if found else 0

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import PrecisionDebugError
-from .graph import attribute, external_data
+from .graph import external_data
 from .model import Model, opened
 from .types import dtype_name
 
@@ -27,21 +27,27 @@ _MAPPED = frozenset(
 
 
 class Constants(Mapping[str, Array]):
-    """Initializers and outputs of Constant nodes of a model's main graph, by name; those of other types than numbers,
-    and very large ones, are left out."""
+    """Initializers, sparse ones too, and outputs of Constant nodes of a graph, by name, in whatever way they are held.
 
-    def __init__(self, model: Model) -> None:
-        graph = model.proto.graph
-        self._folder = model.folder
+    Those of other types than numbers, and very large ones, have no array. graph: None: the model's main graph. outer:
+    of the graph around it, whose constants it sees too, though they are not among its own.
+    """
+
+    def __init__(self, model: Model, graph: Any = None, outer: Constants | None = None) -> None:
+        graph = model.proto.graph if graph is None else graph
+        self._folder, self._outer = model.folder, outer
         self._files: dict[str, memoryview] = {}
         self._tensors = {tensor.name: tensor for tensor in graph.initializer}
+        self._tensors |= {tensor.values.name: tensor for tensor in graph.sparse_initializer}
         for node in graph.node:
-            value = attribute(node, "value") if node.op_type == "Constant" else None
+            value = _value_of(node) if node.op_type == "Constant" else None
             if value is not None:
                 self._tensors[node.output[0]] = value
         self._read: dict[str, Array | None] = {}
 
     def __getitem__(self, name: str) -> Array:
+        if name not in self._tensors and self._outer is not None:
+            return self._outer[name]
         if name not in self._read:
             self._read[name] = self._array(self._tensors[name])
         found = self._read[name]
@@ -58,13 +64,19 @@ class Constants(Mapping[str, Array]):
     def shape(self, name: str) -> tuple[int, ...] | None:
         """Without reading it; None where it is not a constant."""
         tensor = self._tensors.get(name)
-        return None if tensor is None else tuple(tensor.dims)
+        if tensor is None:
+            return None if self._outer is None else self._outer.shape(name)
+        return tensor.shape if isinstance(tensor, np.ndarray) else tuple(tensor.dims)
 
     def _array(self, tensor: Any) -> Array | None:
         from onnx import numpy_helper
 
+        if isinstance(tensor, np.ndarray):
+            return tensor
         if 8 * int(np.prod(tensor.dims, dtype=np.int64)) > 8 * _READ:
             return None
+        if hasattr(tensor, "values"):
+            return self._dense(tensor)
         mapped = self._mapped(tensor) if tensor.external_data else None
         if mapped is not None:
             return mapped
@@ -73,6 +85,21 @@ class Constants(Mapping[str, Array]):
         except (TypeError, ValueError, KeyError, OSError):
             return None
         if found.dtype.kind in "OUS":
+            return None
+        return found
+
+    def _dense(self, sparse: Any) -> Array | None:
+        """A sparse tensor with its zeros; its indices count elements, or name a place by all axes."""
+        values, indices = self._array(sparse.values), self._array(sparse.indices)
+        if values is None or indices is None:
+            return None
+        found = np.zeros(tuple(sparse.dims), values.dtype)
+        try:
+            if indices.ndim == 2:
+                found[tuple(indices.T)] = values
+            else:
+                found.reshape(-1)[indices] = values
+        except IndexError:
             return None
         return found
 
@@ -90,3 +117,17 @@ class Constants(Mapping[str, Array]):
             return found
         except (PrecisionDebugError, ValueError):
             return None
+
+
+def _value_of(node: Any) -> Any:
+    """What a Constant node holds: a tensor, or the numbers of value_float(s) and value_int(s) as an array."""
+    for item in node.attribute:
+        if item.name == "value":
+            return item.t
+        if item.name == "sparse_value":
+            return item.sparse_tensor
+        if item.name in ("value_float", "value_floats"):
+            return np.asarray(item.f if item.name == "value_float" else list(item.floats), np.float32)
+        if item.name in ("value_int", "value_ints"):
+            return np.asarray(item.i if item.name == "value_int" else list(item.ints), np.int64)
+    return None

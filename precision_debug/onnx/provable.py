@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 
 from ..reasons import Reason, say
 from .constants import Constants
-from .graph import attribute
+from .graph import Scope, attribute, scopes
 from .model import Model
 
 __all__ = ["provable"]
@@ -35,13 +36,13 @@ def provable(model: Model, *, to: str = "", int32: bool = False, kept: Collectio
     int32: the target holds whole numbers in 32 bits. kept: nodes, or tensors that they make, that stay in a wider type.
     Only what is wrong whatever is fed to the model.
     """
-    file = _File.of(model)
     found: dict[str, list[Reason]] = {}
-    for kind in (_not_finite, _scales, _biases, _clipped_weights, _norms):
-        for reason in kind(file):
+    for file in _files(model):
+        for kind in (_not_finite, _attributes, _scales, _biases, _clipped_weights, _norms):
+            for reason in kind(file):
+                found.setdefault(reason.code, []).append(reason)
+        for reason in _beyond(file, to, int32, frozenset(kept)):
             found.setdefault(reason.code, []).append(reason)
-    for reason in _beyond(file, to, int32, frozenset(kept)):
-        found.setdefault(reason.code, []).append(reason)
     told: list[Reason] = []
     for reasons in found.values():
         told += reasons[:_MOST]
@@ -52,7 +53,7 @@ def provable(model: Model, *, to: str = "", int32: bool = False, kept: Collectio
 
 @dataclass(frozen=True, kw_only=True)
 class _File:
-    """nodes: of the main graph. constants: its own. makers: output name to the node that makes it."""
+    """nodes: of a graph. constants: its own. makers: output name to the node that makes it."""
 
     nodes: Sequence[Any]
     constants: Constants
@@ -60,14 +61,14 @@ class _File:
     readers: Mapping[str, Sequence[Any]]
 
     @classmethod
-    def of(cls, model: Model) -> _File:
-        nodes = list(model.proto.graph.node)
+    def of(cls, model: Model, scope: Scope, outer: Constants | None) -> _File:
+        nodes = list(scope.graph.node)
         readers: dict[str, list[Any]] = {}
         for node in nodes:
             for name in node.input:
                 readers.setdefault(name, []).append(node)
         makers = {name: node for node in nodes for name in node.output if name}
-        return cls(nodes=nodes, constants=Constants(model), makers=makers, readers=readers)
+        return cls(nodes=nodes, constants=Constants(model, scope.graph, outer), makers=makers, readers=readers)
 
     def value(self, node: Any, place: int) -> Array | None:
         """A constant input of a node."""
@@ -80,11 +81,36 @@ class _File:
         return maker if maker is not None and maker.op_type == "DequantizeLinear" else None
 
 
+def _files(model: Model) -> Iterator[_File]:
+    """The main graph, then the branches and bodies in it, which see the constants around them."""
+    made: dict[int, _File] = {}
+    for scope in scopes(model.proto.graph):
+        around = made.get(id(scope.parent.graph)) if scope.parent is not None else None
+        made[id(scope.graph)] = _File.of(model, scope, around.constants if around is not None else None)
+        yield made[id(scope.graph)]
+
+
+def _attributes(file: _File) -> Iterator[Reason]:
+    """Numbers that stand in an operator itself, of whatever name."""
+    from onnx import numpy_helper
+
+    for node in file.nodes:
+        for item in node.attribute if node.op_type != "Constant" else ():
+            numbers = np.asarray([item.f, *item.floats])
+            if item.HasField("t") and not item.t.external_data:
+                with contextlib.suppress(TypeError, ValueError, KeyError):
+                    numbers = np.append(numbers, np.asarray(numpy_helper.to_array(item.t)).astype(np.float64))
+            if np.isnan(numbers).any():
+                name = f"{node.op_type} {next(filter(None, node.output), node.name)}: {item.name}"
+                yield say("proven_nan", name=name, count=int(np.isnan(numbers).sum()))
+
+
 def _not_finite(file: _File) -> Iterator[Reason]:
     for name in file.constants:
         value = file.constants.get(name)
-        if value is None or value.dtype.kind != "f":
+        if value is None or not (value.dtype.kind == "f" or "float" in value.dtype.name):
             continue
+        value = value if value.dtype.kind == "f" else value.astype(np.float32)
         with np.errstate(over="ignore", invalid="ignore"):
             total = value.sum()  # a NaN comes through, so that most weights are read once, and nothing is written
         if np.isnan(total) and np.isnan(value).any():

@@ -9,11 +9,11 @@ import numpy as np
 
 from ..reasons import Reason, say
 from .constants import Constants
-from .graph import attribute
+from .graph import attribute, scopes
 from .model import Model
 from .removed_activations import removed_wrongly
 
-__all__ = ["provable_apart"]
+__all__ = ["PairedGraph", "graph_pairs", "provable_apart"]
 
 Array = np.ndarray[Any, Any]
 
@@ -30,23 +30,43 @@ _OWN_PADDING = frozenset({"MaxPool", "AveragePool", "LpPool"})
 _NOT_COMPARED = frozenset({"momentum", "spatial"})
 
 
-def provable_apart(first: Model, second: Model) -> list[Reason]:
+def provable_apart(first: Model, second: Model, *, most: int = _MOST) -> list[Reason]:
     """One sentence each, in the first graph's order, of operators that both files have: the same output, or for
-    products with weights the same place among those with weights of that shape."""
-    ours, theirs = _Graph(first), _Graph(second)
-    found = [reason for mine, other in ours.pairs(theirs) for reason in _differences(ours, mine, theirs, other)]
+    products with weights the same place among those with weights of that shape. Branches and bodies too. most: that are
+    told one by one."""
+    found = []
+    for ours, theirs in graph_pairs(first, second):
+        found += [reason for mine, other in ours.pairs(theirs) for reason in _differences(ours, mine, theirs, other)]
     for name, why in removed_wrongly(first, second).items():
-        op = next(node.op_type for node in ours.nodes if node.name == name)
+        op = next(node.op_type for node in first.proto.graph.node if node.name == name)
         found.append(say("proven_removed", op=op, name=name, why=why))
-    if len(found) > _MOST:
-        return [*found[:_MOST], say("proven_more", count=len(found) - _MOST)]
+    if len(found) > most:
+        return [*found[:most], say("proven_more", count=len(found) - most)]
     return found
 
 
-class _Graph:
-    def __init__(self, model: Model) -> None:
-        self.nodes = list(model.proto.graph.node)
-        self.constants = Constants(model)
+def graph_pairs(first: Model, second: Model) -> Iterator[tuple[PairedGraph, PairedGraph]]:
+    """The main graphs, and those that stand at the same operator and attribute of both files."""
+    there = dict(_graphs(second))
+    for key, ours in _graphs(first):
+        if key in there:
+            yield ours, there[key]
+
+
+def _graphs(model: Model) -> Iterator[tuple[Any, PairedGraph]]:
+    made: dict[int, PairedGraph] = {}
+    for scope in scopes(model.proto.graph):
+        outer = made[id(scope.parent.graph)].constants if scope.parent is not None else None
+        made[id(scope.graph)] = PairedGraph(model, scope.graph, outer)
+        yield scope.key, made[id(scope.graph)]
+
+
+class PairedGraph:
+    """A graph of a file with its constants, and how its operators stand for those of another file's."""
+
+    def __init__(self, model: Model, graph: Any, outer: Constants | None = None) -> None:
+        self.graph, self.nodes = graph, list(graph.node)
+        self.constants = Constants(model, graph, outer)
         self.by_output = {node.output[0]: node for node in self.nodes if node.output}
         self.readers: dict[str, list[Any]] = {}
         for node in self.nodes:
@@ -75,7 +95,7 @@ class _Graph:
         half = len(pads) // 2
         return pads[2:half] + pads[half + 2 :] if not any((*pads[:2], *pads[half : half + 2])) else None
 
-    def pairs(self, other: _Graph) -> Iterator[tuple[Any, Any]]:
+    def pairs(self, other: PairedGraph) -> Iterator[tuple[Any, Any]]:
         """Nodes of the same operator that stand for one another."""
         weighted = {kind: (self._weighted(kind), other._weighted(kind)) for kind in ("Conv", "ConvTranspose", "Gemm")}
         for node in self.nodes:
@@ -99,7 +119,7 @@ def _place(nodes: Sequence[Any], node: Any) -> int | None:
     return next((place for place, one in enumerate(nodes) if one is node), None)
 
 
-def _differences(ours: _Graph, mine: Any, theirs: _Graph, other: Any) -> Iterator[Reason]:
+def _differences(ours: PairedGraph, mine: Any, theirs: PairedGraph, other: Any) -> Iterator[Reason]:
     name = mine.output[0]
     kind = mine.op_type
     folded = ours.pad_before(mine), theirs.pad_before(other)
@@ -135,7 +155,7 @@ def _spread(key: str, *nodes: Any) -> list[int] | None:
     return [0 if key == "pads" else 1] * len(sizes)
 
 
-def _with_pad(graph: _Graph, node: Any, pads: Any) -> Any:
+def _with_pad(graph: PairedGraph, node: Any, pads: Any) -> Any:
     """A window's pads together with those of a Pad before it, which the other file may have taken into the window."""
     before = graph.pad_before(node)
     if not before:
@@ -148,11 +168,15 @@ def _plain(value: Any) -> Any:
         return value.decode("utf-8", "replace")
     if isinstance(value, (int, float, str)):
         return value
+    if hasattr(value, "data_type"):  # a tensor
+        from onnx import numpy_helper
+
+        return np.asarray(numpy_helper.to_array(value)).tolist() if not value.external_data else None
     try:
-        items = list(value)
+        items = [item.decode("utf-8", "replace") if isinstance(item, bytes) else item for item in value]
     except TypeError:
         return None
-    return items if all(isinstance(item, (int, float)) for item in items) else None
+    return items if all(isinstance(item, (int, float, str)) for item in items) else None
 
 
 def _close(one: Any, two: Any) -> bool:
@@ -172,7 +196,7 @@ def _apart(one: Array, two: Array) -> float | None:
     return error / size if size else float("inf")
 
 
-def _folded(ours: _Graph, conv: Any, norm: Any, theirs: _Graph, other: Any) -> Iterator[Reason]:
+def _folded(ours: PairedGraph, conv: Any, norm: Any, theirs: PairedGraph, other: Any) -> Iterator[Reason]:
     """Fold scale, bias, mean and variance by hand, and say which constant of the other file is not what comes out.
 
     y = (conv(x, w) + b - mean) * scale / sqrt(variance + epsilon) + bias

@@ -81,6 +81,48 @@ PROVEN: Mapping[str, Wording] = {
         "The files prove it: {op} `{name}` has {what} {base} in the first and {target} in the second.",
         "两个文件即可证明：{op} `{name}` 的 {what} 在第一个中为 {base}，在第二个中为 {target}。", _REPORT,
     ),
+    "proven_kind": Wording(
+        "The files prove it: `{name}` is made by {base} in the first and by {target} in the second.",
+        "两个文件即可证明：`{name}` 在第一个中由 {base} 产生，在第二个中由 {target} 产生。", _REPORT,
+    ),
+    "proven_reads": Wording(
+        "The files prove it: {op} `{name}` reads {base} in the first where it reads {target} in the second.",
+        "两个文件即可证明：{op} `{name}` 在第一个中读取 {base} 之处，在第二个中读取 {target}。", _REPORT,
+    ),
+    "proven_ends": Wording(
+        "The files prove it: its {what}s are {base} in the first and {target} in the second.",
+        "两个文件即可证明：图的 {what} 在第一个中为 {base}，在第二个中为 {target}。", _REPORT,
+    ),
+    "proven_other_order": Wording(
+        "Only the other order fits: the first file seems to be made from the second. Name the original first.",
+        "只有相反的顺序才相符：第一个文件似乎由第二个生成。请先写原始文件。", "Name the original first.",
+    ),
+    "unproven_first": Wording(
+        "Nothing is proven of {count} {count:operator|operators} of the first file, which {count:has|have} no"
+        " counterpart in the second: {names}.",
+        "第一个文件中有 {count} 个算子在第二个中没有对应，未得到任何证明：{names}。",
+        "Compare both files by a run: --model_file M2 --baseline_model M.",
+    ),
+    "unproven_second": Wording(
+        "Nothing is proven of {count} {count:operator|operators} of the second file, which {count:has|have} no"
+        " counterpart in the first: {names}.",
+        "第二个文件中有 {count} 个算子在第一个中没有对应，未得到任何证明：{names}。",
+        "Compare both files by a run: --model_file M2 --baseline_model M.",
+    ),
+    "unproven_graphs": Wording(
+        "Nothing is proven of {count} {count:branch or body|branches or bodies} that only one file has: {names}.",
+        "有 {count} 个分支或循环体只存在于其中一个文件，未得到任何证明：{names}。",
+        "Compare both files by a run: --model_file M2 --baseline_model M.",
+    ),
+    "unread_constants": Wording(
+        "{count} {count:constant was|constants were} not looked at, being too large or of no type of numbers: {names}.",
+        "有 {count} 个常量因过大或不是数值类型而未被查看：{names}。", "Compare by a run.",
+    ),
+    "looked_at": Wording(
+        "looked at: {constants} {constants:constant|constants} and {operators} {operators:operator|operators} in"
+        " {graphs} {graphs:graph|graphs}",
+        "已查看：{graphs} 个图中的 {constants} 个常量与 {operators} 个算子",
+    ),
     "proven_pad_in_pool": Wording(
         "The files prove it: a Pad before {op} `{name}` became pads of the {op} itself, which do not count as values:"
         " the border is computed differently.",

@@ -267,10 +267,8 @@ def _is_large(path: Path) -> bool:
 
 
 def _bytes_digest(path: Path) -> bytes:
-    with contextlib.suppress(OSError), path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").digest() if sys.version_info >= (3, 11) else (
-            hashlib.sha256(file.read()).digest()
-        )  # fmt: skip
+    with contextlib.suppress(OSError):
+        return hashlib.sha256(path.read_bytes()).digest()
     return b"unreadable"
 
 

@@ -1,0 +1,178 @@
+"""Two files compared whole: what differs, what has no counterpart, and how much was looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..reasons import Reason, say, some
+from .constants import Constants
+from .graph import scopes
+from .model import Model
+from .provable_apart import PairedGraph, graph_pairs, provable_apart
+
+__all__ = ["Looked", "compared_files", "looked_at"]
+
+_THROUGH = frozenset({"QuantizeLinear", "DequantizeLinear", "Cast", "Identity", "Dropout", "Transpose", "Reshape"})
+"""Behind these a value is looked for that has another name in the other file."""
+
+_ADDED = frozenset({"QuantizeLinear", "DequantizeLinear", "Cast", "Identity", "Dropout", "Constant"})
+"""What a converter adds or takes away and what changes no more than the precision."""
+
+_COMMUTE = frozenset({"Add", "Mul", "Max", "Min", "Sum", "Mean", "And", "Or", "Xor", "Equal"})
+_MOST = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Looked:
+    """What of a file, or of two, was looked at. unread: constants that are too large, or of no type of numbers."""
+
+    constants: int
+    unread: tuple[str, ...]
+    operators: int
+    graphs: int
+
+
+def looked_at(model: Model) -> Looked:
+    """Count what ``provable`` looks at."""
+    constants, operators, graphs = 0, 0, 0
+    unread: list[str] = []
+    made: dict[int, Constants] = {}
+    for scope in scopes(model.proto.graph):
+        outer = made[id(scope.parent.graph)] if scope.parent is not None else None
+        own = made[id(scope.graph)] = Constants(model, scope.graph, outer)
+        missing = [name for name in own if own.get(name) is None]
+        unread += missing
+        constants += len(own) - len(missing)
+        operators += len(scope.graph.node)
+        graphs += 1
+    return Looked(constants=constants, unread=tuple(unread), operators=operators, graphs=graphs)
+
+
+def compared_files(first: Model, second: Model) -> list[Reason]:
+    """Every difference that is proven, and what of either file has no counterpart in the other, so that nothing is
+    proven of it. The second is thought to come from the first; where only the other order fits, that is said."""
+    found = _found(first, second)
+    if found and not _found(second, first):
+        return [say("proven_other_order"), *found]
+    return found
+
+
+def _found(first: Model, second: Model) -> list[Reason]:
+    found = [*provable_apart(first, second, most=_MOST)]
+    pairs = list(graph_pairs(first, second))
+    there = {id(other.graph) for _, other in pairs}
+    for ours, theirs in pairs:
+        found += _graph(ours, theirs)
+    inner = [scope for scope in scopes(second.proto.graph) if id(scope.graph) not in there]
+    here = {id(mine.graph) for mine, _ in pairs}
+    inner += [scope for scope in scopes(first.proto.graph) if id(scope.graph) not in here]
+    if inner:
+        found.append(say("unproven_graphs", count=len(inner), names=some([scope.path for scope in inner])))
+    return found
+
+
+def _graph(ours: PairedGraph, theirs: PairedGraph) -> Iterator[Reason]:
+    yield from _ends(ours.graph, theirs.graph)
+    paired = [*ours.pairs(theirs)]
+    mine, others = {id(one) for one, _ in paired}, {id(one) for _, one in paired}
+    for one, _ in paired:
+        norm = ours.norm_after(one) if one.op_type in ("Conv", "ConvTranspose") else None
+        if norm is not None and theirs.by_output.get(norm.output[0]) is not None:
+            mine.add(id(norm))
+    for node in ours.nodes:
+        there = theirs.by_output.get(node.output[0]) if node.output else None
+        if there is None or id(node) in mine or id(there) in others:
+            continue
+        if (node.domain, node.op_type) != (there.domain, there.op_type):
+            yield say("proven_kind", name=node.output[0], base=node.op_type, target=there.op_type)
+        mine.add(id(node))
+        others.add(id(there))
+    for one, other in paired:
+        yield from _inputs(ours, one, theirs, other)
+    for code, graph, known in (("unproven_first", ours, mine), ("unproven_second", theirs, others)):
+        alone = [one for one in graph.nodes if id(one) not in known and not _harmless(graph, one)]
+        if alone:
+            names = some([f"{one.op_type} {next(filter(None, one.output), one.name)}" for one in alone])
+            yield say(code, count=len(alone), names=names)
+
+
+def _harmless(graph: PairedGraph, node: Any) -> bool:
+    """What adds nothing to the values of its inputs, or makes a constant of constants."""
+    if node.op_type in _ADDED:
+        return True
+    given = [name for name in node.input if name]
+    return bool(given) and all(_origin(graph, name)[1] for name in given)
+
+
+def _ends(one: Any, other: Any) -> Iterator[Reason]:
+    for what, ours, theirs in (("output", one.output, other.output), ("input", _fed(one), _fed(other))):
+        names = [item.name for item in ours], [item.name for item in theirs]
+        if names[0] != names[1]:
+            yield say("proven_ends", what=what, base=some(names[0]), target=some(names[1]))
+            continue
+        for mine, there in zip(ours, theirs, strict=True):
+            shapes = [_shape(item) for item in (mine, there)]
+            if shapes[0] is not None and shapes[1] is not None and shapes[0] != shapes[1]:
+                yield say("proven_attribute", what="shape", base=str(shapes[0]), target=str(shapes[1]), op=what,
+                          name=mine.name)  # fmt: skip
+
+
+def _fed(graph: Any) -> list[Any]:
+    held = {tensor.name for tensor in graph.initializer}
+    return [item for item in graph.input if item.name not in held]
+
+
+def _shape(item: Any) -> list[int] | None:
+    shape = item.type.tensor_type
+    if not shape.HasField("shape") or any(not dim.HasField("dim_value") for dim in shape.shape.dim):
+        return None
+    return [dim.dim_value for dim in shape.shape.dim]
+
+
+def _inputs(ours: PairedGraph, mine: Any, theirs: PairedGraph, other: Any) -> Iterator[Reason]:
+    """Values that two operators read, in their order."""
+    one, two = _read(ours, mine), _read(theirs, other)
+    if mine.op_type in _COMMUTE:
+        one, two = _sorted(one), _sorted(two)
+    length = max(len(one), len(two))
+    for place in range(length):
+        first, second = (part[place] if place < len(part) else ("", False) for part in (one, two))
+        if first == second or (not first[0] and mine.op_type in ("Conv", "ConvTranspose", "Gemm") and second[1]):
+            continue  # a folded norm gives a product a bias
+        known = first[1] != second[1] or (first[0] in _names(theirs) and second[0] in _names(ours))
+        if (not first[1] and known) or first[1] != second[1]:
+            yield say(
+                "proven_reads", op=mine.op_type, name=mine.output[0], base=first[0] or "(none)",
+                target=second[0] or "(none)",
+            )  # fmt: skip
+            return
+
+
+def _sorted(read: Sequence[tuple[str, bool]]) -> list[tuple[str, bool]]:
+    return sorted(read, key=lambda one: (one[1], one[0]))
+
+
+def _names(graph: PairedGraph) -> set[str]:
+    return {*graph.by_output, *(item.name for item in graph.graph.input)}
+
+
+def _read(graph: PairedGraph, node: Any) -> list[tuple[str, bool]]:
+    """Each input: where its value comes from, and whether it is a constant, whose name does not count."""
+    found = [_origin(graph, name) if name else ("", False) for name in node.input]
+    while found and not found[-1][0]:
+        found.pop()
+    return [("", True) if constant else (name, False) for name, constant in found]
+
+
+def _origin(graph: PairedGraph, name: str) -> tuple[str, bool]:
+    """The value that a name stands for, and whether it is a constant."""
+    for _ in range(len(graph.nodes) + 1):
+        maker = graph.by_output.get(name)
+        if maker is None or maker.op_type not in _THROUGH or not maker.input:
+            break
+        if maker.op_type in ("Transpose", "Reshape") and graph.constants.shape(maker.input[0]) is None:
+            break
+        name = maker.input[0]
+    return name, graph.constants.shape(name) is not None

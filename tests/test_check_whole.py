@@ -1,0 +1,179 @@
+"""``check`` reads every constant wherever it stands, compares two files whole, and says what it looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx", reason="the files are ONNX")
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+from precision_debug.cli import main  # noqa: E402
+
+W = np.random.default_rng(0).standard_normal((4, 4)).astype(np.float32)
+
+
+def saved(path: Path, nodes: list[Any], constants: dict[str, Any] | None = None, **graph: Any) -> str:
+    made = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.asarray(value), key) for key, value in (constants or {}).items()], **graph,
+    )  # fmt: skip
+    domains = [helper.make_opsetid("", 17), helper.make_opsetid("mine", 1)]
+    onnx.save(helper.make_model(made, opset_imports=domains, ir_version=8), path)
+    return str(path)
+
+
+def branch(value: Any, kind: str = "Add") -> Any:
+    constant = [numpy_helper.from_array(np.asarray(value, np.float32), "c")]
+    return helper.make_graph(
+        [helper.make_node(kind, ["x", "c"], ["inner"])], "b", [],
+        [helper.make_tensor_value_info("inner", TensorProto.FLOAT, None)], constant,
+    )  # fmt: skip
+
+
+def condition(path: Path, value: Any, kind: str = "Add") -> str:
+    node = helper.make_node("If", ["cond"], ["y"], then_branch=branch(value, kind), else_branch=branch(1.0))
+    return saved(path, [node], {"cond": np.array(True)})
+
+
+def loop(path: Path, value: Any) -> str:
+    body = helper.make_graph(
+        [helper.make_node("Add", ["h", "c"], ["out"]), helper.make_node("Identity", ["go"], ["still"])], "b",
+        [helper.make_tensor_value_info("i", TensorProto.INT64, []),
+         helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+         helper.make_tensor_value_info("h", TensorProto.FLOAT, None)],
+        [helper.make_tensor_value_info("still", TensorProto.BOOL, []),
+         helper.make_tensor_value_info("out", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.asarray(value, np.float32), "c")],
+    )  # fmt: skip
+    return saved(path, [helper.make_node("Loop", ["n", "", "x"], ["y"], body=body)], {"n": np.array(2)})
+
+
+def sparse(path: Path, value: float, linear: bool = True) -> str:
+    values = numpy_helper.from_array(np.array([value, 2.0], np.float32), "w")
+    places = np.array([1, 6]) if linear else np.array([[0, 1], [1, 2]])
+    tensor = helper.make_sparse_tensor(values, numpy_helper.from_array(places.astype(np.int64), "i"), [4, 4])
+    return saved(path, [helper.make_node("MatMul", ["x", "w"], ["y"])], sparse_initializer=[tensor])
+
+
+def constant_node(path: Path, **held: Any) -> str:
+    return saved(path, [helper.make_node("Constant", [], ["c"], **held), helper.make_node("Add", ["x", "c"], ["y"])])
+
+
+def external(path: Path, value: float) -> str:
+    held = W.copy()
+    held[1, 2] = value
+    file = saved(path, [helper.make_node("MatMul", ["x", "w"], ["y"])], {"w": held})
+    onnx.save_model(onnx.load(file), file, save_as_external_data=True, location=f"{path.stem}.bin", size_threshold=0)
+    return file
+
+
+def function(path: Path, value: float) -> str:
+    inner = helper.make_function(
+        "mine", "F", ["a"], ["b"],
+        [helper.make_node("Constant", [], ["c"], value_float=value), helper.make_node("Add", ["a", "c"], ["b"])],
+        [helper.make_opsetid("", 17)],
+    )  # fmt: skip
+    file = saved(path, [helper.make_node("F", ["x"], ["y"], domain="mine")])
+    model = onnx.load(file)
+    model.functions.append(inner)
+    onnx.save(model, file)
+    return file
+
+
+def filled(path: Path, value: float) -> str:
+    tensor = numpy_helper.from_array(np.array([value], np.float32))
+    fill = helper.make_node("ConstantOfShape", ["s"], ["c"], value=tensor)
+    nodes = [fill, helper.make_node("Add", ["x", "c"], ["y"])]
+    return saved(path, nodes, {"s": np.array([2, 4])})
+
+
+PLACES: dict[str, Callable[[Path, float], str]] = {
+    "initializer": lambda path, v: saved(path, [helper.make_node("Add", ["x", "c"], ["y"])], {"c": np.float32(v)}),
+    "value": lambda path, v: constant_node(path, value=numpy_helper.from_array(np.array([v], np.float32))),
+    "value_float": lambda path, v: constant_node(path, value_float=v),
+    "value_floats": lambda path, v: constant_node(path, value_floats=[1.0, v, 1.0, 1.0]),
+    "a branch": condition, "a body": loop, "sparse": sparse, "sparse by axes": lambda path, v: sparse(path, v, False),
+    "attribute": lambda path, v: saved(path, [helper.make_node("LeakyRelu", ["x"], ["y"], alpha=v)]),
+    "attributes": lambda path, v: saved(path, [helper.make_node("G", ["x"], ["y"], domain="mine", scales=[1.0, v])]),
+    "external": external, "a function": function, "a filling": filled,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_constant_is_read_wherever_it_stands(place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make = PLACES[place]
+    good, same = make(tmp_path / "good.onnx", 0.5), make(tmp_path / "same.onnx", 0.5)
+    assert main(["check", good]) == 0
+    assert "looked at" in capsys.readouterr().out
+    assert main(["check", good, same]) == 0
+    assert main(["check", make(tmp_path / "nan.onnx", float("nan"))]) == 1
+    assert "NaN" in capsys.readouterr().out
+    assert main(["check", good, make(tmp_path / "other.onnx", 0.75)]) == 1
+
+
+def two(path: Path, *, order: str = "xw", kind: str = "Relu", whole: bool = True, out: str = "y") -> str:
+    reads = ["x", "w"] if order == "xw" else ["w", "x"]
+    nodes = [helper.make_node("Sub", reads, ["h"])]
+    if whole:
+        nodes.append(helper.make_node(kind, ["h"], ["r"]))
+    nodes.append(helper.make_node("Sigmoid", ["r" if whole else "h"], [out]))
+    file = saved(path, nodes, {"w": W[0]})
+    model = onnx.load(file)
+    model.graph.output[0].name = out
+    onnx.save(model, file)
+    return file
+
+
+@pytest.mark.parametrize("how", [{"order": "wx"}, {"kind": "Neg"}, {"kind": "Abs"}, {"whole": False}, {"out": "z"}])
+def test_two_files_are_compared_whole(how: dict[str, Any], tmp_path: Path) -> None:
+    first = two(tmp_path / "a.onnx")
+    assert main(["check", first, two(tmp_path / "b.onnx")]) == 0
+    assert main(["check", first, two(tmp_path / "c.onnx", **how)]) == 1
+    assert main(["check", two(tmp_path / "c.onnx", **how), first]) == 1
+
+
+def test_what_commutes_may_be_turned(tmp_path: Path) -> None:
+    one, other = (helper.make_node("Add", reads, ["y"]) for reads in (["x", "w"], ["w", "x"]))
+    first, second = (saved(tmp_path / f"{node.input[0]}.onnx", [node], {"w": W[0]}) for node in (one, other))
+    assert main(["check", first, second]) == 0
+
+
+def test_a_branch_of_another_kind_differs(tmp_path: Path) -> None:
+    assert main(["check", condition(tmp_path / "a.onnx", 1.0), condition(tmp_path / "b.onnx", 1.0, "Mul")]) == 1
+
+
+def test_quantised_by_its_own_tool_is_no_difference_and_the_other_order_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain = saved(tmp_path / "a.onnx", [helper.make_node("MatMul", ["x", "w"], ["y"])], {"w": W})
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["xq"]),
+        helper.make_node("DequantizeLinear", ["xq", "s", "z"], ["xd"]),
+        helper.make_node("MatMul", ["xd", "w"], ["y"]),
+    ]
+    quantised = saved(tmp_path / "b.onnx", nodes, {"w": W, "s": np.float32(0.02), "z": np.int8(0)})
+    assert main(["check", plain, quantised]) == 0
+    norm = {"ns": np.ones(4, np.float32), "nb": np.zeros(4, np.float32), "nm": W[0], "nv": np.abs(W[1]) + 1}
+    normed = saved(
+        tmp_path / "c.onnx",
+        [helper.make_node("Unsqueeze", ["x", "axes"], ["u"]), helper.make_node("Conv", ["u", "k"], ["h"]),
+         helper.make_node("BatchNormalization", ["h", "ns", "nb", "nm", "nv"], ["y"])],
+        {"axes": np.array([2]), "k": W.reshape(4, 4, 1), **norm},
+    )  # fmt: skip
+    factor = norm["ns"] / np.sqrt(norm["nv"] + 1e-5)
+    folded = saved(
+        tmp_path / "d.onnx",
+        [helper.make_node("Unsqueeze", ["x", "axes"], ["u"]), helper.make_node("Conv", ["u", "k", "b"], ["y"])],
+        {"axes": np.array([2]), "k": (W * factor[:, None]).reshape(4, 4, 1), "b": -norm["nm"] * factor},
+    )  # fmt: skip
+    capsys.readouterr()
+    assert main(["check", normed, folded]) == 0
+    capsys.readouterr()
+    assert main(["check", folded, normed]) == 1
+    assert "other order" in capsys.readouterr().out
