@@ -146,9 +146,9 @@ def build(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> Built:
         module = model.module if where is None else model.module.to(where)
     doubts: tuple[Doubt, ...] = ()
     if model.kind != "exported" and module.training and not setting(options, "training"):
-        changed = changed_by_evaluation(module.named_modules())
-        if changed:
-            doubts = (Doubt(code="put_in_evaluation", values={"names": ", ".join(changed[:6])}),)
+        otherwise = changed_by_evaluation(module.named_modules())
+        if otherwise:
+            doubts = (Doubt(code="put_in_evaluation", values={"names": ", ".join(otherwise[:6])}),)
         module.eval()
         notes.append(say("evaluation"))
     if model.compiled:
