@@ -48,6 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     printed could not be written. Where nobody reads on (``| head``) it ends quietly, with 141.
     """
     if argv is None:
+        _begin_in_utf8()
         import_path.clean()
     streams.make_ready()
     arguments = list(sys.argv[1:] if argv is None else argv)
@@ -74,6 +75,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         )  # fmt: skip
     streams.settle()
     return status
+
+
+def _begin_in_utf8() -> None:
+    """Begin anew with UTF-8 where the locale has no letters for a name that is UTF-8 all the same (LC_ALL=POSIX)."""
+    if sys.getfilesystemencoding().lower().replace("-", "") == "utf8" or len(sys.orig_argv) < 2:
+        return
+    strange = [one for one in (*sys.argv, os.getcwd()) if not one.isascii()]
+    with contextlib.suppress(UnicodeDecodeError, OSError):
+        for one in strange:
+            os.fsencode(one).decode("utf-8")
+        if strange:
+            os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, "PYTHONUTF8": "1"})
 
 
 def _run(arguments: list[str]) -> int:

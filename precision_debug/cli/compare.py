@@ -94,7 +94,7 @@ def run(arguments: Sequence[str]) -> int:
     parser = build_parser()
     if not arguments:
         parser.print_help()
-        return 2
+        raise UsageError(say("no_model"), hint=say("name_a_model"))
     args = parse(parser, arguments)
     spec = make_spec(args, command=f"{program()} {shlex.join(arguments)}")
     wanted, shown = overlay_outputs.split_outputs(args.output)

@@ -154,6 +154,7 @@ MISTAKES: Mapping[str, Wording] = {
     "no_such_folder": Wording("there is no such folder", "没有这个文件夹"),
     "no_recording": Wording("is not a recording: it has no {file}", "不是录制：其中没有 {file}"),
     "record_one": Wording("record a run with --record DIR", "请用 --record 目录 录制一次运行"),
+    "file_no_folder": Wording("is a file, and no folder, as its last slash says", "是文件，而末尾的斜杠表示文件夹"),
     "is_a_file": Wording("is a file", "是一个文件"),
     "name_a_folder": Wording("name a folder", "请指定文件夹"),
     "name_model_file": Wording("name one with --model_file", "请用 --model_file 指定"),

@@ -264,6 +264,8 @@ def _found(model: ModelFiles, mode: str) -> Opening:
         refuse_special(named, ModelError)
         if named and not is_utf8(named):
             raise ModelError(say("not_utf8"), where=named, hint=say("move_it"))
+        if named.endswith(os.sep) and os.path.isfile(named.rstrip(os.sep)):
+            raise ModelError(say("file_no_folder"), where=named, hint=say("check_the_path"))
     if model.model_file and model.model_dir:
         raise UsageError(say("exclusive", one="--model_file", other="--model_dir"), hint=say("leave_one_out"))
     if model.params_file and not Path(model.params_file).exists():

@@ -6,6 +6,9 @@ import contextlib
 import functools
 import importlib
 import os
+import signal
+import sys
+import threading
 import warnings
 from typing import Any
 
@@ -17,12 +20,19 @@ def paddle_module() -> Any:
     """The paddle package. Its import warns of tools that only its extension builder needs; that is kept quiet.
 
     CUDA loads a kernel when it is first launched, unless CUDA_MODULE_LOADING says otherwise: the default from CUDA
-    12.2 on (CUDA programming guide, "Lazy Loading"), and what TensorRT's own log asks for before.
+    12.2 on (CUDA programming guide, "Lazy Loading"), and what TensorRT's own log asks for before. Where it is imported
+    here first, SIGTERM ends the process as before: Paddle's own handler takes locks that the thread below it may hold.
     """
     os.environ.setdefault("CUDA_MODULE_LOADING", "LAZY")
+    first, handler = "paddle" not in sys.modules, signal.getsignal(signal.SIGTERM)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return importlib.import_module("paddle")
+        paddle = importlib.import_module("paddle")
+    if first and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.SIG_DFL if handler is None else handler)
+    elif first:  # which takes all of its handlers away
+        paddle.disable_signal_handler()
+    return paddle
 
 
 def keep_kernels_loaded() -> None:

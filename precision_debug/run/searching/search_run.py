@@ -162,11 +162,10 @@ class _Search:
         """The comparison with nothing kept; of an earlier search its journal."""
         kept = Path(self.asked.folder, f"comparison-{self.known.key}.jsonl")
         if not kept.exists():
-            fresh = kept.with_suffix(".part")
-            fresh.unlink(missing_ok=True)
+            fresh = self._room("comparison") / kept.name  # which goes with the run's folder, however that ends
             with Journal(fresh) as journal:
                 pipeline.execute(self.spec, journal, folder=self._room("comparison"), fixes=False)
-            fresh.rename(kept)
+            shutil.move(fresh, kept)
         else:
             self.notes.append(say("comparison_known"))
         report = report_of_journal(kept, hint=BEGIN_ANEW)

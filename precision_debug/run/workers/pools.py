@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -20,7 +21,7 @@ from ...numbers.cores import available_cores, take_share
 from ...reasons import say
 from ...safety import import_path
 from ..child import ended_by
-from ..locked_folder import scratch
+from ..locked_folder import clear_scratch, scratch
 from .cards import VISIBLE, cards, shares
 from .part_runner import PartRunner, Plain
 
@@ -33,6 +34,9 @@ _THREADS = "OMP_NUM_THREADS"
 
 _PATIENCE = 10.0
 """Seconds that a cluster has to answer."""
+
+_TRIES = 10
+"""Times, a fifth of a second apart, that it is looked whether an actor's process is gone."""
 
 
 class Runner(Protocol):
@@ -226,10 +230,13 @@ class RayPool:
 
     def close(self) -> None:
         """End those that nobody has closed, and the cluster where it was started here."""
-        for actor in self._started:
-            actor.close()
+        ended = [actor.close() for actor in self._started]
         if self._ours:
             self._ray.shutdown()
+        if not all(ended):  # in the middle of something: what they wrote here goes once their processes are gone
+            for _ in range(_TRIES):
+                clear_scratch()
+                time.sleep(0.2)
 
 
 class _Remote:
@@ -274,11 +281,15 @@ class _Actor:
             raise WorkerLost(f"{type(error).__name__}") from error
         return found
 
-    def close(self) -> None:
+    def close(self) -> bool:
+        """Whether it could still remove what it wrote."""
         if self._closed:
-            return
-        self._closed = True
-        with contextlib.suppress(Exception):
+            return True
+        self._closed = removed = True
+        try:
             self._ray.get(self._actor.close.remote(), timeout=_PATIENCE)
+        except Exception:
+            removed = False
         with contextlib.suppress(Exception):
             self._ray.kill(self._actor)
+        return removed
