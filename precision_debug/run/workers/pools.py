@@ -230,7 +230,7 @@ class RayPool:
 
     def close(self) -> None:
         """End those that nobody has closed, and the cluster where it was started here."""
-        ended = [actor.close() for actor in self._started]
+        ended = [actor.end() for actor in self._started]
         if self._ours:
             self._ray.shutdown()
         if not all(ended):  # in the middle of something: what they wrote here goes once their processes are gone
@@ -281,8 +281,11 @@ class _Actor:
             raise WorkerLost(f"{type(error).__name__}") from error
         return found
 
-    def close(self) -> bool:
-        """Whether it could still remove what it wrote."""
+    def close(self) -> None:
+        self.end()
+
+    def end(self) -> bool:
+        """End it; whether it could still remove what it wrote."""
         if self._closed:
             return True
         self._closed = removed = True
