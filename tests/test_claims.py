@@ -329,6 +329,32 @@ def test_numbers_that_are_drawn_without_a_seed_prove_nothing(
         assert said.values["detail"] == "RandomUniformLike draw"
 
 
+MODULE = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+    def forward(self, x):
+        h = self.layer(x)
+        return h + 0.01 * {noise}
+
+def net():
+    torch.manual_seed(0)
+    return Net(), torch.randn(4, 8)
+"""
+
+
+@pytest.mark.parametrize(("noise", "draws"), [("torch.randn_like(h)", True), ("torch.ones_like(h)", False)])
+def test_a_module_that_draws_numbers_is_not_identical_by_one_seed(tmp_path: Path, noise: str, draws: bool) -> None:
+    pytest.importorskip("torch", reason="needs torch")
+    (tmp_path / "m.py").write_text(MODULE.format(noise=noise))
+    report = compare(f"{tmp_path / 'm.py'}:net", run_mode="torch_fp32", baseline="torch_fp32", explain="off")
+    assert (report.exit_status, "draws_numbers" in {one.code for one in report.doubts}) == (int(draws), draws)
+
+
 def logged(count: int, norm: float = 1.0) -> tuple[StepNumbers, ...]:
     one = ParameterNumbers(norm=norm, zeros=0.0, below=0.0, broken=0, size=1.0, moved=0.1)
     return tuple(StepNumbers(step=step, scale=1.0, parameters={"w": one}) for step in range(count))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -106,6 +107,8 @@ class OpenSide:
         outputs: Mapping[str, Any] = self._sized(lambda: self.session.run(fed, hook, names))
         if self.seconds is None and (doubt := not_run(self.opening, self.session)) is not None:
             self.doubt((doubt,))
+        if self.seconds is None:
+            self.doubt(_drawn(self.opening, self.session.tensors))
         self.seconds = time.monotonic() - begun
         if not quiet:
             for role in self._roles:
@@ -187,6 +190,23 @@ def _declared(opening: Opening) -> tuple[tuple[str, ...], tuple[Doubt, ...]]:
     return outputs, (Doubt(code="draws_numbers", values={"mode": opening.label, "detail": some}),)
 
 
+def _drawn(opening: Opening, tensors: Sequence[TensorMeta]) -> tuple[Doubt, ...]:
+    """That a session lists operators that draw numbers. Of an ONNX file their seeds are known, and a step of training
+    means them: neither is looked at here."""
+    if opening.backend is None or opening.spec.model.model_file.lower().endswith(".onnx"):
+        return ()
+    found = [f"{meta.op_type} {meta.name}" for meta in tensors if _DRAWS.match(meta.op_type) and not meta.phase]
+    if not found or any(meta.phase for meta in tensors):
+        return ()
+    some = ", ".join(found[:_SOME]) + (f", … (+{len(found) - _SOME})" if len(found) > _SOME else "")
+    return (Doubt(code="draws_numbers", values={"mode": opening.label, "detail": some}),)
+
+
+_DRAWS = re.compile(
+    r"(aten\.|pd_op\.)?(rand|randn|randint|randperm|bernoulli|multinomial|poisson|gaussian|uniform|normal)"
+    r"(_like|_random|_)?$|Random(Normal|Uniform)(Like)?$"
+)
+"""Operators that draw numbers, by their types in PyTorch, Paddle and OpenVINO."""
 _SOME = 3
 """Operators that a doubt names."""
 
