@@ -16,6 +16,12 @@ DOUBTS: Mapping[str, Wording] = {
         "No tensor could be compared; the reasons are below.", "没有张量可以比较，原因见下。",
         "Read the reasons of the rows, and pair names with --rename.",
     ),
+    "off_on_others": Wording(
+        "The target was calibrated on the very input that it is judged on, and is off by {here:.3g} there (Rel L2), but"
+        " by up to {there:.3g} on {count} other {count:input|inputs}.",
+        "目标正是以所判断的输入校准的，其误差在那里为 {here:.3g}（相对 L2），但在另外 {count} 个输入上达 {there:.3g}。",
+        "Calibrate on more inputs, all of them like those in use, and use others to judge.",
+    ),
     "output_not_compared": Wording(
         "Final outputs not compared: {names}.", "未比较的最终输出：{names}。", "Pair them with --rename."
     ),

@@ -172,6 +172,11 @@ NOTES: Mapping[str, Wording] = {
         "{op} `{name}` 的 {places} 个选择中有 {count} 个与基线不同：这些选择的分数在基线中至多相差 {margin:.3g}，"
         "而在目标中偏差可达 {off:.3g}。",
     ),
+    "calibrated_here": Wording(
+        "The target was calibrated on what it is judged on, off by {here:.3g} there (Rel L2); on {count} other"
+        " {count:input|inputs} by up to {there:.3g}.",
+        "目标以所判断的输入校准，其相对 L2 误差为 {here:.3g}；在另外 {count} 个输入上最大为 {there:.3g}。",
+    ),
     "samples_calibrate": Wording(
         "The first {count} of {all} {all:sample|samples} {count:is|are} used for calibration if the run mode needs it.",
         "{all} 个样本中前 {count} 个用于校准（若运行模式需要）。",

@@ -12,6 +12,8 @@ _REPLACE = "请使用可替换张量的运行模式（CPU 上的 ONNX Runtime、
 
 WHAT_TO_DO: Mapping[str, str] = {
     "Use --atol if integers that far apart are the same to you.": "若相差如此的整数对您没有区别，请使用 --atol。",
+    "Calibrate on more inputs, all of them like those in use, and use others to judge.":
+        "用更多与实际使用相近的输入校准，并用另外的输入判断。",
     "Give them an output, or a scale, of their own: split the Concat that packs them, or keep it.":
         "给它们单独的输出或单独的比例：拆开把它们拼在一起的 Concat，或保留该 Concat。",
     "Export the model to ONNX.": "为此将模型导出为 ONNX。",

@@ -27,6 +27,7 @@ from .plan import Opening, crosses
 from .refuted import repaired, withdrawn
 from .second_opinion import with_second_opinion
 from .step_fix import scale_asked, tried_mode, tried_scale, wide_mode
+from .unseen_inputs import unseen_errors
 
 __all__ = ["Again", "explain_sample"]
 
@@ -48,6 +49,10 @@ def explain_sample(work: Comparing, both: OpenPair, sample: int, ran: SampleResu
         return
     if not work.fixes:
         return
+    unseen = unseen_errors(work.spec, subject, explanation, both.base, both.target, work.feed_set)
+    if unseen is not None:
+        work.note(unseen.note)
+        both.target.doubt(unseen.doubts)
     if explanation.culprits or explain.is_of_many(explanation):
         work.journal.write(events.Stage(text=say("stage_trying_fixes")))
     scaled = None
