@@ -10,6 +10,7 @@ import numpy as np
 
 from ..explain import Subject
 from ..numbers.arrays import as_array
+from ..numbers.precisions import BEHIND_FLOAT32
 from ..reasons import Reason, say
 from ..records import Doubt, Row
 
@@ -74,6 +75,8 @@ def _suspect(subject: Subject, row: Row) -> _Sum | None:
     meta, numbers = subject.meta_of.get(row.name), row.comparison
     if meta is None or numbers is None or row.op_type not in _ADDED or subject.held_as.get(row.name) != "float16":
         return None
+    if row.view.endswith(BEHIND_FLOAT32) or _ran_in(subject, row) == "FP32":
+        return None  # it is kept: what it hands on is rounded, and its sum is not
     source = next((name for name in meta.inputs if name in subject.row_of), "")
     comparison = subject.row_of[source].comparison if source else None
     if comparison is None or numbers.target.nan + numbers.target.inf > numbers.base.nan + numbers.base.inf:
@@ -82,6 +85,12 @@ def _suspect(subject: Subject, row: Row) -> _Sum | None:
     term = largest**2 if row.op_type in _SQUARED else largest
     terms = comparison.base.elements / max(1, numbers.base.elements if row.op_type != "CumSum" else 1)
     return _Sum(row=row, source=source) if terms * term > _LIMIT else None
+
+
+def _ran_in(subject: Subject, row: Row) -> str:
+    """The precision in which an engine that tells ran the operator; "" where it does not."""
+    running = subject.targets.get(row.target_name)
+    return "" if running is None else running.extra.get("Real Precision", "")
 
 
 def _sums(subject: Subject, suspect: _Sum, array: Array) -> tuple[float, float, int]:
