@@ -455,6 +455,11 @@ def test_what_was_given_nan_makes_none_of_its_own(tmp_path: Path) -> None:
         ):  # fmt: skip
             found = measure(subject, name, clean, broken, method)
             assert (found.born_nan, found.born_inf) == born, (name, method)
+        for value, born in ((np.inf, (0, 1)), (np.nan, (1, 0))):
+            one = clean.copy()
+            one[1, 1] = value
+            found = measure(subject, "c", clean, one, "isolated")
+            assert (found.born_nan, found.born_inf) == born
         found = measure(subject, "c", broken, broken[::-1].copy(), "isolated")
         assert (found.born_nan, found.born_inf) == (0, 0), "as many as before"
         found = measure(subject, "c", np.where(np.isnan(broken), np.inf, broken), broken, "isolated")
