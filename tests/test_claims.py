@@ -138,6 +138,17 @@ def test_a_right_pair_passes_and_says_what_that_rests_on(folder: Path) -> None:
     assert "2 final outputs compared" in plain["rests_on"]
 
 
+def test_the_terminal_says_in_one_line_what_a_pass_rests_on(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--model_file", str(folder / "right.onnx"), "--run_mode", "ort_opt", "--lang", "en"]
+    assert main([*words, "--output", str(tmp_path / "r.json"), "--output", str(tmp_path / "r.html")]) == 0
+    said = [line for line in capsys.readouterr().out.splitlines() if line.strip().startswith("rests on")]
+    assert len(said) == 1
+    assert "2 final outputs compared" in said[0]
+    assert "Every final output was compared" in (tmp_path / "r.html").read_text(encoding="utf-8")
+
+
 TOLERANCES: list[dict[str, Any]] = [
     {}, {"atol": 1e-3, "rtol": 1e-3}, {"atol": 30.0}, {"atol": 1e-3, "check_error_stat": "median"},
     {"equal_nan": True}, {"atol": 1e-3, "tolerance_rule": "either"},

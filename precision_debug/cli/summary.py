@@ -113,6 +113,7 @@ def _calm(report: Report) -> Iterator[Line]:
     yield from answer[:2]
     yield from (line for line in answer[2:] if not line.label.en)  # what the sentence alone would hide
     yield next(_coverage(report))
+    yield Line(label=Text("rests on", "依据"), text=rests_on(report))
     yield from _failures(report)
     outcome = list(_outcome(report))
     finals = [line for line in outcome if line.label.en in ("final outputs", " ")]
