@@ -217,8 +217,9 @@ class _Walk:
 
     def _own_names(self, found: Mapping[int, str]) -> Iterator[tuple[Seen, str]]:
         last = next((one for one in reversed(self.seen) if one.key[0] == OUTPUT and one.op not in _VIEWS), None)
+        alive = self.alive()
         for one in self.seen:
-            if one.op in _VIEWS:
+            if one.op in _VIEWS or one.address not in alive:
                 continue
             own = one.key[0]
             if one.op == "SET_ROWS" and one.view_name.startswith(_CACHES):
@@ -239,9 +240,11 @@ class _Walk:
         return ""
 
     def _by_source(self, one: Seen, found: Mapping[int, str]) -> str:
+        """What a node without a name is called after its weight, or after what it reads."""
+        if weight := next((name for _, name in one.sources if name in self.weights), ""):
+            return weight.removesuffix(".weight")
         places = [self.resolve(address) for address, _ in one.sources]
         named = next((found[place] for place in places if place is not None and place in found), "")
-        named = named or next((name for _, name in one.sources if name in self.weights), "")
         return f"{named}/{one.op}" if named else one.op
 
 
