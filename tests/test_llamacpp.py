@@ -259,7 +259,8 @@ def test_a_report_of_a_real_file(tmp_path: Path, good: Path, capsys: pytest.Capt
         command = ["--model_file", str(path), "--run_mode", "gguf_cpu", "--baseline_model", str(good),
                    "--input_shapes", "input_ids:[1,16]", "--output", str(tmp_path / "r.json"), *words]  # fmt: skip
         assert main(command) == 0
-    assert "K、V" in capsys.readouterr().out
+    assert "符合预期" in capsys.readouterr().out
+    assert "Keys and values are kept in F16" in (tmp_path / "r.json").read_text(encoding="utf-8")
 
 
 def test_the_example_is_what_its_page_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
