@@ -98,11 +98,15 @@ class TensorRTBackend:
 
     def keep(self, spec: SessionSpec) -> TensorRTKeep | None:
         """See ``protocols.Keeper``: of ONNX models in modes that have a lower precision than FP32."""
-        from .keep import TensorRTKeep
+        from .keep import TensorRTKeep, WeakKeep
 
         chosen = recipe(spec.mode)
         low = chosen.precisions and spec.model.model_file.lower().endswith(".onnx")
-        return TensorRTKeep(spec=spec, recipe=chosen) if low else None
+        if not low:
+            return None
+        found = TensorRTKeep(spec=spec, recipe=chosen)
+        halves = chosen.precisions[0] in ("FP16", "BF16")  # of INT8, what matters is who is quantised
+        return WeakKeep(spec=spec, recipe=chosen) if halves and not found.strong else found
 
     def _available(self, mode: str) -> Recipe:
         demand(availability(mode), mode, where=self.name)

@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from precision_debug.errors import PrecisionDebugError
-from precision_debug.protocols import Handed
+from precision_debug.protocols import TF32_OFF, Handed, is_switch, without
 from precision_debug.reasons import say as core
 from precision_debug.records import SessionSpec, TensorMeta
 
 from .engine.versions import RTX, load_api
 from .modes import Recipe
 from .reasons import say
-from .settings import setting
+from .settings import SETTINGS, setting
 
-__all__ = ["TensorRTKeep"]
+__all__ = ["TensorRTKeep", "WeakKeep"]
 
 _SIMULATIONS = {"FP16": "ort_fp16_sim", "BF16": "ort_bf16_sim", "INT8": "ort_int8"}
 _FLAGS = {"FP16": "--fp16", "BF16": "--bf16", "INT8": "--int8", "FP8": "--fp8"}
@@ -45,22 +45,35 @@ class TensorRTKeep:
     def options(self, keys: Sequence[str]) -> Mapping[str, Any]:
         if not keys:
             return {}
-        kept: tuple[str, ...] = setting(self.spec.options, "keep_layers")
-        return {"keep_layers": tuple(dict.fromkeys((*kept, *keys))), "precision_constraints": "obey"}
+        found: dict[str, Any] = {"tf32": False} if TF32_OFF in keys else {}
+        if any(is_switch(key) and key != TF32_OFF for key in keys):
+            for name in ("layer_precisions", "layer_output_types"):
+                given = setting(self.spec.options, name)
+                if low := _low(given):
+                    found[name] = {layer: kind for layer, kind in given.items() if layer not in low}
+        nodes = [key for key in keys if not is_switch(key)]
+        if nodes:
+            kept: tuple[str, ...] = setting(self.spec.options, "keep_layers")
+            found |= {"keep_layers": tuple(dict.fromkeys((*kept, *nodes))), "precision_constraints": "obey"}
+        return found
 
     def hand_over(self, keys: Sequence[str], _tensors: Sequence[TensorMeta], folder: Path, /) -> Sequence[Handed]:
         model, mode, options = self.spec.model.model_file, self.spec.mode, self.options(keys)
-        names: tuple[str, ...] = options["keep_layers"]
+        names: tuple[str, ...] = options.get("keep_layers", ())
         stem = Path(model).stem
-        script = _API.format(names=list(names))
+        tf32_off = options.get("tf32") is False
+        layers = self._layers(names) if names else ()
+        script = _API.format(names=list(layers)) if layers else ""
+        script += _NO_TF32 if tf32_off else ""
+        typed_options = " ".join(one.typed(options[one.name]) for one in SETTINGS if one.name in options)
         engine = self._place("save_engine", folder / f"{stem}.{self.recipe.precisions[0].lower()}.engine")
         typed = self._place("save_model", folder / f"{stem}.strong.onnx")
-        if self._strong():
+        if self.strong:
             return self._typed_road(names, engine, typed)
         handed = [
             Handed(
                 kind="setting", title=core("for_this_tool"), note=say("handed_builds"),
-                text=f"--run_mode {mode} --keep_layers {shlex.join(names)} --precision_constraints obey",
+                text=f"--run_mode {mode} {typed_options}",
             ),
             Handed(
                 kind="model", title=say("handed_engine"), path=str(engine),
@@ -68,7 +81,7 @@ class TensorRTKeep:
                 options={"plugins": setting(self.spec.options, "plugins")},
             ),
             Handed(
-                kind="command", title="trtexec (TensorRT 8.6 to 10)", text=self._trtexec(names),
+                kind="command", title="trtexec (TensorRT 8.6 to 10)", text=self._trtexec(layers, tf32_off),
                 note=say("handed_trtexec_words"),
             ),
             Handed(
@@ -76,7 +89,7 @@ class TensorRTKeep:
                 note=say("handed_script"),
             ),
         ]  # fmt: skip
-        return [*handed, self._typed(names, typed)]
+        return [*handed, self._typed(names, typed)] if names else handed
 
     def _typed_road(self, names: tuple[str, ...], engine: Path, typed: Path) -> Sequence[Handed]:
         """Where the model's types are the only way to a precision: the session that builds the engine writes both."""
@@ -105,7 +118,8 @@ class TensorRTKeep:
             ),
         ]  # fmt: skip
 
-    def _strong(self) -> bool:
+    @property
+    def strong(self) -> bool:
         """Whether the target's engine is typed strongly: by choice, or as this TensorRT has no other."""
         if self.recipe.edition == RTX or setting(self.spec.options, "typing") == "strong":
             return True
@@ -117,11 +131,31 @@ class TensorRTKeep:
         wanted = setting(self.spec.options, name)
         return Path(wanted) if wanted else usual
 
-    def _trtexec(self, names: Sequence[str]) -> str:
+    def _layers(self, nodes: Sequence[str]) -> tuple[str, ...]:
+        """The layers of TensorRT's network that nodes become, by the names that trtexec knows them by; the nodes' own
+        where there is no TensorRT here."""
+        from .engine.kept import is_silent, layers_of_nodes
+        from .engine.messages import Messages, make_logger
+        from .engine.network import make_network
+        from .model import OnnxModel, read_source
+
+        with contextlib.suppress(PrecisionDebugError):
+            source, api, messages = read_source(self.spec.model), load_api(self.recipe.edition), Messages()
+            if isinstance(source, OnnxModel):
+                made = make_network(api, make_logger(api.trt, messages), messages, source, strong=False)
+                places = layers_of_nodes(source.model.proto.graph, made.network)
+                layers = [made.network.get_layer(place) for node in nodes for place in places.get(node, ())]
+                return tuple(dict.fromkeys(layer.name for layer in layers if not is_silent(layer)))
+        return tuple(nodes)
+
+    def _trtexec(self, names: Sequence[str], tf32_off: bool) -> str:
         layers = ",".join(f'"{name}":fp32' if set(name) & set(",:* ") else f"{name}:fp32" for name in names)
         flags = " ".join(_FLAGS[kind] for kind in self.recipe.precisions)
+        begin = f"trtexec --onnx={shlex.quote(self.spec.model.model_file)} {flags}{' --noTF32' if tf32_off else ''}"
+        if not names:
+            return begin
         return (
-            f"trtexec --onnx={shlex.quote(self.spec.model.model_file)} {flags} --precisionConstraints=obey"
+            f"{begin} --precisionConstraints=obey"
             f" --layerPrecisions={shlex.quote(layers)} --layerOutputTypes={shlex.quote(layers)}"
         )
 
@@ -151,6 +185,29 @@ class TensorRTKeep:
             note=f"run here by ONNX Runtime on the CPU, whose {base} sums are FP32{more}",
         )  # fmt: skip
 
+
+@dataclass(frozen=True, kw_only=True)
+class WeakKeep(TensorRTKeep):
+    """Of a weakly typed network: see protocols.InRegions. Where types are written into the model, all are obeyed."""
+
+    @property
+    def switches(self) -> tuple[str, ...]:
+        """TF32 off, where FP32 layers may compute in it; before that, the low precisions that the command asks for."""
+        asked = _low(setting(self.spec.options, "layer_precisions")) | _low(
+            setting(self.spec.options, "layer_output_types")
+        )
+        own = (without(" ".join(f"{name}:{kind}" for name, kind in asked.items())),) if asked else ()
+        wanted = setting(self.spec.options, "tf32")
+        tf32 = self.recipe.tf32 if wanted is None else wanted
+        return (*own, TF32_OFF) if tf32 else own
+
+
+def _low(asked: Mapping[str, str]) -> dict[str, str]:
+    """Of layers with a precision, those in a lower one than FP32."""
+    return {name: kind for name, kind in asked.items() if kind not in ("FP32", "INT32")}
+
+
+_NO_TF32 = "config.clear_flag(trt.BuilderFlag.TF32)\n"
 
 _API = """\
 keep = set({names})

@@ -162,6 +162,10 @@ REASONS = Catalogue("tensorrt", {
     "constraint": Wording(
         "Layer '{layer}', {asked} requested: {obeyed} ({got}).", "层 '{layer}' 要求 {asked}：{obeyed}（{got}）。"
     ),
+    "kept_as": Wording(
+        "Node '{node}', FP32 requested, became {count} {count:layer|layers} ({layers}): {obeyed} ({got}).",
+        "节点 '{node}' 要求 FP32，对应 {count} 层（{layers}）：{obeyed}（{got}）。"
+    ),
     "constraints_more": Wording(
         "… and {count} more {count:layer|layers}; the Obeyed column lists them all.",
         "……另有 {count} 层；全部见 Obeyed 列。"
@@ -217,8 +221,8 @@ REASONS = Catalogue("tensorrt", {
         "Operators by the type that is written into the model: {kinds}.", "按写入模型的类型统计算子：{kinds}。"
     ),
     "may_tf32": Wording(
-        "Layers left in FP32 may compute in TF32, TensorRT's default; trt_fp32 forbids it.",
-        "保留为 FP32 的层可能以 TF32 计算（TensorRT 默认）；trt_fp32 禁止 TF32。", "Use trt_fp32 to forbid TF32.",
+        "Layers left in FP32 may compute in TF32, TensorRT's default; --tf32 0 forbids it.",
+        "保留为 FP32 的层可能以 TF32 计算（TensorRT 默认）；--tf32 0 可禁止。", "Use --tf32 0 to forbid TF32.",
     ),
     "best_without": Wording(
         "trt_best does not use {types}: this TensorRT has no such layers.", "trt_best 不使用 {types}：此"

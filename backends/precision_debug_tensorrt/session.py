@@ -14,6 +14,7 @@ from precision_debug.protocols import Feeds, Hook
 from precision_debug.reasons import Reason
 from precision_debug.records import Doubt, TensorMeta
 
+from .engine.constraints import Asked
 from .engine.debug_tensors import listen
 from .engine.execution import Runner
 from .engine.mark_batches import group
@@ -90,7 +91,8 @@ class TensorRTSession:
         """What the engine's inspector, and the builder, say of each layer that has a precision of its own."""
         words = {True: "runs as asked", False: "does NOT run as asked", None: "not reported"}
         return [
-            f"{outcome.asked.layer} ({outcome.asked.precision or outcome.asked.output_type}): {words[outcome.obeyed]}"
+            f"{outcome.asked.node or outcome.asked.layer}{_as_layer(outcome.asked)}"
+            f" ({outcome.asked.precision or outcome.asked.output_type}): {words[outcome.obeyed]}"
             + (f"; {outcome.got}" if outcome.got else "")
             for outcome in self._facts.outcomes
         ]
@@ -265,6 +267,11 @@ class _Queue:
         """An error of the hook, which could not be raised inside TensorRT."""
         if self._error is not None:
             raise self._error
+
+
+def _as_layer(asked: Asked) -> str:
+    """The layer that a kept node became, where that has another name."""
+    return f" as {asked.layer}" if asked.node not in ("", asked.layer) else ""
 
 
 def _measured(real: LayerIndex, index: LayerIndex, name: str, node: str, number: int) -> dict[str, str]:

@@ -51,7 +51,7 @@ def _pair(word: Any) -> tuple[str, str]:
 
 
 def _sources(typed: Any) -> tuple[str, ...]:
-    words = _words(typed)
+    words = [part for word in _words(typed) for part in word.split(",") if part]
     return () if [word.lower() for word in words] == ["none"] else tuple(word.upper() for word in words)
 
 
@@ -73,6 +73,11 @@ SETTINGS = (
         name="precision_constraints", kind="choice", choices=("none", "prefer", "obey"), sides=_TARGET, flag=True,
         help="how strictly layer precisions are followed (default: obey if some are given)",
         zh="层精度的约束力（默认：给出层精度时为 obey）",
+    ),
+    Setting(
+        name="tf32", kind="flag", flag=True, metavar="0|1",
+        help="whether FP32 layers may compute in TF32 (default: as the run mode says; TensorRT's own default is 1)",
+        zh="FP32 层是否可以用 TF32 计算（默认由运行模式决定；TensorRT 自身默认为 1）",
     ),
     Setting(
         name="typing", kind="choice", choices=("weak", "strong"), flag=True,

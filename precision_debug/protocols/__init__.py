@@ -8,6 +8,7 @@ from ..safety.late import offered
 
 __all__ = [
     "BETWEEN",
+    "TF32_OFF",
     "WHOLE",
     "Agreeing",
     "Agreement",
@@ -28,6 +29,7 @@ __all__ = [
     "Follower",
     "Handed",
     "Hook",
+    "InRegions",
     "Keep",
     "Keeper",
     "Ladder",
@@ -58,8 +60,10 @@ __all__ = [
     "Workbench",
     "demand",
     "is_line",
+    "is_switch",
     "progress_to",
     "tell",
+    "without",
 ]
 
 if TYPE_CHECKING:
@@ -89,7 +93,7 @@ if TYPE_CHECKING:
     )
     from .description import DescribedLayer, DescribedWeight, Describer, Description
     from .executed import Executed, PrecisionReader
-    from .keeping import BETWEEN, WHOLE, Handed, Keep, Keeper, is_line
+    from .keeping import BETWEEN, TF32_OFF, WHOLE, Handed, InRegions, Keep, Keeper, is_line, is_switch, without
     from .progress import ProgressReader, progress_to, tell
     from .running import OneRun
     from .session import Replace, Replacer, Session
@@ -106,7 +110,7 @@ __getattr__ = offered(
         "OnDevice OnDeviceAlone Operator OperatorRunner Operators Pairer Rung Switch Watcher Watching WeightKeeper",
         "description": "DescribedLayer DescribedWeight Describer Description",
         "executed": "Executed PrecisionReader",
-        "keeping": "BETWEEN WHOLE Handed Keep Keeper is_line",
+        "keeping": "BETWEEN TF32_OFF WHOLE Handed InRegions Keep Keeper is_line is_switch without",
         "running": "OneRun",
         "session": "Replace Replacer Session",
         "survey": "Refused Survey Surveyor",

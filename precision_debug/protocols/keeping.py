@@ -9,11 +9,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from ..records import SessionSpec, TensorMeta
 
-__all__ = ["BETWEEN", "WHOLE", "Handed", "Keep", "Keeper", "is_line"]
+__all__ = ["BETWEEN", "TF32_OFF", "WHOLE", "Handed", "InRegions", "Keep", "Keeper", "is_line", "is_switch", "without"]
 
 _LINE = re.compile(r"[^/\\]+\.py:\d+$")
 
@@ -22,6 +22,22 @@ WHOLE = "(model)"
 
 BETWEEN = "(between)"
 """What a model computes outside of its modules that have weights: it can be kept without them."""
+
+
+TF32_OFF = "(TF32 off)"
+"""The key that forbids FP32 operators to compute in TF32, in all of an engine: it keeps no operator by itself."""
+
+_WITHOUT = "(without "
+
+
+def without(asked: str) -> str:
+    """The key that leaves out what the user's own command asks for, in words."""
+    return f"{_WITHOUT}{asked})"
+
+
+def is_switch(key: str) -> bool:
+    """Whether a key changes a setting of the whole engine, and keeps no operator."""
+    return key == TF32_OFF or key.startswith(_WITHOUT)
 
 
 def is_line(key: str) -> bool:
@@ -76,6 +92,16 @@ class Keep(Protocol):
 
     def hand_over(self, keys: Sequence[str], tensors: Sequence[TensorMeta], folder: Path, /) -> Sequence[Handed]:
         """What a user takes away. folder: an existing one for files, where they stay. Raises PrecisionDebugError."""
+
+
+@runtime_checkable
+class InRegions(Protocol):
+    """A Keep of an engine that fuses operators into regions, where a precision counts only together with what lies
+    around it, and each set takes a build: sets grow along the data then (search.growing)."""
+
+    @property
+    def switches(self) -> tuple[str, ...]:
+        """Keys beside those of operators, for which ``is_switch`` holds: the user's own words left out first."""
 
 
 class Keeper(Protocol):

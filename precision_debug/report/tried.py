@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ..explain import allowed_to_many
-from ..protocols import BETWEEN, WHOLE, Executed, is_line
+from ..protocols import BETWEEN, TF32_OFF, WHOLE, Executed, is_line
 from ..reasons import Text, as_reason, same
 from ..search import ENGINE_OPTION, UNCOMPILED, ToKeep, Tried, gives_up_most
 from .figures import count, figure, many, were
@@ -185,7 +185,9 @@ def _kept(kept: ToKeep) -> Text:
     if BETWEEN in kept.keys or lines:
         en += f" and {between.en}"
         zh += f"以及{between.zh}"
-    return Text(f"{en} in FP32", f"{zh}保留为 FP32")
+    words = [Text("with TF32 off", "并关闭 TF32") if key == TF32_OFF else same(key) for key in kept.switched]
+    en, zh = " ".join([f"{en} in FP32", *(one.en for one in words)]), f"{zh}保留为 FP32"
+    return Text(en, "".join([zh, *(one.zh for one in words)]))
 
 
 def _nothing(kept: ToKeep, tried: Tried) -> Text:

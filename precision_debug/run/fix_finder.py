@@ -21,7 +21,9 @@ from ..explain import is_mended
 from ..numbers.precisions import promised
 from ..protocols import BETWEEN, WHOLE, Executed, Session
 from ..records import Culprit
-from ..search import Evaluation, Group, ToKeep, TradePoint, Tried, gives_up_most, repeats_of
+from ..search import (
+    Evaluation, Group, Judged, Spent, ToKeep, TradePoint, Tried, gives_up_most, repeats_of, smallest_along,
+)  # fmt: skip
 from .pasted import Pasted, as_pasted, is_open
 from .searching.criterion import Sample
 from .searching.trials import Trials
@@ -90,7 +92,7 @@ class FixFinder:
     again: the culprits of another comparison with some keys kept; None: there is to be none. pasted: what that command
     comes to; of_many, of_one: up to which an error is as expected that many operators make, or one. ranking: groups of
     units, the most likely ones first. beside: the target with nothing kept, where runs may be timed beside it.
-    patience: see ``PATIENCE``. on_set: told of each set before it is run: its number, of how many, and seconds passed.
+    patience: see ``PATIENCE``. in_regions: see protocols.InRegions. on_set: told of each set before it is run: its number, of how many, and seconds passed.
     """
 
     keepable: Keepable
@@ -115,6 +117,7 @@ class FixFinder:
     each: bool = False
     rough: bool = True
     patience: float = PATIENCE
+    in_regions: bool = False
     on_set: Callable[[int, int, float], None] = lambda _number, _most, _seconds: None
     begun: float = field(default_factory=time.monotonic)
     stopped: bool = False
@@ -122,6 +125,9 @@ class FixFinder:
     def find(self, culprits: Sequence[Culprit]) -> ToKeep:
         """What to paste, with what it brought; without an option where nothing brought anything."""
         names = self._names(culprits)
+        if self.in_regions:
+            found = self._grown(names)
+            return self._nothing() if found is None else self._to_keep(found)
         for groups in self._wider(names):
             if self.most >= _SMALL_WORK and self.most - self.spent < _TO_LESSEN and any(map(self._helps, self.seen)):
                 break  # what helps already is rather made smaller
@@ -138,6 +144,29 @@ class FixFinder:
             self._leave_low()
             found = self._best(culprits)
         return self._nothing() if found is None else self._to_keep(found)
+
+    def _grown(self, names: tuple[str, ...]) -> Groups | None:
+        """Of an engine that fuses regions the smallest set that holds, of those that grow along the data; else the best
+        that helps. Each is run on all samples at once: an engine takes long to build, and is not built again."""
+        units, (always, rounding) = self.keepable.units, self.keepable.switches
+        sets: dict[frozenset[int], Groups] = {}
+
+        def judge(kept: frozenset[int]) -> Judged:
+            if not kept:
+                return Judged(False, self.before[0])
+            sets[kept] = groups = tuple(units.units[unit].keys for unit in sorted(kept))
+            if self._run(groups) is None:
+                raise Spent
+            return Judged(self._holds(groups), self._error(groups))
+
+        steps = self.keepable.growing(names, () if names else self.ranking())
+        everything = frozenset(range(len(units))) - set(rounding)
+        kept = smallest_along(judge, steps, everything, always, rounding)
+        helping = [groups for groups in self.seen if self._helps(groups)]
+        found = sets[kept] if kept is not None else min(helping, key=self._rank, default=None)
+        if found is not None:
+            self.confirmed[found] = self.seen[found]
+        return found
 
     def _best(self, culprits: Sequence[Culprit]) -> Groups | None:
         """Of the sets that were run, made smaller, the one to offer: it did so again. None: there is none."""
@@ -321,7 +350,8 @@ class FixFinder:
         self.on_set(self.ran, max(self.most, self.ran), time.monotonic() - self.begun)
         keys = tuple(dict.fromkeys(key for group in groups for key in group))
         try:
-            found = self.trials.run(keys, self.samples[:1], timed=False, rough=rough and self.rough)
+            samples, beside = (self.samples, self.beside) if self.in_regions else (self.samples[:1], None)
+            found = self.trials.run(keys, samples, timed=False, beside=beside, rough=rough and self.rough)
         except (BackendUnavailable, UsageError) as error:
             found = Evaluation(kept=keys, mode=self.trials.mode, passes=False, text=str(error))
         self.seen[groups] = found
@@ -339,10 +369,11 @@ class FixFinder:
     def _helps(self, groups: Groups) -> bool:
         """Whether the error is less than half of what it was, and the rest still runs in the low precision."""
         found = self.seen.get(groups)
-        return (
-            found is not None and found.error is not None and found.error <= _HALF * self.before[0]
-            and stays_low(self.keepable.units, found.kept, self.was, found.executed)
-        )  # fmt: skip
+        if found is None or found.error is None or found.error > _HALF * self.before[0]:
+            return False
+        if found.executed is None and self.in_regions:  # a region tells of no precision
+            return stays_low(self.keepable.units, found.kept, None, None)
+        return stays_low(self.keepable.units, found.kept, self.was, found.executed)
 
     def _holds(self, groups: Groups) -> bool:
         return self._helps(groups) and self.seen[groups].passes
@@ -442,14 +473,15 @@ class FixFinder:
 
     def _as_pasted(self, tried: Tried, keys: tuple[str, ...]) -> Tried:
         strict = self.trials.criterion.tolerance.given
-        if self.pasted is not None and is_open(tried, strict=strict, of_one=self.of_one, of_many=self.of_many):
+        takes_long = self.in_regions  # another comparison takes as many builds as this one did
+        if self.pasted is not None and not takes_long and is_open(tried, strict=strict, of_one=self.of_one, of_many=self.of_many):
             with contextlib.suppress(PrecisionDebugError):  # then it is not known
                 return as_pasted(tried, self.pasted(keys), strict=strict)
         return tried
 
     def _whole_slower(self) -> float | None:
         """Times as long a run takes with everything kept; None where the runs are used up."""
-        if self.spent >= self.most or self._late():
+        if self.spent >= self.most or self._late() or self.in_regions:
             return None
         self.spent += 1
         keys = tuple(dict.fromkeys(key for group in self.keepable.everything for key in group))

@@ -11,6 +11,7 @@ from ..errors import PrecisionDebugError
 from ..explain import Subject, allowed_to_many, is_mended, is_of_many, worth
 from ..feeds import FeedSet
 from ..numbers.precisions import MODEL, is_narrow
+from ..protocols import InRegions
 from ..reasons import Reason, say
 from ..records import Explanation, RunSpec
 from ..search import ToKeep, Tried, rank_groups
@@ -32,6 +33,9 @@ _MOST = 12
 _OF_MANY = 8
 """The same of an error of many operators, where each larger part of the ranking is a set, and the smallest that helps
 is the search's to find."""
+
+_OF_REGIONS = 6
+"""Sets of an engine that is built for each, where a precision counts only together with what is around it."""
 
 _WORK = 2 << 30
 """Bytes of tensors and weights that all of them may pass through, unasked; one set always may, up to ``_LARGE``."""
@@ -63,12 +67,13 @@ def tried_fix(
     opening = dataclasses.replace(_lowered(target), comparer=None)
     precision = opening.precision or target.session.arithmetic
     of_many = is_of_many(explanation) and is_narrow(precision) and not subject.is_step
-    if of_many and _sets(spec, subject, target.opening)[0] <= 1:
-        return None  # one set of many says nothing
     found = keepable(
         target.opening, base.tensors, subject.targets, subject.rows, explanation.culprits, feeds,
         precision=precision, foreign=foreign, of_many=of_many,
     )  # fmt: skip
+    regions = isinstance(found, Keepable) and isinstance(found.keep, InRegions)
+    if of_many and _sets(spec, subject, target.opening, in_regions=regions)[0] <= 1:
+        return None  # one set of many says nothing
     if found is None or isinstance(found, ToKeep):
         return found
     if drawn := next((one.name for one in explanation.culprits if one.cause == "random"), ""):
@@ -77,7 +82,7 @@ def tried_fix(
     if judging is None:
         return _untried(found, say("fix_no_outputs"))
     criterion, allowed, first, before = judging.criterion, judging.criterion.allowed, judging.first, judging.error
-    most, work = _sets(spec, subject, target.opening)
+    most, work = _sets(spec, subject, target.opening, in_regions=regions)
     if of_many and spec.explain != "full":
         most = min(most, _OF_MANY)
     if not most:
@@ -100,7 +105,7 @@ def tried_fix(
         pasted=None if again is None or subject.is_step else lambda keys: again(keeps.keep.options(keys)),
         of_many=allowed_to_many(explanation) or allowed, of_one=min(allowed, worth(explanation.unit or 0.0)),
         ranking=lambda: rank_groups(keeps.units, subject.rows, explanation),
-        beside=None if _not_timed(target, subject) else target.session, patience=patience, on_set=on_set,
+        beside=None if _not_timed(target, subject) else target.session, patience=patience, on_set=on_set, in_regions=regions,
     )  # fmt: skip
     named = [one for one in explanation.culprits if is_mended(one.cause, opening.precision)]
     begun(_untried(found, say("fix_ended")))
@@ -129,7 +134,7 @@ def _not_timed(target: OpenSide, subject: Subject) -> bool:
     return simulated or subject.is_step or bool(session.alone) or target.opening.comparer is not None
 
 
-def _sets(spec: RunSpec, subject: Subject, opening: Opening) -> tuple[int, int]:
+def _sets(spec: RunSpec, subject: Subject, opening: Opening, *, in_regions: bool = False) -> tuple[int, int]:
     """How many sets may be run, and the bytes that one passes through: one of an engine that has to be built."""
     path = opening.spec.model.path
     tensors = sum(row.comparison.base.elements * 4 for row in subject.rows if row.comparison is not None)
@@ -142,7 +147,7 @@ def _sets(spec: RunSpec, subject: Subject, opening: Opening) -> tuple[int, int]:
     if work > _LARGE and spec.explain != "full":
         return 0, work
     if opening.mode is not None and opening.mode.builds and spec.explain != "full":
-        return 1, work
+        return (_OF_REGIONS if in_regions else 1), work
     return max(1, min(_MOST, times * _WORK // max(1, work))), work
 
 

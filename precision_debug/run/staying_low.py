@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 
-from ..protocols import Executed
+from ..protocols import Executed, is_switch
 from ..search import Units
 
 __all__ = ["stays_low"]
@@ -22,7 +22,7 @@ def stays_low(units: Units, keys: Collection[str], was: Executed | None, now: Ex
     """
     kept = [unit for unit in units.units if unit.key in keys]
     if was is None or not was.low:
-        return len(kept) < len(units)
+        return any(unit not in kept for unit in units.units if not is_switch(unit.key))
     made = sum(len(unit.metas) for unit in units.units)
     left = 1 - sum(len(unit.metas) for unit in kept) / max(1, made)
     return now is not None and now.low >= max(1, math.floor(_STAYS * left * was.low))

@@ -11,15 +11,19 @@ from typing import Any
 from .. import explain, registry
 from ..errors import PrecisionDebugError
 from ..numbers.precisions import promised
-from ..protocols import Feeds, Keep
+from ..protocols import TF32_OFF, Feeds, InRegions, Keep, is_switch
 from ..reasons import as_reason, say
 from ..records import Culprit, Row, TensorMeta
-from ..search import ToKeep, Units
+from ..search import ENGINE_OPTION, Group, ToKeep, Units, along
 from ..search.units import NOT_KEPT
 from ..settings import Setting
 from .plan import Opening
 
 __all__ = ["Keepable", "keepable", "typed"]
+
+
+_FIRST = 3
+"""Groups of a ranking that sets grow from where nobody is named."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,11 +78,32 @@ class Keepable:
         """As a user types it; it is not run yet."""
         keys = tuple(dict.fromkeys(key for group in groups for key in group))
         settings = dict(self.keep.options(keys))
+        operators = tuple(key for key in keys if not is_switch(key))
+        option = typed(self.target.settings, settings)
         return ToKeep(
-            option=typed(self.target.settings, settings), settings=settings,
-            replaced=tuple(name for name in settings if name in self.target.spec.options), unit=self.keep.unit,
-            keys=keys, of=len({unit.key for unit in self.units.units}.union(keys)),
+            option=option, settings=settings,
+            replaced=tuple(name for name in settings if name in self.target.spec.options),
+            unit=self.keep.unit if operators else ENGINE_OPTION, keys=operators or (option,),
+            switched=tuple(key for key in keys if is_switch(key)) if operators else (),
+            of=len({unit.key for unit in self.units.units[: self.units.operators]}.union(operators)),
         )  # fmt: skip
+
+    def growing(self, names: Iterable[str], ranking: Sequence[Group]) -> list[frozenset[int]]:
+        """Sets of units that grow along the data from what makes the baseline's tensors; of no names, from the ranking's
+        first ones."""
+        own = self._own(names)
+        culprits = {unit for name in own if (unit := self.units.of(name)) is not None}
+        start = frozenset[int]().union(*(self.units.around(name) for name in own))
+        if not start:
+            start = frozenset[int]().union(*(group.units for group in ranking[:_FIRST]))
+        return along(self.units, culprits, start)
+
+    @property
+    def switches(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Units that leave out what the user's command asks for, and those that forbid rounding in FP32 operators."""
+        ends = range(self.units.operators, len(self.units))
+        rounding = tuple(unit for unit in ends if self.units.units[unit].key == TF32_OFF)
+        return tuple(unit for unit in ends if unit not in rounding), rounding
 
 
 def typed(table: Sequence[Setting], settings: Mapping[str, Any]) -> str:
@@ -114,7 +139,7 @@ def keepable(
             there = {row.name: targets[row.target_name] for row in rows if row.target_name in targets}
             known = {name: meta.origin or meta.name for name, meta in there.items()}
             tensors = _unfused(target, calibrating)
-        units = Units(tensors, keep.key_of)
+        units = Units(tensors, keep.key_of, keep.switches if isinstance(keep, InRegions) else ())
     except PrecisionDebugError as error:
         return ToKeep(modes=_others(target), why=as_reason(error.what))
     return Keepable(target=target, keep=keep, tensors=tensors, units=units, known=known)

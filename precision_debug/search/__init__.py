@@ -26,29 +26,34 @@ __all__ = [
     "Tried",
     "Unit",
     "Units",
+    "along",
     "gives_up_most",
     "kept_units",
     "minimise",
+    "predicted",
     "rank_groups",
     "repeats_of",
+    "smallest_along",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
+    from .growing import along, smallest_along
     from .fix import Artefact, Evaluation, Fix, KeptUnit, TradePoint
     from .oracle import Judged, Oracle, Spent
     from .ranking import Group, kept_units, rank_groups
     from .repeats import repeats_of
-    from .strategy import Found, minimise
+    from .strategy import Found, minimise, predicted
     from .to_keep import ENGINE_OPTION, UNCOMPILED, ToKeep, Tried, gives_up_most
     from .units import Unit, Units
 
 __getattr__ = offered(
     __name__,
     {
+        "growing": "along smallest_along",
         "fix": "Artefact Evaluation Fix KeptUnit TradePoint",
         "oracle": "Judged Oracle Spent",
         "ranking": "Group kept_units rank_groups",
-        "strategy": "Found minimise",
+        "strategy": "Found minimise predicted",
         "repeats": "repeats_of",
         "to_keep": "ENGINE_OPTION UNCOMPILED ToKeep Tried gives_up_most",
         "units": "Unit Units",

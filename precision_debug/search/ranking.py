@@ -111,7 +111,7 @@ def _left_alone(units: Units, groups: Sequence[Group]) -> list[Group]:
     covered = frozenset().union(*(group.units for group in groups))
     return [
         Group(tensor=units.units[number].metas[0].name, units=frozenset({number}))
-        for number in range(len(units)) if number not in covered
+        for number in range(units.operators) if number not in covered
     ]  # fmt: skip
 
 

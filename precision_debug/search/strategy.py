@@ -9,6 +9,7 @@ R. Hildebrandt (IEEE Trans. Software Eng. 28, 2002) for removing parts and halvi
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +19,7 @@ from .oracle import Oracle, Spent
 from .ranking import Group
 from .units import Units
 
-__all__ = ["Found", "minimise"]
+__all__ = ["Found", "minimise", "predicted"]
 
 _SMALL = 16
 """Units up to which a set is minimised one by one at once: longer pieces would mostly fail."""
@@ -119,6 +120,25 @@ def minimise(
         return Found(state=state, kept=kept, minimal=small, groups=groups)
     except Spent:
         return Found(state="unfinished", kept=oracle.smallest(), groups=groups)
+
+
+def predicted(oracle: Oracle, units: Units, rank: Rank) -> tuple[frozenset[int] | None, Sequence[Group]]:
+    """What one ranking predicts to be enough, seen to hold in at most a few sets; None where it is not; and its groups.
+
+    It is not made any smaller: of a simulation, whose engine decides what of it matters.
+    """
+    groups, goal, kept = rank(frozenset()), _PREDICTED, frozenset[int]()
+    with contextlib.suppress(Spent):
+        for _ in range(_LONGER):
+            certain = [group for group in groups if group.certain and not group.units <= kept]
+            more = certain or _predicted(oracle, kept, groups, goal)
+            if not more:
+                break
+            kept = kept.union(*(group.units for group in more))
+            if oracle.holds(kept):
+                return kept, groups
+            goal *= _PREDICTED
+    return None, groups
 
 
 def _judged_again(oracle: Oracle, rough: Oracle, units: Units, chosen: Found) -> Found:

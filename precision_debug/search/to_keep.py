@@ -84,7 +84,8 @@ class ToKeep:
     option: the words to add to the command; "" where the mode has no such setting, or nothing that was tried brought
     anything. settings: the same as values, by name. replaced: names of settings that the command has already, and that
     it takes the place of. unit: "operator", "operator type" or "module"; of what makes an engine compute as its
-    baseline does "engine option" or "uncompiled module". keys: those that it keeps, ``of`` how many there are. text:
+    baseline does "engine option" or "uncompiled module". keys: those that it keeps, ``of`` how many there are.
+    switched: what is set for the whole engine beside (see protocols.is_switch). text:
     the same as lines for a program of the user's, "" where there are none. modes: where there is no such setting, run
     modes of the same backend and precision that have one; why: what the backend says. tried: what it brought on the
     engine; None where there was nothing to try.
@@ -95,6 +96,7 @@ class ToKeep:
     replaced: tuple[str, ...] = ()
     unit: str = "operator"
     keys: tuple[str, ...] = ()
+    switched: tuple[str, ...] = ()
     of: int = 0
     modes: tuple[str, ...] = ()
     why: Reason = NOTHING

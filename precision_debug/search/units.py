@@ -48,8 +48,11 @@ class Units:
     producer and its readers: ``around``. What only moves numbers goes with what made them.
     """
 
-    def __init__(self, tensors: Sequence[TensorMeta], key_of: Callable[[TensorMeta], str]) -> None:
-        """tensors: the baseline's, in execution order. key_of: the backend's name of what is kept; "" nothing."""
+    def __init__(
+        self, tensors: Sequence[TensorMeta], key_of: Callable[[TensorMeta], str], switches: Sequence[str] = ()
+    ) -> None:
+        """tensors: the baseline's, in execution order. key_of: the backend's name of what is kept; "" nothing.
+        switches: keys of what is set for a whole engine; they come last, and make no tensor."""
         self._tensors = tensors
         grouped: dict[str, list[TensorMeta]] = {}
         home: dict[str, str] = {}  # tensor to key of its unit
@@ -72,6 +75,8 @@ class Units:
             Unit(key=key, metas=tuple(metas), movers=tuple(one for one in moved.get(key, ()) if one not in grouped))
             for key, metas in grouped.items()
         ]  # a module or a type that begins with a mover, and computes later on, is one by itself
+        self.operators = len(self.units)
+        self.units = [*self.units, *(Unit(key=key, metas=()) for key in switches)]
         place = {unit.key: number for number, unit in enumerate(self.units)}
         self._of: Mapping[str, int] = {name: place[key] for name, key in home.items()}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,25 +13,22 @@ from precision_debug.inspector import EngineLayer, is_opaque, real_precision
 from precision_debug.reasons import did_you_mean
 
 from ..naming import LayerIndex, operators
+from .kept import is_silent, keep
 from .options import Options
-from .types import type_name
 from .versions import Api
 
-__all__ = ["Asked", "Outcome", "apply", "asked_of_network", "is_silent", "match_layers", "outcomes"]
+__all__ = ["Asked", "Outcome", "apply", "asked_of_network", "by_node", "match_layers", "outcomes"]
 
 
-_FLOATING = frozenset({"FLOAT", "HALF", "BF16", "FP8"})
-_SILENT = frozenset(
-    ["CONSTANT", "SHAPE", "QUANTIZE", "DEQUANTIZE", "CAST", "IDENTITY", "ASSERTION", "TRIP_LIMIT", "RECURRENCE"]
-) | {"ITERATOR", "LOOP_OUTPUT", "CONDITION", "CONDITIONAL_INPUT", "CONDITIONAL_OUTPUT"}
 _FLOATS = frozenset({"FP32", "FP16", "BF16", "FP8", "INT8"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What was asked of one layer; "" where nothing was."""
+    """What was asked of one layer; "" where nothing was. node: of the model, where that is kept, and not the layer."""
 
     layer: str
+    node: str = ""
     precision: str = ""
     output_type: str = ""
     output: str = ""
@@ -79,8 +76,11 @@ def match_layers(
     return found
 
 
-def apply(api: Api, network: Any, options: Options) -> None:
-    """Set what the options ask on the network's layers. Raises MarkError."""
+def apply(api: Api, network: Any, options: Options, graph: Any | None = None) -> Mapping[str, str]:
+    """Set what the options ask on the network's layers; gives the kept node of each layer that was made of one.
+
+    graph: the model's that the network was parsed from. Raises MarkError, and BackendError as ``keep``.
+    """
     layers = {network.get_layer(place).name: network.get_layer(place) for place in range(network.num_layers)}
     names = list(layers)
     silent = frozenset(name for name, layer in layers.items() if is_silent(layer))
@@ -93,48 +93,14 @@ def apply(api: Api, network: Any, options: Options) -> None:
     for name, kind in types.items():
         for index in range(layers[name].num_outputs):
             layers[name].set_output_type(index, api.data_type(kind))
-    _keep(api, [layer for name, layer in layers.items() if name not in silent], options.keep_layers)
+    return keep(api, network, options.keep_layers, graph)
 
 
-def _keep(api: Api, layers: Sequence[Any], nodes: Sequence[str]) -> None:
-    """Keep nodes of the model in FP32: every layer that the parser made of one, by its name or its metadata, and what
-    it gives. Raises MarkError where none of them became a layer; constants and shapes do not.
+def asked_of_network(network: Any, nodes: Mapping[str, str] | None = None) -> tuple[Asked, ...]:
+    """Every layer with a precision or output type of its own, whoever set it: the options or a script.
+
+    nodes: see ``apply``.
     """
-    wanted, found = set(nodes), False
-    for layer in layers:
-        if not wanted & {layer.name, *_nodes_of(layer)}:
-            continue
-        found = True
-        if not layer.precision_is_set:
-            layer.precision = api.data_type("FP32")
-        for index in range(layer.num_outputs):
-            output = layer.get_output(index)
-            if output is not None and type_name(output.dtype) in _FLOATING and not layer.output_type_is_set(index):
-                layer.set_output_type(index, api.data_type("FP32"))
-    if wanted and not found:
-        raise MarkError(
-            f"none of these nodes became a layer that computes: {', '.join(nodes[:6])}", where="--keep_layers",
-            hint="name nodes of the model; `precision_debug marks` lists them",
-        )  # fmt: skip
-
-
-def _nodes_of(layer: Any) -> Sequence[str]:
-    """The ONNX nodes that the parser noted in a layer's metadata (8.6 and later)."""
-    return re.findall(r"\[ONNX Layer: ([^\]]*)\]", str(getattr(layer, "metadata", "") or ""))
-
-
-def is_silent(layer: Any) -> bool:
-    """Whether it computes no floating-point values: constants, shapes, QDQ, casts, entries and exits of loops and
-    branches, and what gives integers or truth values.
-    """
-    if str(layer.type).rpartition(".")[2] in _SILENT:
-        return True
-    outputs = (layer.get_output(place) for place in range(layer.num_outputs))
-    return not any(type_name(output.dtype) in _FLOATING for output in outputs if output is not None)
-
-
-def asked_of_network(network: Any) -> tuple[Asked, ...]:
-    """Every layer with a precision or output type of its own, whoever set it: the options or a script."""
     kinds = {"FLOAT": "FP32", "HALF": "FP16"}
     found = []
     for place in range(network.num_layers):
@@ -149,6 +115,7 @@ def asked_of_network(network: Any) -> tuple[Asked, ...]:
         output_type = str(layer.get_output_type(0)).rpartition(".")[2] if typed else ""
         asked = Asked(
             layer=layer.name,
+            node=(nodes or {}).get(layer.name, ""),
             precision=kinds.get(precision, precision),
             output_type=kinds.get(output_type, output_type),
             output=output.name if output is not None else "",
@@ -168,6 +135,15 @@ def outcomes(
     """
     index = LayerIndex(layers, reads)
     return tuple(_told_by_builder(_outcome(item, index), disobeyed or {}) for item in asked)
+
+
+def by_node(results: Iterable[Outcome]) -> dict[str, list[Outcome]]:
+    """Of the kept nodes, what came of each layer that they became."""
+    found: dict[str, list[Outcome]] = {}
+    for result in results:
+        if result.asked.node:
+            found.setdefault(result.asked.node, []).append(result)
+    return found
 
 
 def _told_by_builder(outcome: Outcome, disobeyed: Mapping[str, str]) -> Outcome:
@@ -198,7 +174,7 @@ def _outcome(asked: Asked, index: LayerIndex) -> Outcome:
         what = f"one kernel for {len(fused)} operators reads and writes {types}; what lies between is not reported"
         return dataclasses.replace(result, obeyed=obeyed, got=what)
     if asked.precision:
-        same = precision == asked.precision or (asked.precision == "FP32" and precision == "TF32")
+        same = precision == asked.precision  # TF32 is what TensorRT makes of FP32 where nobody forbids it, and another
         result = dataclasses.replace(result, obeyed=same if precision else None, got=f"{precision} by its {source}")
     if asked.output_type and output:
         same = output == asked.output_type

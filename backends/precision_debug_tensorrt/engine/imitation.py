@@ -13,7 +13,7 @@ from typing import Any
 from precision_debug.inspector import EngineLayer, is_opaque, real_precision
 
 from ..naming import LayerIndex
-from .constraints import is_silent
+from .kept import is_silent
 from .network import LayerFacts
 from .versions import Api
 

@@ -21,7 +21,7 @@ class Options:
     """layer_precisions, layer_output_types: layer name or pattern to precision ("FP32", "FP16", …).
 
     keep_layers: nodes of the ONNX model that stay in FP32, with their outputs; a node may be several layers.
-    precision_constraints: "obey" where layers are given and nothing else is said: a precision that the user names is
+    tf32: whether FP32 layers may compute in TF32; None: as the mode says. precision_constraints: "obey" where layers are given and nothing else is said: a precision that the user names is
     one that he wants. tactic_sources: names; None: TensorRT's own choice. workspace, memory_budget: bytes.
     optimization_level: TensorRT's, 0 (fast builds) to 5. shapes: input name to (min, opt, max). typing: "", "weak" or
     "strong". observe: "marks" sees intermediate tensors as marked outputs even where TensorRT has a debug listener.
@@ -32,6 +32,7 @@ class Options:
     layer_output_types: Mapping[str, str] = field(default_factory=dict)
     keep_layers: tuple[str, ...] = ()
     precision_constraints: str = "none"
+    tf32: bool | None = None
     network_script: str = ""
     save_tactics: str = ""
     load_tactics: str = ""
@@ -68,6 +69,7 @@ def read_options(typed: Mapping[str, Any]) -> Options:
     common: dict[str, Any] = {
         "network_script": setting(typed, "network_script"),
         "timing_cache": setting(typed, "timing_cache"),
+        "tf32": setting(typed, "tf32"),
         "tactic_sources": setting(typed, "tactic_sources"),
         "workspace": setting(typed, "workspace"),
         "optimization_level": setting(typed, "optimization_level"),

@@ -19,7 +19,7 @@ from ..model import EngineFile, OnnxModel, Script
 from ..modes import Recipe
 from ..naming import LayerIndex, columns, onnx_tensors, script_tensors
 from ..reasons import say
-from .constraints import Asked, Outcome, outcomes
+from .constraints import Asked, Outcome, by_node, outcomes
 from .device_memory import Device
 from .fp16_weights import WeightCount, builder_lines, count_weights
 from .messages import Messages
@@ -167,6 +167,7 @@ def _with_columns(
     warned = _warned_layers(messages)
     index = LayerIndex(layers, {meta.name: meta.inputs for meta in tensors})
     by_layer = {result.asked.layer: result for result in results}
+    by_layer |= {node: told for node, told in (_of_node(found) for found in by_node(results).values())}
     dressed = []
     for meta in tensors:
         extra = {} if meta.op_type == "Input" else dict(columns(index.find(meta.name, meta.node)))
@@ -230,12 +231,26 @@ def _constraint_notes(results: Sequence[Outcome], options: Options) -> list[Reas
     counts = collections.Counter(result.obeyed for result in results)
     kinds = [say("of_kind", count=count, kind=words[obeyed]) for obeyed, count in counts.items()]
     lines = [say("constraints", how=options.precision_constraints, count=len(results), kinds=kinds)]
-    for result in results[:20]:
+    kept = by_node(results)
+    for node, found in kept.items():  # all of them: whoever keeps a node wants to know what became of it
+        layers, (_, told) = [result.asked.layer for result in found], _of_node(found)
+        told_of = {"obeyed": words[told.obeyed], "got": told.got}
+        lines.append(say("kept_as", node=node, count=len(layers), layers=layers, **told_of))
+    others = [result for result in results if not result.asked.node]
+    for result in others[:20]:
         name, asked = result.asked.layer, _asked(result)
         lines.append(say("constraint", layer=name, asked=asked, obeyed=words[result.obeyed], got=result.got))
-    if len(results) > 20:
-        lines.append(say("constraints_more", count=len(results) - 20))
+    if len(others) > 20:
+        lines.append(say("constraints_more", count=len(others) - 20))
     return lines
+
+
+def _of_node(results: Sequence[Outcome]) -> tuple[str, Outcome]:
+    """A kept node, and what became of it: what is worst of its layers, which is that of the layer of its own name
+    where they say the same."""
+    node = results[0].asked.node
+    order = {False: 0, None: 1, True: 2}
+    return node, min(results, key=lambda one: (order[one.obeyed], one.asked.layer != node))
 
 
 def _asked(result: Outcome) -> str:

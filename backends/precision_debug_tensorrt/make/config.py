@@ -22,7 +22,7 @@ _CONSTRAINTS = {"obey": "OBEY_PRECISION_CONSTRAINTS", "prefer": "PREFER_PRECISIO
 def set_flags(api: Api, config: Any, recipe: Recipe, options: Options, *, strong: bool) -> None:
     """Precisions that TensorRT may choose from, and how binding constraints are."""
     flags = api.trt.BuilderFlag
-    if recipe.tf32:
+    if recipe.tf32 if options.tf32 is None else options.tf32:
         config.set_flag(flags.TF32)
     else:
         config.clear_flag(flags.TF32)

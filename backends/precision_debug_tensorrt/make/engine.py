@@ -74,7 +74,8 @@ class Maker:
     the real engine's layers, which rebuilt ones prefer (see imitation). chosen: the real engine's tactics, where
     rebuilt ones shall take them. builder: kept from one build to the next until ``release``.
     seconds: that the real engine's build took. chips: compute capabilities to build for, in place of this machine's
-    card. device: None where engines are only built. notes: on the types that were written into ``source``.
+    card. device: None where engines are only built. notes: on the types that were written into ``source``. kept: the
+    model's node of each layer that the last network keeps in FP32.
     """
 
     api: Api
@@ -94,6 +95,7 @@ class Maker:
     seconds: float = 0.0
     chips: tuple[str, ...] = ()
     notes: tuple[Reason, ...] = ()
+    kept: Mapping[str, str] = field(default_factory=dict)
 
     def network(self) -> Made:
         """The network with what scripts and options do to it. Raises ModelError or MarkError."""
@@ -103,7 +105,8 @@ class Maker:
         )  # fmt: skip
         self.builder = made.builder
         if not self.road.strong:
-            apply(self.api, made.network, self.options)
+            graph = self.source.model.proto.graph if isinstance(self.source, OnnxModel) else None
+            self.kept = apply(self.api, made.network, self.options, graph)
         return made
 
     def build(self, marks: Sequence[str] = (), *, debug: str = "") -> Built:
@@ -145,7 +148,7 @@ class Maker:
         layers = read_layers(network)
         inputs = tuple(network.get_input(i).name for i in range(network.num_inputs))
         outputs = tuple(network.get_output(i).name for i in range(network.num_outputs))
-        asked = asked_of_network(network) if self._user_asks else ()
+        asked = asked_of_network(network, self.kept) if self._user_asks else ()
         _mark(network, marks, debug)
         config = made.builder.create_builder_config()
         set_flags(self.api, config, self.recipe, self.options, strong=self.road.strong)

@@ -60,12 +60,12 @@ def choose_road(api: Api, recipe: Recipe, options: Options, source: Source) -> R
         _check_strong(recipe, options, source)
     else:
         _check_weak(recipe, options)
-    return Road(strong=strong, notes=tuple(_notes(recipe, missing, strong, source)))
+    return Road(strong=strong, notes=tuple(_notes(recipe, options, missing, strong, source)))
 
 
-def _notes(recipe: Recipe, missing: list[str], strong: bool, source: Source) -> list[Reason]:
+def _notes(recipe: Recipe, options: Options, missing: list[str], strong: bool, source: Source) -> list[Reason]:
     notes = []
-    if recipe.tf32 and recipe.precisions:
+    if (recipe.tf32 if options.tf32 is None else options.tf32) and recipe.precisions:
         notes.append(say("may_tf32"))
     if missing:
         notes.append(say("best_without", types=missing))
@@ -81,7 +81,7 @@ def _check_engine(options: Options, source: EngineFile) -> None:
         "--layer_precisions": options.asks_for_layers, "--network_script": bool(options.network_script),
         "--load_tactics": bool(options.load_tactics), "--save_tactics": bool(options.save_tactics),
         "--save_engine": bool(options.save_engine), "--precision_constraints": options.precision_constraints != "none",
-        "--typing": bool(options.typing), "--workspace": options.workspace is not None,
+        "--typing": bool(options.typing), "--tf32": options.tf32 is not None, "--workspace": options.workspace is not None,
         "--optimization_level": options.optimization_level is not None,
         "--tactic_sources": options.tactic_sources is not None, "--timing_cache": bool(options.timing_cache),
         "--min_shapes": bool(options.shapes),

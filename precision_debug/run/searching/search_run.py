@@ -13,11 +13,14 @@ from pathlib import Path
 from ... import events
 from ...errors import PrecisionDebugError, UsageError
 from ...feeds import FeedSet
-from ...protocols import Executed, Keep
+from ...protocols import TF32_OFF, Executed, InRegions, Keep
 from ...reasons import Reason, say
 from ...records import RunSpec
 from ...report.model import Report
-from ...search import Artefact, Evaluation, Fix, Found, Judged, Oracle, TradePoint, Units, kept_units, minimise
+from ...search import (
+    Artefact, Evaluation, Fix, Found, Group, Judged, Oracle, TradePoint, Units, along, kept_units, minimise, predicted,
+    smallest_along,
+)  # fmt: skip
 from ...search.oracle import Spent
 from ...search.request import SearchRequest
 from ...settings.options import Workers
@@ -48,6 +51,9 @@ _WHOLE = 500
 """Tensors up to which the effect of every operator is measured for the ranking."""
 _UNLIKE = 30.0
 """Times that a simulation's error with nothing kept may be apart from the engine's: beyond, it is of something else."""
+
+_ENGINES = 9
+"""Sets of an engine that fuses regions, each a build; what comes of the answer takes three more."""
 
 _ROUGHLY = 0.5
 """Of the sets and seconds that a search may take, what those may that are only chosen among."""
@@ -132,8 +138,9 @@ class _Search:
         if self.unseen.note:
             self.notes.append(self.unseen.note)
         tensors = self.unseen.tensors
-        self.units = Units(tensors, self.keep.key_of)
-        if not len(self.units):
+        self.switches = self.keep.switches if isinstance(self.keep, InRegions) else ()
+        self.units = Units(tensors, self.keep.key_of, self.switches)
+        if not self.units.operators:
             raise UsageError("the model has no operator that can be kept", where=self.spec.model.path)
         if self.keep.simulation and not (self.spec.marks or self.spec.marks_between):
             names = tuple(meta.name for meta in tensors if meta.is_output)
@@ -246,7 +253,7 @@ class _Search:
             out_of_time = self.asked.seconds and time.monotonic() - self.begun > share * self.asked.seconds
             if (self.asked.runs and self.tried >= share * self.asked.runs) or (kept and out_of_time):
                 raise Spent
-            every = len(kept) == len(self.units)  # where the precision is switched off, which is not an answer
+            every = len(kept) == count  # where the precision is switched off, which is not an answer
             found = self._evaluate(trials, kept, samples, what if kept and not every else anew)
             error = found.error if found.error is not None else math.inf
             return Judged(found.passes and (every or self._stays(trials, found)), error)
@@ -256,13 +263,14 @@ class _Search:
                 fresh = (self.units.keys(kept) for kept in sets)
                 self.ahead.expect(setup, [keys for keys in fresh if not self.known.knows(trials.mode, keys, what)])
 
+        count = len(self.units) if trials.mode == self.spec.run_mode else self.units.operators
         anew, share = what.removeprefix(ROUGH).strip(), _ROUGHLY if is_rough(what) else 1.0
         setup = self._prepared(trials, samples, what)
         limits = [self.criterion.limit(sample) for sample in samples]
         known = [limit for limit in limits if limit is not None]
         limit = min(known) if len(known) == len(limits) else None
         ahead = expected if self.ahead is not None else None
-        oracle = Oracle(len(self.units), evaluate, limit=limit, ahead=ahead, exact=exact)
+        oracle = Oracle(count, evaluate, limit=limit, ahead=ahead, exact=exact)
         if not is_rough(what):
             self.oracles[trials.mode] = oracle
         return oracle
@@ -307,8 +315,11 @@ class _Search:
             oracle, rough = self._oracle(trials, samples, what), None
             if trials.calibrates and not self.asked.check:  # a command knows what it wants of the model as it is saved
                 rough = self._oracle(trials, samples, f"{ROUGH} {what}".strip(), oracle)
-            rank = self._ranked(self.spec.run_mode, self.keep, None if self.keep.simulation else report)
-            found = minimise(oracle, self.units, rank, start=start, rough=rough)
+            if isinstance(self.keep, InRegions) and not self.asked.check:
+                found = self._grown(oracle, start)
+            else:
+                rank = self._ranked(self.spec.run_mode, self.keep, None if self.keep.simulation else report)
+                found = minimise(oracle, self.units, rank, start=start, rough=rough)
             if found.state not in ("found", "diffuse") or not (self.unseen.now or self.unseen.used):
                 return found, checks
             assert found.kept is not None
@@ -371,12 +382,44 @@ class _Search:
             if real and simulated and not 1 / _UNLIKE <= real / simulated <= _UNLIKE:
                 self.notes.append(say("simulation_unlike", mode=mode, simulated=simulated, real=real))
                 return None
-            found = minimise(oracle, self.units, self._ranked(mode, keep, None), start=None)
             self.simulation = mode
+            rank = self._ranked(mode, keep, None)
+            if isinstance(self.keep, InRegions):  # the engine makes it smaller: what holds here may not hold there
+                kept, self.groups = predicted(oracle, self.units, rank)
+                return kept
+            found = minimise(oracle, self.units, rank, start=None)
             return found.kept if found.state in ("found", "unfinished") else None
         return None
 
     simulation = ""
+    groups: Sequence[Group] = ()
+
+    def _grown(self, oracle: Oracle, start: frozenset[int] | None) -> Found:
+        """The smallest set that holds of those that grow along the data, in few builds."""
+        if oracle.holds(()):
+            return Found(state="not needed", kept=frozenset(), minimal=True)
+        groups = self.groups or self._ranked(self.spec.run_mode, self.keep, None)(frozenset())
+        first = start or (groups[0].units if groups else frozenset())
+        makers = (self.units.of(group.tensor) for group in groups if group.units <= first)
+        culprits = {unit for unit in makers if unit is not None}
+        ends = range(self.units.operators, len(self.units))
+        rounding = [unit for unit in ends if self.units.units[unit].key == TF32_OFF]
+        sets = 0
+
+        def judge(kept: frozenset[int]) -> Judged:
+            nonlocal sets
+            sets += bool(kept) and kept not in oracle.asked
+            if sets > _ENGINES:
+                raise Spent
+            return oracle.judge(kept)
+
+        steps = along(self.units, culprits, first)
+        everything = oracle.all - set(rounding)
+        kept = smallest_along(judge, steps, everything, [unit for unit in ends if unit not in rounding], rounding)
+        if kept is not None:
+            return Found(state="found", kept=kept, groups=groups)
+        whole = oracle.asked.get(oracle.all) or oracle.asked.get(everything)
+        return Found(state="unfinished" if whole is None or whole.passes else "not possible", groups=groups)
 
     def _error(self, mode: str) -> float | None:
         """With nothing kept, as far as that is known by now; None where it is not a positive number."""
@@ -490,7 +533,7 @@ class _Search:
     def _joined(self, trials: Trials, kept: frozenset[int]) -> frozenset[int]:
         """Units between kept ones that may as well be kept: fewer casts, and it still holds."""
         islands = self.units.islands(kept)
-        if not islands or self.units.casts(kept | islands) >= self.units.casts(kept):
+        if not islands or isinstance(self.keep, InRegions) or self.units.casts(kept | islands) >= self.units.casts(kept):
             return frozenset()
         with contextlib.suppress(Spent):
             if self._evaluate(trials, kept | islands, self.samples, JOINED).passes:

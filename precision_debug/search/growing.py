@@ -1,0 +1,132 @@
+"""Sets that grow along the data, for engines that fuse operators into regions: few of them, each worth a build.
+
+Inside a region a precision counts only together with what lies around it. An overflow in a residual stream was not
+mended by the adds that it goes through, nor by all that writes to or reads from them, but by the adds with the norms
+between (TensorRT 8.6: NaN, NaN, 0.00044). So the predicted set comes first, then the stream as one unit, then the
+blocks around it, then everything from the culprit to the outputs; of the first that holds, halves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Sequence
+
+from ..explain.operators import plain_type, words
+from .oracle import Judged, Spent
+from .units import Units
+
+__all__ = ["along", "smallest_along"]
+
+_MULTIPLIES = words("MatMul Gemm Conv ConvTranspose Einsum LSTM GRU RNN FusedMatMul MatMulInteger ConvInteger Attention")
+"""Where a stream ends: their inputs may be rounded, and their sums are their own."""
+
+_HALVINGS = 3
+"""Builds that make smaller what holds."""
+
+_FEW = 6
+"""Units of a set that is small enough."""
+
+_HALF, _SAME = 0.5, 0.1
+"""Of an error, what is left where something helps; relative difference up to which nothing has changed."""
+
+
+def along(units: Units, culprits: Collection[int], start: frozenset[int]) -> list[frozenset[int]]:
+    """Larger and larger sets, each with all of those before it. start: what is predicted to be enough."""
+    after = _readers(units)
+    stream = _reached(culprits or start, after, lambda unit: not _multiplies(units, unit)) | start
+    blocks = units.above(stream).union(*(after.get(unit, frozenset()) for unit in stream))
+    onward = _reached(culprits or start, after, lambda _unit: True) | blocks
+    return [step for step in dict.fromkeys((start, stream, blocks, onward)) if step]
+
+
+def smallest_along(
+    judge: Callable[[frozenset[int]], Judged], steps: Sequence[frozenset[int]], everything: frozenset[int],
+    always: Sequence[int] = (), rounding: Sequence[int] = (),
+) -> frozenset[int] | None:  # fmt: skip
+    """The smallest set that was seen to hold; None where none was. judge may raise Spent, which ends it.
+
+    always: switches that are tried by themselves first, and stay on where they help. rounding: those that can only
+    lessen an error that is finite; they are tried with a set too that changes nothing without them.
+    """
+    holding: list[frozenset[int]] = []
+
+    def holds(kept: frozenset[int]) -> bool:
+        found = judge(kept).passes
+        if found:
+            holding.append(kept)
+        return found
+
+    try:
+        _grow(judge, holds, steps, everything, always, rounding)
+    except Spent:
+        pass
+    return min(holding, key=len, default=None)
+
+
+def _grow(
+    judge: Callable[[frozenset[int]], Judged], holds: Callable[[frozenset[int]], bool],
+    steps: Sequence[frozenset[int]], everything: frozenset[int], always: Sequence[int], rounding: Sequence[int],
+) -> None:  # fmt: skip
+    base, on, more = judge(frozenset()).error, frozenset[int](), frozenset(rounding)
+    for one in (*always, *(rounding if math.isfinite(base) else ())):
+        if holds(on | {one}):
+            return
+        if judge(on | {one}).error <= _HALF * base:
+            base, on = judge(on | {one}).error, on | {one}
+    below = on
+    for step in [*steps, everything]:
+        tried = step | on
+        if tried == below:
+            continue
+        if holds(tried):
+            _halve(holds, below, tried)
+            return
+        error = judge(tried).error
+        unchanged = math.isfinite(base) and error >= (1 - _SAME) * base
+        last = step == everything
+        if more - on and (unchanged or last):
+            if holds(tried | more):
+                _halve(holds, below | more, tried | more)
+                return
+            on = on | more if judge(tried | more).error < error else on
+        below = tried | on
+
+
+def _halve(holds: Callable[[frozenset[int]], bool], low: frozenset[int], high: frozenset[int]) -> None:
+    """Prefixes, along the data, of what the set that holds has beyond the one that does not."""
+    rest = sorted(high - low)
+    if len(high) <= _FEW:
+        return  # a predicted edge: a half of it has one end
+    for _ in range(_HALVINGS):
+        if len(rest) < 2:
+            return
+        half = low | frozenset(rest[: len(rest) // 2])
+        if holds(half):
+            rest = rest[: len(rest) // 2]
+        else:
+            low, rest = half, rest[len(rest) // 2 :]
+
+
+def _readers(units: Units) -> dict[int, frozenset[int]]:
+    """For each unit those that read what it makes."""
+    return {
+        number: frozenset().union(*(units.readers.get(meta.name, frozenset()) for meta in unit.metas)) - {number}
+        for number, unit in enumerate(units.units)
+    }
+
+
+def _reached(
+    begin: Collection[int], after: dict[int, frozenset[int]], passes: Callable[[int], bool]
+) -> frozenset[int]:  # fmt: skip
+    """What is read from some units on, through those that pass."""
+    found, waiting = set(begin), list(begin)
+    while waiting:
+        for unit in after.get(waiting.pop(), frozenset()):
+            if unit not in found and passes(unit):
+                found.add(unit)
+                waiting.append(unit)
+    return frozenset(found)
+
+
+def _multiplies(units: Units, unit: int) -> bool:
+    return any(plain_type(kind) in _MULTIPLIES for kind in units.units[unit].op_types)
