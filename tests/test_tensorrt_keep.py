@@ -12,9 +12,14 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from precision_debug_tensorrt.keep import WeakKeep
+from precision_debug_tensorrt.modes import recipe
+from precision_debug_tensorrt.settings import setting
 from warm import command
 
 from precision_debug import Report
+from precision_debug.protocols import TF32_OFF, without
+from precision_debug.records import ModelFiles, SessionSpec
 
 pytest.importorskip("onnxruntime", reason="the stand-in computes with it")
 
@@ -138,6 +143,42 @@ def test_kept_nodes_that_became_no_layer_are_an_error(run: Any) -> None:
     done = run("--model_file", "m.onnx", "--run_mode", "trt_fp16", "--keep_layers", "nowhere")
     assert done.returncode == 2
     assert "none of these nodes became a layer that computes: nowhere" in done.stderr
+
+
+def test_what_the_command_itself_asks_for_is_tried_without(run: Any, tmp_path: Path) -> None:
+    """Add was asked in FP16, and "no fix was found": the answer is that the command asked for it."""
+    done = run("--model_file", "m.onnx", "--run_mode", "trt_fp16", "--layer_precisions", "Add:float16", "Sub:float32",
+               "--val_range", "1,2", "--output", "o.json")  # fmt: skip
+    kept = Report.load(tmp_path / "o.json").to_keep
+    assert kept is not None, done.stderr + done.stdout
+    assert kept.tried is not None
+    keep = WeakKeep(
+        spec=SessionSpec(
+            model=ModelFiles(model_file="m.onnx"), mode="trt_fp16",
+            options={"layer_precisions": {"Add": "FP16", "Sub": "FP32"}, "side": "target"},
+        ),
+        recipe=recipe("trt_fp16"),
+    )  # fmt: skip
+    own, tf32 = keep.switches
+    assert (own, tf32) == (without("Add:FP16"), TF32_OFF)
+    assert keep.options([own]) == {"layer_precisions": {"Sub": "FP32"}}
+    assert keep.options([tf32]) == {"tf32": False}
+    assert keep.options(["Add", tf32]) == {"tf32": False, "keep_layers": ("Add",), "precision_constraints": "obey"}
+
+
+@pytest.mark.parametrize(("typed", "tf32"), [((), True), (("--tf32", "1"), True), (("--tf32", "0"), False)])
+def test_tf32_is_a_setting_of_every_mode(run: Any, tmp_path: Path, typed: tuple[str, ...], tf32: bool) -> None:
+    done = run("--model_file", "m.onnx", "--run_mode", "trt_fp16", *typed, "--val_range", "1,2", "--output", "o.json",
+               "--explain", "off")  # fmt: skip
+    assert (tmp_path / "o.json").exists(), done.stderr
+    notes = [note.code.rpartition(".")[2] for note in Report.load(tmp_path / "o.json").target.notes]
+    assert ("may_tf32" in notes) is tf32
+
+
+def test_tactic_sources_are_separated_by_spaces_or_commas() -> None:
+    for typed in ("CUBLAS,CUDNN", ["CUBLAS", "CUDNN"], ["CUBLAS,CUDNN"], "cublas cudnn"):
+        assert setting({"tactic_sources": typed}, "tactic_sources") == ("CUBLAS", "CUDNN")
+    assert setting({"tactic_sources": "none"}, "tactic_sources") == ()
 
 
 def test_only_a_strongly_typed_engine_has_a_model_to_save(run: Any, tmp_path: Path) -> None:

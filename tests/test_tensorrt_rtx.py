@@ -10,6 +10,7 @@ import inspect
 import re
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,9 @@ import pytest
 import tensorrt_fake
 import tensorrt_models as models
 from precision_debug_tensorrt import TensorRTBackend
+from precision_debug_tensorrt.engine.kept import is_silent, layers_of_nodes
 from precision_debug_tensorrt.engine.messages import Messages, make_logger
-from precision_debug_tensorrt.engine.network import refused_marks, tensor_of
+from precision_debug_tensorrt.engine.network import make_network, refused_marks, tensor_of
 from precision_debug_tensorrt.engine.options import read_options
 from precision_debug_tensorrt.engine.tactic_sources import tactics
 from precision_debug_tensorrt.engine.versions import RTX, Api, load_api
@@ -314,3 +316,39 @@ def test_the_engine_builds_with_what_the_ladder_switches_off(
     assert options["tactic_sources"] == ([one for one in switch.sources if one not in wanted] or ["none"])
     _, made = built(api, logger, onnx_models.convnet(), tmp_path, "rtx_fp16", **options)
     assert made
+
+
+class Unnamed:
+    """A layer as TensorRT 8.6 makes one of LayerNormalization: without the node's name, and without a note of it."""
+
+    metadata = ""
+
+    def __init__(self, layer: Any, place: int) -> None:
+        self._layer, self.name = layer, f"(Unnamed Layer* {place})"
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._layer, name)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_node_is_found_in_its_layers(
+    name: str, api: Api, logger: tuple[Messages, Any], tmp_path: Path
+) -> None:  # fmt: skip
+    """By the tensors that layers give, too: where no layer has a name or a note of a node's, those that the real parser
+    notes are found all the same."""
+    source = source_of(MODELS[name](), tmp_path)
+    network = make_network(api, logger[1], logger[0], source, strong=True).network
+    layers = [network.get_layer(place) for place in range(network.num_layers)]
+    notes = [re.findall(r"\[ONNX Layer: ([^\]|]*?)(?: \||\])", layer.metadata) for layer in layers]
+    graph = source.model.proto.graph
+    unnamed = SimpleNamespace(num_layers=len(layers), get_layer=lambda place: Unnamed(layers[place], place))
+    named, by_tensors = layers_of_nodes(graph, network), layers_of_nodes(graph, unnamed)
+    assert [node for node, places in named.items() if not places] == []
+    assert [node for node, places in by_tensors.items() if not places] == []
+    for place, nodes in enumerate(notes):
+        for node in nodes:
+            assert node not in named or place in named[node], (node, layers[place].name)
+    norms = [node.name for node in graph.node if node.op_type == "LayerNormalization"]
+    for node in norms:
+        assert len([place for place in by_tensors[node] if not is_silent(layers[place])]) == 3  # gain, shift, the norm
+        assert by_tensors[node] == named[node]

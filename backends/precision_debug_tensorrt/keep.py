@@ -58,14 +58,14 @@ class TensorRTKeep:
         return found
 
     def hand_over(self, keys: Sequence[str], _tensors: Sequence[TensorMeta], folder: Path, /) -> Sequence[Handed]:
-        model, mode, options = self.spec.model.model_file, self.spec.mode, self.options(keys)
-        names: tuple[str, ...] = options.get("keep_layers", ())
+        model, mode, changed = self.spec.model.model_file, self.spec.mode, self.options(keys)
+        names: tuple[str, ...] = changed.get("keep_layers", ())
         stem = Path(model).stem
-        tf32_off = options.get("tf32") is False
+        tf32_off = changed.get("tf32") is False
         layers = self._layers(names) if names else ()
         script = _API.format(names=list(layers)) if layers else ""
         script += _NO_TF32 if tf32_off else ""
-        typed_options = " ".join(one.typed(options[one.name]) for one in SETTINGS if one.name in options)
+        typed_options = " ".join(one.typed(changed[one.name]) for one in SETTINGS if one.name in changed)
         engine = self._place("save_engine", folder / f"{stem}.{self.recipe.precisions[0].lower()}.engine")
         typed = self._place("save_model", folder / f"{stem}.strong.onnx")
         if self.strong:
@@ -77,7 +77,7 @@ class TensorRTKeep:
             ),
             Handed(
                 kind="model", title=say("handed_engine"), path=str(engine),
-                mode="trt_engine", model=str(engine), maker=mode, maker_options={**options, "save_engine": str(engine)},
+                mode="trt_engine", model=str(engine), maker=mode, maker_options={**changed, "save_engine": str(engine)},
                 options={"plugins": setting(self.spec.options, "plugins")},
             ),
             Handed(

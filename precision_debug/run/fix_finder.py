@@ -21,11 +21,10 @@ from ..explain import is_mended
 from ..numbers.precisions import promised
 from ..protocols import BETWEEN, WHOLE, Executed, Session
 from ..records import Culprit
-from ..search import (
-    Evaluation, Group, Judged, Spent, ToKeep, TradePoint, Tried, gives_up_most, repeats_of, smallest_along,
-)  # fmt: skip
+from ..search import Evaluation, Group, ToKeep, TradePoint, Tried, gives_up_most
 from .pasted import Pasted, as_pasted, is_open
 from .searching.criterion import Sample
+from .searching.grown import grown_groups
 from .searching.trials import Trials
 from .staying_low import stays_low
 from .to_keep import Keepable
@@ -92,7 +91,8 @@ class FixFinder:
     again: the culprits of another comparison with some keys kept; None: there is to be none. pasted: what that command
     comes to; of_many, of_one: up to which an error is as expected that many operators make, or one. ranking: groups of
     units, the most likely ones first. beside: the target with nothing kept, where runs may be timed beside it.
-    patience: see ``PATIENCE``. in_regions: see protocols.InRegions. on_set: told of each set before it is run: its number, of how many, and seconds passed.
+    patience: see ``PATIENCE``. in_regions: see protocols.InRegions. on_set: told of each set before it is run: its
+    number, of how many, and seconds passed.
     """
 
     keepable: Keepable
@@ -146,27 +146,16 @@ class FixFinder:
         return self._nothing() if found is None else self._to_keep(found)
 
     def _grown(self, names: tuple[str, ...]) -> Groups | None:
-        """Of an engine that fuses regions the smallest set that holds, of those that grow along the data; else the best
-        that helps. Each is run on all samples at once: an engine takes long to build, and is not built again."""
-        units, (always, rounding) = self.keepable.units, self.keepable.switches
-        sets: dict[frozenset[int], Groups] = {}
-
-        def judge(kept: frozenset[int]) -> Judged:
-            if not kept:
-                return Judged(False, self.before[0])
-            sets[kept] = groups = tuple(units.units[unit].keys for unit in sorted(kept))
-            if self._run(groups) is None:
-                raise Spent
-            return Judged(self._holds(groups), self._error(groups))
-
+        """The smallest set that holds of those that grow along the data, else the best that helps. Each is run on all
+        samples, and not again: an engine takes long to build."""
         steps = self.keepable.growing(names, () if names else self.ranking())
-        everything = frozenset(range(len(units))) - set(rounding)
-        kept = smallest_along(judge, steps, everything, always, rounding)
-        helping = [groups for groups in self.seen if self._helps(groups)]
-        found = sets[kept] if kept is not None else min(helping, key=self._rank, default=None)
-        if found is not None:
+        found = grown_groups(self.keepable.units, steps, self.before[0], self._ran)
+        if (found := found or min(filter(self._helps, self.seen), key=self._rank, default=None)) is not None:
             self.confirmed[found] = self.seen[found]
         return found
+
+    def _ran(self, groups: Groups) -> tuple[bool, float] | None:
+        return None if self._run(groups) is None else (self._holds(groups), self._error(groups))
 
     def _best(self, culprits: Sequence[Culprit]) -> Groups | None:
         """Of the sets that were run, made smaller, the one to offer: it did so again. None: there is none."""
@@ -210,8 +199,8 @@ class FixFinder:
         else:
             yield authors
         if module:
-            yield from _parts(self.keepable.groups(self._everywhere(names)))
-        yield self.keepable.groups(self._everywhere(names))
+            yield from _parts(self.keepable.groups(self.keepable.everywhere(names)))
+        yield self.keepable.groups(self.keepable.everywhere(names))
         if self.again is not None and self.most - self.spent > _AGAIN and not self._late():
             kept = min(self.seen, key=self._error, default=())
             self.spent += _AGAIN
@@ -221,7 +210,7 @@ class FixFinder:
                 more = ()
             if wider := [name for name in more if name not in names]:
                 yield self.keepable.groups((*names, *wider))
-                yield self.keepable.groups(self._everywhere((*names, *wider)))
+                yield self.keepable.groups(self.keepable.everywhere((*names, *wider)))
         if self.keepable.known is not None:
             return
         if len(self.keepable.units) >= _LARGE and any(self._nearly(groups) for groups in self.seen):
@@ -264,13 +253,6 @@ class FixFinder:
             harmless = harmless[: len(harmless) // 2]
         self.each = not harmless
 
-    def _everywhere(self, names: Sequence[str]) -> Sequence[str]:
-        if self.keepable.known is None:
-            return repeats_of(self.keepable.tensors, names)
-        back = {there: name for name, there in self.keepable.known.items()}
-        own = [self.keepable.known[name] for name in names if name in self.keepable.known]
-        return [back[name] for name in repeats_of(self.keepable.tensors, own) if name in back]
-
     def _smaller(self, best: Groups, culprits: Sequence[Culprit]) -> Groups:
         """As small as the runs that are left make it: the authors alone, each alone, then halves."""
         precision = self.keepable.target.precision
@@ -283,7 +265,7 @@ class FixFinder:
         plain = [
             self.keepable.groups(authors, readers=False), self.keepable.groups(pairs, readers=False),
             *(self.keepable.groups(names, readers=False) for names in each[:_AUTHORS]),
-            self.keepable.groups(self._everywhere(authors), readers=False),
+            self.keepable.groups(self.keepable.everywhere(authors), readers=False),
             self.keepable.groups(each[0] if each else ()), self.keepable.groups(authors[:1]),
         ]  # fmt: skip
         for groups in sorted(dict.fromkeys(plain), key=len):
@@ -350,8 +332,8 @@ class FixFinder:
         self.on_set(self.ran, max(self.most, self.ran), time.monotonic() - self.begun)
         keys = tuple(dict.fromkeys(key for group in groups for key in group))
         try:
-            samples, beside = (self.samples, self.beside) if self.in_regions else (self.samples[:1], None)
-            found = self.trials.run(keys, samples, timed=False, beside=beside, rough=rough and self.rough)
+            samples = self.samples if self.in_regions else self.samples[:1]
+            found = self.trials.run(keys, samples, timed=False, rough=rough and self.rough)
         except (BackendUnavailable, UsageError) as error:
             found = Evaluation(kept=keys, mode=self.trials.mode, passes=False, text=str(error))
         self.seen[groups] = found
@@ -371,9 +353,8 @@ class FixFinder:
         found = self.seen.get(groups)
         if found is None or found.error is None or found.error > _HALF * self.before[0]:
             return False
-        if found.executed is None and self.in_regions:  # a region tells of no precision
-            return stays_low(self.keepable.units, found.kept, None, None)
-        return stays_low(self.keepable.units, found.kept, self.was, found.executed)
+        was = self.was if found.executed is not None or not self.in_regions else None  # a region tells of no precision
+        return stays_low(self.keepable.units, found.kept, was, found.executed)
 
     def _holds(self, groups: Groups) -> bool:
         return self._helps(groups) and self.seen[groups].passes
@@ -473,15 +454,14 @@ class FixFinder:
 
     def _as_pasted(self, tried: Tried, keys: tuple[str, ...]) -> Tried:
         strict = self.trials.criterion.tolerance.given
-        takes_long = self.in_regions  # another comparison takes as many builds as this one did
-        if self.pasted is not None and not takes_long and is_open(tried, strict=strict, of_one=self.of_one, of_many=self.of_many):
+        if self.pasted is not None and is_open(tried, strict=strict, of_one=self.of_one, of_many=self.of_many):
             with contextlib.suppress(PrecisionDebugError):  # then it is not known
                 return as_pasted(tried, self.pasted(keys), strict=strict)
         return tried
 
     def _whole_slower(self) -> float | None:
         """Times as long a run takes with everything kept; None where the runs are used up."""
-        if self.spent >= self.most or self._late() or self.in_regions:
+        if self.spent >= self.most or self._late():
             return None
         self.spent += 1
         keys = tuple(dict.fromkeys(key for group in self.keepable.everything for key in group))
@@ -495,7 +475,7 @@ class FixFinder:
         whole = self._run(everything, rough=False)
         least = min((self._error(groups) for groups in self.seen if groups != everything), default=math.inf)
         return ToKeep(
-            unit=self.keepable.keep.unit, of=len(self.keepable.units),
+            unit=self.keepable.keep.unit, of=self.keepable.units.operators,
             tried=Tried(
                 state="none", before=_finite(self.before[0]), after=_finite(least), allowed=self.allowed,
                 was=self.was, runs=self.ran, whole=whole.error if whole is not None else None,

@@ -102,10 +102,11 @@ def tried_fix(
         keepable=keeps, trials=trials, samples=samples, before=errors, allowed=allowed, most=most,
         was=executed_of(opening, target.session),
         again=None if again is None else lambda keys: again({**keeps.keep.options(keys), **trials.roughly}).culprits,
-        pasted=None if again is None or subject.is_step else lambda keys: again(keeps.keep.options(keys)),
+        pasted=None if again is None or subject.is_step or regions else lambda keys: again(keeps.keep.options(keys)),
         of_many=allowed_to_many(explanation) or allowed, of_one=min(allowed, worth(explanation.unit or 0.0)),
         ranking=lambda: rank_groups(keeps.units, subject.rows, explanation),
-        beside=None if _not_timed(target, subject) else target.session, patience=patience, on_set=on_set, in_regions=regions,
+        beside=None if regions or _not_timed(target, subject) else target.session, patience=patience, on_set=on_set,
+        in_regions=regions,
     )  # fmt: skip
     named = [one for one in explanation.culprits if is_mended(one.cause, opening.precision)]
     begun(_untried(found, say("fix_ended")))

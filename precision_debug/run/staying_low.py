@@ -20,6 +20,8 @@ def stays_low(units: Units, keys: Collection[str], was: Executed | None, now: Ex
     was, now: in which precision the target ran with nothing kept, and with these. Where nobody can tell, or nothing ran
     in the low one to begin with, a set of everything is none all the same.
     """
+    if keys and all(is_switch(key) for key in keys):
+        return True  # no operator is kept: what an engine takes by itself is its own choice
     kept = [unit for unit in units.units if unit.key in keys]
     if was is None or not was.low:
         return any(unit not in kept for unit in units.units if not is_switch(unit.key))

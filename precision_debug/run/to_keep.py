@@ -11,10 +11,10 @@ from typing import Any
 from .. import explain, registry
 from ..errors import PrecisionDebugError
 from ..numbers.precisions import promised
-from ..protocols import TF32_OFF, Feeds, InRegions, Keep, is_switch
+from ..protocols import Feeds, InRegions, Keep, is_switch
 from ..reasons import as_reason, say
 from ..records import Culprit, Row, TensorMeta
-from ..search import ENGINE_OPTION, Group, ToKeep, Units, along
+from ..search import ENGINE_OPTION, Group, ToKeep, Units, along, repeats_of
 from ..search.units import NOT_KEPT
 from ..settings import Setting
 from .plan import Opening
@@ -70,6 +70,14 @@ class Keepable:
     def _own(self, names: Iterable[str]) -> list[str]:
         return [self.known.get(name, "") for name in names] if self.known is not None else list(names)
 
+    def everywhere(self, names: Sequence[str]) -> Sequence[str]:
+        """The baseline's tensors, and those that have their places in other layers."""
+        if self.known is None:
+            return repeats_of(self.tensors, names)
+        back = {there: name for name, there in self.known.items()}
+        own = [self.known[name] for name in names if name in self.known]
+        return [back[name] for name in repeats_of(self.tensors, own) if name in back]
+
     @property
     def everything(self) -> tuple[tuple[str, ...], ...]:
         return tuple(unit.keys for unit in self.units.units)
@@ -89,21 +97,13 @@ class Keepable:
         )  # fmt: skip
 
     def growing(self, names: Iterable[str], ranking: Sequence[Group]) -> list[frozenset[int]]:
-        """Sets of units that grow along the data from what makes the baseline's tensors; of no names, from the ranking's
-        first ones."""
+        """Sets of units that grow along the data, from what makes the baseline's tensors, or the ranking's first."""
         own = self._own(names)
         culprits = {unit for name in own if (unit := self.units.of(name)) is not None}
         start = frozenset[int]().union(*(self.units.around(name) for name in own))
         if not start:
             start = frozenset[int]().union(*(group.units for group in ranking[:_FIRST]))
         return along(self.units, culprits, start)
-
-    @property
-    def switches(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Units that leave out what the user's command asks for, and those that forbid rounding in FP32 operators."""
-        ends = range(self.units.operators, len(self.units))
-        rounding = tuple(unit for unit in ends if self.units.units[unit].key == TF32_OFF)
-        return tuple(unit for unit in ends if unit not in rounding), rounding
 
 
 def typed(table: Sequence[Setting], settings: Mapping[str, Any]) -> str:

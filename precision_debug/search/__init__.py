@@ -37,8 +37,8 @@ __all__ = [
 ]  # fmt: skip
 
 if TYPE_CHECKING:
-    from .growing import along, smallest_along
     from .fix import Artefact, Evaluation, Fix, KeptUnit, TradePoint
+    from .growing import along, smallest_along
     from .oracle import Judged, Oracle, Spent
     from .ranking import Group, kept_units, rank_groups
     from .repeats import repeats_of

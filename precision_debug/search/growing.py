@@ -8,6 +8,7 @@ blocks around it, then everything from the culprit to the outputs; of the first 
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Collection, Sequence
 
@@ -17,7 +18,7 @@ from .units import Units
 
 __all__ = ["along", "smallest_along"]
 
-_MULTIPLIES = words("MatMul Gemm Conv ConvTranspose Einsum LSTM GRU RNN FusedMatMul MatMulInteger ConvInteger Attention")
+_MULTIPLIES = words("MatMul Gemm Conv ConvTranspose Einsum LSTM GRU RNN FusedMatMul MatMulInteger Attention")
 """Where a stream ends: their inputs may be rounded, and their sums are their own."""
 
 _HALVINGS = 3
@@ -56,10 +57,8 @@ def smallest_along(
             holding.append(kept)
         return found
 
-    try:
+    with contextlib.suppress(Spent):
         _grow(judge, holds, steps, everything, always, rounding)
-    except Spent:
-        pass
     return min(holding, key=len, default=None)
 
 

@@ -122,7 +122,7 @@ def minimise(
         return Found(state="unfinished", kept=oracle.smallest(), groups=groups)
 
 
-def predicted(oracle: Oracle, units: Units, rank: Rank) -> tuple[frozenset[int] | None, Sequence[Group]]:
+def predicted(oracle: Oracle, rank: Rank) -> tuple[frozenset[int] | None, Sequence[Group]]:
     """What one ranking predicts to be enough, seen to hold in at most a few sets; None where it is not; and its groups.
 
     It is not made any smaller: of a simulation, whose engine decides what of it matters.

@@ -116,6 +116,10 @@ class Setting:
             raw = ",".join(f"{key}={value}" for key, value in raw.items())
         many = not isinstance(raw, (str, Mapping)) and isinstance(raw, Sequence)
         words = [str(one) for one in raw] if many else [str(raw)]
+        if self.kind == "flag" and self.flag and isinstance(raw, bool):
+            words = [str(int(raw))]  # as its help has it
+        if self.kind == "layers" and isinstance(raw, Mapping):
+            words, many = [f"{name}:{kind}" for name, kind in raw.items()], True
         if self.flag and (self.nargs or not many) and not any(word.startswith("-") for word in words):
             return f"--{self.name} {shlex.join(words)}"
         text = f"[{','.join(map(_literal, words))}]" if many else words[0]

@@ -32,6 +32,9 @@ _NODE = re.compile(r"\[ONNX Layer: ([^\]|]*?)(?: \||\])")
 """What a parser notes in a layer's metadata; behind a bar stand the bodies that the node is in."""
 
 
+_HINT = "name nodes of the model; `precision_debug marks` lists them"
+
+
 def is_silent(layer: Any) -> bool:
     """Whether it computes no floating-point values: constants, shapes, QDQ, casts, entries and exits of loops and
     branches, and what gives integers or truth values.
@@ -92,7 +95,7 @@ def keep(api: Api, network: Any, nodes: Sequence[str], graph: Any | None) -> dic
     if unknown:
         raise MarkError(
             f"none of these nodes became a layer that computes: {', '.join(unknown[:6])}", where="--keep_layers",
-            hint=did_you_mean(unknown[0], list(places)) or "name nodes of the model; `precision_debug marks` lists them",
+            hint=did_you_mean(unknown[0], list(places)) or _HINT,
         )  # fmt: skip
     lost = [name for name in nodes if not places[name]]
     if lost and graph is not None and (lost := _computing(lost, graph)):
@@ -109,7 +112,7 @@ def keep(api: Api, network: Any, nodes: Sequence[str], graph: Any | None) -> dic
     if nodes and not owners:
         raise MarkError(
             f"none of these nodes became a layer that computes: {', '.join(nodes[:6])}", where="--keep_layers",
-            hint="name nodes of the model; `precision_debug marks` lists them",
+            hint=_HINT,
         )  # fmt: skip
     return owners
 

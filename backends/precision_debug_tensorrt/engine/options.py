@@ -21,8 +21,9 @@ class Options:
     """layer_precisions, layer_output_types: layer name or pattern to precision ("FP32", "FP16", …).
 
     keep_layers: nodes of the ONNX model that stay in FP32, with their outputs; a node may be several layers.
-    tf32: whether FP32 layers may compute in TF32; None: as the mode says. precision_constraints: "obey" where layers are given and nothing else is said: a precision that the user names is
-    one that he wants. tactic_sources: names; None: TensorRT's own choice. workspace, memory_budget: bytes.
+    tf32: whether FP32 layers may compute in TF32; None: as the mode says. precision_constraints: "obey" where layers
+    are given and nothing else is said: a precision that the user names is one that he wants. tactic_sources: names;
+    None: TensorRT's own choice. workspace, memory_budget: bytes.
     optimization_level: TensorRT's, 0 (fast builds) to 5. shapes: input name to (min, opt, max). typing: "", "weak" or
     "strong". observe: "marks" sees intermediate tensors as marked outputs even where TensorRT has a debug listener.
     side: "baseline" or "target". on_device: the hook takes tensors of the device.

@@ -167,7 +167,7 @@ def _with_columns(
     warned = _warned_layers(messages)
     index = LayerIndex(layers, {meta.name: meta.inputs for meta in tensors})
     by_layer = {result.asked.layer: result for result in results}
-    by_layer |= {node: told for node, told in (_of_node(found) for found in by_node(results).values())}
+    by_layer |= {node: _of_node(found) for node, found in by_node(results).items()}
     dressed = []
     for meta in tensors:
         extra = {} if meta.op_type == "Input" else dict(columns(index.find(meta.name, meta.node)))
@@ -233,7 +233,7 @@ def _constraint_notes(results: Sequence[Outcome], options: Options) -> list[Reas
     lines = [say("constraints", how=options.precision_constraints, count=len(results), kinds=kinds)]
     kept = by_node(results)
     for node, found in kept.items():  # all of them: whoever keeps a node wants to know what became of it
-        layers, (_, told) = [result.asked.layer for result in found], _of_node(found)
+        layers, told = [result.asked.layer for result in found], _of_node(found)
         told_of = {"obeyed": words[told.obeyed], "got": told.got}
         lines.append(say("kept_as", node=node, count=len(layers), layers=layers, **told_of))
     others = [result for result in results if not result.asked.node]
@@ -245,12 +245,10 @@ def _constraint_notes(results: Sequence[Outcome], options: Options) -> list[Reas
     return lines
 
 
-def _of_node(results: Sequence[Outcome]) -> tuple[str, Outcome]:
-    """A kept node, and what became of it: what is worst of its layers, which is that of the layer of its own name
-    where they say the same."""
-    node = results[0].asked.node
-    order = {False: 0, None: 1, True: 2}
-    return node, min(results, key=lambda one: (order[one.obeyed], one.asked.layer != node))
+def _of_node(results: Sequence[Outcome]) -> Outcome:
+    """What became of a kept node: of its layers the worst, that of its own name where several are."""
+    node, order = results[0].asked.node, {False: 0, None: 1, True: 2}
+    return min(results, key=lambda one: (order[one.obeyed], one.asked.layer != node))
 
 
 def _asked(result: Outcome) -> str:

@@ -13,13 +13,23 @@ from pathlib import Path
 from ... import events
 from ...errors import PrecisionDebugError, UsageError
 from ...feeds import FeedSet
-from ...protocols import TF32_OFF, Executed, InRegions, Keep
+from ...protocols import Executed, InRegions, Keep
 from ...reasons import Reason, say
 from ...records import RunSpec
 from ...report.model import Report
 from ...search import (
-    Artefact, Evaluation, Fix, Found, Group, Judged, Oracle, TradePoint, Units, along, kept_units, minimise, predicted,
-    smallest_along,
+    Artefact,
+    Evaluation,
+    Fix,
+    Found,
+    Group,
+    Judged,
+    Oracle,
+    TradePoint,
+    Units,
+    kept_units,
+    minimise,
+    predicted,
 )  # fmt: skip
 from ...search.oracle import Spent
 from ...search.request import SearchRequest
@@ -35,6 +45,7 @@ from ..to_keep import typed
 from .check_command import saved_as
 from .criterion import Criterion, Sample, parts_among
 from .evaluations import BEGIN_ANEW, Evaluations, key_of
+from .grown import grown
 from .hand_over import handed_over
 from .prefetch import Prefetcher, pool_of
 from .purpose import HELD_OUT, JOINED, ROUGH, TRADE, counts, is_rough, words
@@ -51,9 +62,6 @@ _WHOLE = 500
 """Tensors up to which the effect of every operator is measured for the ranking."""
 _UNLIKE = 30.0
 """Times that a simulation's error with nothing kept may be apart from the engine's: beyond, it is of something else."""
-
-_ENGINES = 9
-"""Sets of an engine that fuses regions, each a build; what comes of the answer takes three more."""
 
 _ROUGHLY = 0.5
 """Of the sets and seconds that a search may take, what those may that are only chosen among."""
@@ -138,8 +146,7 @@ class _Search:
         if self.unseen.note:
             self.notes.append(self.unseen.note)
         tensors = self.unseen.tensors
-        self.switches = self.keep.switches if isinstance(self.keep, InRegions) else ()
-        self.units = Units(tensors, self.keep.key_of, self.switches)
+        self.units = Units(tensors, self.keep.key_of, self.keep.switches if isinstance(self.keep, InRegions) else ())
         if not self.units.operators:
             raise UsageError("the model has no operator that can be kept", where=self.spec.model.path)
         if self.keep.simulation and not (self.spec.marks or self.spec.marks_between):
@@ -315,10 +322,10 @@ class _Search:
             oracle, rough = self._oracle(trials, samples, what), None
             if trials.calibrates and not self.asked.check:  # a command knows what it wants of the model as it is saved
                 rough = self._oracle(trials, samples, f"{ROUGH} {what}".strip(), oracle)
+            rank = self._ranked(self.spec.run_mode, self.keep, None if self.keep.simulation else report)
             if isinstance(self.keep, InRegions) and not self.asked.check:
-                found = self._grown(oracle, start)
+                found = grown(oracle, self.units, self.groups or rank, start)
             else:
-                rank = self._ranked(self.spec.run_mode, self.keep, None if self.keep.simulation else report)
                 found = minimise(oracle, self.units, rank, start=start, rough=rough)
             if found.state not in ("found", "diffuse") or not (self.unseen.now or self.unseen.used):
                 return found, checks
@@ -385,41 +392,14 @@ class _Search:
             self.simulation = mode
             rank = self._ranked(mode, keep, None)
             if isinstance(self.keep, InRegions):  # the engine makes it smaller: what holds here may not hold there
-                kept, self.groups = predicted(oracle, self.units, rank)
+                kept, groups = predicted(oracle, rank)
+                self.groups = tuple(groups)
                 return kept
             found = minimise(oracle, self.units, rank, start=None)
             return found.kept if found.state in ("found", "unfinished") else None
         return None
 
-    simulation = ""
-    groups: Sequence[Group] = ()
-
-    def _grown(self, oracle: Oracle, start: frozenset[int] | None) -> Found:
-        """The smallest set that holds of those that grow along the data, in few builds."""
-        if oracle.holds(()):
-            return Found(state="not needed", kept=frozenset(), minimal=True)
-        groups = self.groups or self._ranked(self.spec.run_mode, self.keep, None)(frozenset())
-        first = start or (groups[0].units if groups else frozenset())
-        makers = (self.units.of(group.tensor) for group in groups if group.units <= first)
-        culprits = {unit for unit in makers if unit is not None}
-        ends = range(self.units.operators, len(self.units))
-        rounding = [unit for unit in ends if self.units.units[unit].key == TF32_OFF]
-        sets = 0
-
-        def judge(kept: frozenset[int]) -> Judged:
-            nonlocal sets
-            sets += bool(kept) and kept not in oracle.asked
-            if sets > _ENGINES:
-                raise Spent
-            return oracle.judge(kept)
-
-        steps = along(self.units, culprits, first)
-        everything = oracle.all - set(rounding)
-        kept = smallest_along(judge, steps, everything, [unit for unit in ends if unit not in rounding], rounding)
-        if kept is not None:
-            return Found(state="found", kept=kept, groups=groups)
-        whole = oracle.asked.get(oracle.all) or oracle.asked.get(everything)
-        return Found(state="unfinished" if whole is None or whole.passes else "not possible", groups=groups)
+    simulation, groups = "", tuple[Group, ...]()
 
     def _error(self, mode: str) -> float | None:
         """With nothing kept, as far as that is known by now; None where it is not a positive number."""
@@ -476,7 +456,7 @@ class _Search:
             state=found.state,
             kept=kept_units(self.units, kept, found.groups),
             joined=kept_units(self.units, joined),
-            units=len(self.units), unit=self.keep.unit, evaluations=self.tried, on_engine=self.on_engine,
+            units=self.units.operators, unit=self.keep.unit, evaluations=self.tried, on_engine=self.on_engine,
             again=self.known.again, rankings=sum(ranker.count for ranker in self.rankers),
             builds=1 + trials.opened, simulation=self.simulation,
             before=low.error, after=after, limit=self.criterion.words, minimal=found.minimal,
@@ -533,7 +513,8 @@ class _Search:
     def _joined(self, trials: Trials, kept: frozenset[int]) -> frozenset[int]:
         """Units between kept ones that may as well be kept: fewer casts, and it still holds."""
         islands = self.units.islands(kept)
-        if not islands or isinstance(self.keep, InRegions) or self.units.casts(kept | islands) >= self.units.casts(kept):
+        more = self.units.casts(kept | islands) >= self.units.casts(kept)
+        if not islands or more or isinstance(self.keep, InRegions):
             return frozenset()
         with contextlib.suppress(Spent):
             if self._evaluate(trials, kept | islands, self.samples, JOINED).passes:
