@@ -122,12 +122,12 @@ def minimise(
         return Found(state="unfinished", kept=oracle.smallest(), groups=groups)
 
 
-def predicted(oracle: Oracle, rank: Rank) -> tuple[frozenset[int] | None, Sequence[Group]]:
+def predicted(oracle: Oracle, rank: Rank) -> tuple[frozenset[int] | None, tuple[Group, ...]]:
     """What one ranking predicts to be enough, seen to hold in at most a few sets; None where it is not; and its groups.
 
     It is not made any smaller: of a simulation, whose engine decides what of it matters.
     """
-    groups, goal, kept = rank(frozenset()), _PREDICTED, frozenset[int]()
+    groups, goal, kept = tuple(rank(frozenset())), _PREDICTED, frozenset[int]()
     with contextlib.suppress(Spent):
         for _ in range(_LONGER):
             certain = [group for group in groups if group.certain and not group.units <= kept]

@@ -392,8 +392,7 @@ class _Search:
             self.simulation = mode
             rank = self._ranked(mode, keep, None)
             if isinstance(self.keep, InRegions):  # the engine makes it smaller: what holds here may not hold there
-                kept, groups = predicted(oracle, rank)
-                self.groups = tuple(groups)
+                kept, self.groups = predicted(oracle, rank)
                 return kept
             found = minimise(oracle, self.units, rank, start=None)
             return found.kept if found.state in ("found", "unfinished") else None
@@ -512,9 +511,8 @@ class _Search:
 
     def _joined(self, trials: Trials, kept: frozenset[int]) -> frozenset[int]:
         """Units between kept ones that may as well be kept: fewer casts, and it still holds."""
-        islands = self.units.islands(kept)
-        more = self.units.casts(kept | islands) >= self.units.casts(kept)
-        if not islands or more or isinstance(self.keep, InRegions):
+        islands = frozenset[int]() if isinstance(self.keep, InRegions) else self.units.islands(kept)
+        if not islands or self.units.casts(kept | islands) >= self.units.casts(kept):
             return frozenset()
         with contextlib.suppress(Spent):
             if self._evaluate(trials, kept | islands, self.samples, JOINED).passes:
