@@ -138,3 +138,15 @@ def test_among_equal_tensors_the_outputs_belong_together() -> None:
     pairing = pair_by_value(base, target)
     assert names(pairing) == {"y": "output"}
     assert "output" in pairing.matches["y"].how
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "int4", "uint4"])
+def test_a_type_that_numpy_has_no_kind_for_has_a_fingerprint(name: str) -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="which has the types")
+    value = np.arange(8, dtype=np.float32)
+    taken, plain = take(value.astype(getattr(ml_dtypes, name))), take(value)
+    assert taken is not None
+    assert plain is not None
+    if name in ("bfloat16", "uint4"):
+        assert np.array_equal(taken.own, plain.own)
+    assert take(np.array(["a"])) is None

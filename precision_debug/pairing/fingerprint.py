@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from ..numbers.kinds import is_numeric
 from ..reasons import Reason, say
 from ..records import TensorMeta
 
@@ -78,7 +79,7 @@ class Pairing:
 def take(array: Any) -> Fingerprint | None:
     """The fingerprint of an array; None of one that is not numeric."""
     array = np.asarray(array)
-    if array.dtype.kind in "OUSTMm" or array.dtype.kind == "V":
+    if not is_numeric(array.dtype):
         return None
     own = _sample(array)
     return Fingerprint(shape=array.shape, own=own, distinct=int(np.unique(own).size), whole=array.size <= SAMPLE)

@@ -177,6 +177,8 @@ def _tensor(
     if kind is not None and kind.isbuiltin == 2 and value.dtype.kind == "u" and value.dtype.itemsize == kind.itemsize:
         value = from_plain(value, str(about["dtype"]))  # bits that .npy has no type for
     held = str(value.dtype.name)
+    if value.dtype.isbuiltin == 2:  # of ml_dtypes, which numpy's kinds do not tell: float32 and int8 hold them all
+        value = value.astype(np.float32 if "float" in held else np.int8 if held.startswith("int") else np.uint8)
     try:
         if about.get("shape") is not None:
             shape = tuple(int(size) for size in about["shape"])
