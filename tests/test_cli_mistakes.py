@@ -176,3 +176,20 @@ def test_a_factorys_exception_has_its_line(source: str, helper: str, line: str, 
     with pytest.raises(ModelError) as caught:
         made_by(f"{tmp_path / 'model.py'}:make", contextlib.nullcontext, returns=NOTHING)
     assert caught.value.where == str(tmp_path / line)
+
+
+@pytest.mark.parametrize(("words", "first"), [(["help"], "usage: "), (["help", "search"], "usage: "),
+                                              (["version"], "precision_debug ")])  # fmt: skip
+def test_help_and_version_as_words(words: list[str], first: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 0
+    told = capsys.readouterr().out
+    assert told.startswith(first)
+    assert (len(words) == 1) or f"{words[1]} " in told.splitlines()[0]
+
+
+def test_a_model_beside_a_verb_and_a_folder_as_output(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["search", "m.onnx", "--run_mode", "ort_fp16"]) == 2
+    assert "write --model_file m.onnx" in capsys.readouterr().err
+    Path("out").mkdir()
+    assert main([*MODES, "--output", "out"]) == 2
+    assert "out: is a folder" in capsys.readouterr().err

@@ -90,6 +90,8 @@ def _begin_in_utf8() -> None:
 
 
 def _run(arguments: list[str]) -> int:
+    if arguments[:1] in (["help"], ["version"]):
+        arguments = ["--version"] if arguments[0] == "version" else [*arguments[1:2], "--help"]
     if arguments and not arguments[0].startswith("-") and arguments[0] not in verbs():
         if foreign := polygraphy.answer(arguments):
             raise UsageError(foreign)

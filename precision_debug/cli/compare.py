@@ -220,12 +220,12 @@ def check_before(spec: RunSpec, outputs: Sequence[Path]) -> None:
     from ..run.plan import make_plan
 
     for output in outputs:
+        if os.path.isdir(output):  # False for a name that no file can have, which is refused later
+            raise UsageError(say("is_a_folder"), where=str(output), hint=say("name_a_report"))
         if output.suffix.lower() not in endings():
             raise UsageError(
                 say("no_format", ending=output.suffix), where=str(output), hint=say("known", known=" ".join(endings()))
             )
-        if os.path.isdir(output):  # False for a name that no file can have, which is refused later
-            raise UsageError(say("is_a_folder"), where=str(output), hint=say("name_a_report"))
     make_plan(spec, check_machine=False)
 
 

@@ -93,6 +93,9 @@ class Parser(argparse.ArgumentParser):
         for word in unknown:
             other = [one for one in _SYNONYMS.get(word, ()) if one in known]
             near |= dict.fromkeys(other or nearest(word, known, 2))
+        model = "" if unknown or not found or "--model_file" not in known else found[1]
+        if re.fullmatch(r"\S+\.\w+", model):
+            return say("write_model_file_alone", name=shlex.quote(model))
         return say("did_you_mean", names=[repr(one) for one in near]) if near else ""
 
     def format_help(self) -> str:

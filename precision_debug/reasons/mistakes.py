@@ -124,6 +124,7 @@ MISTAKES: Mapping[str, Wording] = {
         "`{verb}` is Polygraphy's, and this tool does not do it; docs/from_polygraphy.md lists what it does",
         "`{verb}` 是 Polygraphy 的命令，本工具不做此事；docs/from_polygraphy.zh.md 列出能做的",
     ),
+    "write_model_file_alone": Wording("write --model_file {name}", "请写 --model_file {name}"),
     "write_model_file": Wording(
         "write --model_file {name} --run_mode MODE", "请写 --model_file {name} --run_mode MODE"
     ),
