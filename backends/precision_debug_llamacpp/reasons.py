@@ -12,7 +12,7 @@ REASONS = Catalogue("llamacpp", {
     # why a tensor is not seen
     "blocks": Wording(
         "llama.cpp holds it in blocks, which are not dequantised here", "llama.cpp 以分块格式保存它，此处不做反量化",
-        "See the tensors around it, or use --option kv_cache=f16.",
+        "See the tensors around it.",
     ),
     # notes of a run
     "cache": Wording(
