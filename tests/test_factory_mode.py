@@ -75,8 +75,7 @@ def test_what_a_factory_says_is_done(framework: str, kind: str, tmp_path: Path) 
     outputs = {}
     for mode, options in (("eval", {}), ("part", {}), ("train", {"training": True})):
         report = compared(factory(tmp_path, framework, kind, mode), framework, **options)
-        assert not report.doubts
-        assert report.exit_status == 0
+        assert {doubt.code for doubt in report.doubts} <= {"draws_numbers"}, "a dropout does"
         row = next(row for row in report.rows if row.is_output)
         assert row.comparison is not None
         outputs[mode] = (row.comparison.target.min, row.comparison.target.max)
