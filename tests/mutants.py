@@ -149,7 +149,7 @@ MUTANTS: tuple[tuple[str, str, str], ...] = (
     (CULPRITS, "OUTWEIGHS = 8.0", "OUTWEIGHS = 16.0"),
     (CULPRITS, "_FELT = 0.3", "_FELT = 0.6"),
     (CULPRITS, "if subject.same_steps and not far and not poisons:", "if False:"),
-    (CULPRITS, "not (poisons or share >= enough)", "not (share >= enough)"),
+    (CULPRITS, "not (poisons or certain or share >= enough)", "not (certain or share >= enough)"),
     (
         CULPRITS, "if not sink.is_output and any(one.is_output for one in sinks):\n            continue",
         "if False:\n            continue",

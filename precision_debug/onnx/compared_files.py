@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,11 +91,16 @@ def _graph(ours: PairedGraph, theirs: PairedGraph) -> Iterator[Reason]:
         others.add(id(there))
     for one, other in paired:
         yield from _inputs(ours, one, theirs, other)
-    for code, graph, known in (("unproven_first", ours, mine), ("unproven_second", theirs, others)):
-        alone = [one for one in graph.nodes if id(one) not in known and not _harmless(graph, one)]
-        if alone:
-            names = some([f"{one.op_type} {next(filter(None, one.output), one.name)}" for one in alone])
-            yield say(code, count=len(alone), names=names)
+    if alone := _left_alone(ours, mine):
+        yield say("unproven_first", count=len(alone), names=some(alone))
+    if alone := _left_alone(theirs, others):
+        yield say("unproven_second", count=len(alone), names=some(alone))
+
+
+def _left_alone(graph: PairedGraph, known: Collection[int]) -> list[str]:
+    """Name the nodes without a counterpart that compute something."""
+    alone = [one for one in graph.nodes if id(one) not in known and not _harmless(graph, one)]
+    return [f"{one.op_type} {next(filter(None, one.output), one.name)}" for one in alone]
 
 
 def _harmless(graph: PairedGraph, node: Any) -> bool:

@@ -194,4 +194,24 @@ WHAT_TO_DO: Mapping[str, str] = {
     "Write the report to a separate folder.": "把报告写到单独的文件夹。",
     "Compare what the two branches compute: the compiled model is another one.":
         "比较两个分支的计算：编译后的模型与原模型不同。",
+    "Call .eval() in the factory, or use --option training=1 to run it as it is.":
+        "在工厂函数中调用 .eval()，或使用 --option training=1 按原样运行。",
+    "Check requires_grad, and whether a detach() or no_grad() lies between the parameter and the loss.":
+        "检查 requires_grad，以及参数与损失之间是否有 detach() 或 no_grad()。",
+    "Compare both files by a run: --model_file M2 --baseline_model M.":
+        "实际运行以比较两个文件：--model_file M2 --baseline_model M。",
+    "Compare by a run.":
+        "请实际运行来比较。",
+    "Find where the NaN or Inf first appears, or use a smaller --option loss_scale.":
+        "查明 NaN 或 Inf 最先出现之处，或使用更小的 --option loss_scale。",
+    "Name files and modules plainly in the script, and start no other program from it.":
+        "在脚本中直接写明文件与模块的名称，且不要由它启动其他程序。",
+    "Name the original first.":
+        "请把原始文件写在前面。",
+    "To run one in {type} all the same, use --layer_precisions NODE:TYPE.":
+        "若仍要以 {type} 运行其中某个算子，请使用 --layer_precisions NODE:TYPE。",
+    "Use --tf32 0 to forbid TF32.":
+        "使用 --tf32 0 以禁用 TF32。",
+    "Use inputs of numbers: no range can be taken of these.":
+        "请使用由数值构成的输入：无法由这些输入得出取值范围。",
 }  # fmt: skip

@@ -234,8 +234,8 @@ def _constraint_notes(results: Sequence[Outcome], options: Options) -> list[Reas
     kept = by_node(results)
     for node, found in kept.items():  # all of them: whoever keeps a node wants to know what became of it
         layers, told = [result.asked.layer for result in found], _of_node(found)
-        told_of = {"obeyed": words[told.obeyed], "got": told.got}
-        lines.append(say("kept_as", node=node, count=len(layers), layers=layers, **told_of))
+        obeyed, got = words[told.obeyed], told.got
+        lines.append(say("kept_as", node=node, count=len(layers), layers=layers, obeyed=obeyed, got=got))
     others = [result for result in results if not result.asked.node]
     for result in others[:20]:
         name, asked = result.asked.layer, _asked(result)
