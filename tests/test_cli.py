@@ -58,7 +58,8 @@ def test_marks_limit_the_table_and_say_so(digits: list[str]) -> None:
     assert done.returncode == 0, done.stderr
     report = Report.load("o.json")
     assert {row.name for row in report.rows if row.status is not Status.UNMATCHED} >= {"relu1_out", "relu2_out"}
-    assert "probabilities" not in {row.name for row in report.rows}
+    assert not {"conv1_out", "relu3_out", "logits"} & {row.name for row in report.rows}
+    assert [row.name for row in report.outputs if row.comparison] == ["probabilities"], "beside marks"
     assert any("not marked" in note for note in report.notes)
 
 
@@ -224,13 +225,13 @@ def test_marks_say_what_they_leave_out_on_both_sides(digits: list[str]) -> None:
     done = command(*digits, "--run_mode", "ort_int8", "--mark", "relu1_out", "--output", "o.json")
     assert done.returncode == 0, done.stderr
     report = Report.load("o.json")
-    assert [row.name for row in report.rows] == ["relu1_out"]
+    assert [row.name for row in report.rows] == ["relu1_out", "probabilities"]
     done = command(*digits, "--run_mode", "ort_int8", "--output", "all.json")
     every = Report.load("all.json")
     alone = every.counts[Status.UNMATCHED]
     assert alone
-    left = len(every.rows) - alone - 1
-    told = f"{left} of {left + 1} baseline tensors were not marked and are not in the table, nor are {alone} that only"
+    left = len(every.rows) - alone - 2
+    told = f"{left} of {left + 2} baseline tensors were not marked and are not in the table, nor are {alone} that only"
     assert any(note.startswith(told) for note in report.notes)
     done = command(*digits, "--run_mode", "ort_int8", "--mark", "*", "--output", "o.json")
     assert any(note.startswith(f"{alone} tensors that only the target has") for note in Report.load("o.json").notes)

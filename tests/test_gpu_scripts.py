@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 GPU = Path(__file__).parent / "gpu"
-PARTS = {"all.py", "checkout.py", "phases.py", "shown_at_once.py", "tensorrt_cases.py"}
+PARTS = {"all.py", "checkout.py", "phases.py", "shown_at_once.py", "tensorrt_cases.py", "tensorrt_truth.py"}
 """What needs nothing of the project, or is imported by a script that did ask."""
 SCRIPTS = sorted(path for path in GPU.glob("*.py") if path.name not in PARTS)
 

@@ -61,8 +61,8 @@ def test_a_whole_run_is_told_from_its_start_to_its_end(fake: str, tmp_path: Path
 
 def test_only_what_was_marked_is_saved_and_compared(fake: str, tmp_path: Path) -> None:
     events = told(fake, tmp_path, marks=("t2", "t5"))
-    assert [event.names for event in events if isinstance(event, Selected)] == [("t2", "t5")]
-    assert [event.row.name for event in events if isinstance(event, RowDone)] == ["t2", "t5"]
+    assert [event.names for event in events if isinstance(event, Selected)] == [("t2", "t5", "t7")]
+    assert [event.row.name for event in events if isinstance(event, RowDone)] == ["t2", "t5", "t7"], "t7 is the output"
 
 
 def test_tensors_that_the_target_calls_otherwise_are_paired_by_their_origin(fake: str, tmp_path: Path) -> None:
@@ -109,12 +109,12 @@ def test_what_was_told_before_both_run_again_is_void(fake: str, tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("marks", "compared"),
-    [((), ["t1", "t3", "t5", "t7"]), (("t2", "t3", "t5"), ["t3", "t5"]), (("t2",), [])],
+    [((), ["t1", "t3", "t5", "t7"]), (("t2", "t3", "t5"), ["t3", "t5", "t7"]), (("t2",), ["t7"])],
 )
 def test_what_fusion_left_of_what_was_marked(
     fake: str, tmp_path: Path, marks: tuple[str, ...], compared: list[str]
 ) -> None:
-    """--fused_only takes from what --mark chose, and adds nothing to it."""
+    """--fused_only takes from what --mark chose, and adds nothing to it; outputs are compared beside both."""
     events = told(fake, tmp_path, "fake_fused", marks=marks, fused_only=True)
     assert [event.row.name for event in events if isinstance(event, RowDone)] == compared
     chosen = [event.names for event in events if isinstance(event, Selected)][-1]
