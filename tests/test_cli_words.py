@@ -25,10 +25,12 @@ TAKES_A_VALUE = [
 @pytest.mark.parametrize("action", TAKES_A_VALUE, ids=lambda action: action.option_strings[0])
 def test_no_option_takes_an_empty_word_for_its_default(action: argparse.Action) -> None:
     """--labels "$LABELS" of a variable that is not set would otherwise compare without labels, and pass."""
-    option = action.option_strings[0]
-    ways = [[option, *[""] * (2 if action.nargs == 2 else 1)], *([] if action.nargs == 2 else [[f"{option}="]])]
+    ways = [[option, *[""] * (2 if action.nargs == 2 else 1)] for option in action.option_strings]
+    if action.nargs != 2:
+        ways += [[f"{option}="] for option in action.option_strings if option.startswith("--")]
+    option = max(action.option_strings, key=len)  # a short one is told by its long name, which says what it is about
     for words in ways:
-        with pytest.raises(UsageError, match=f"{option}: the value is empty; write one, or leave the option out"):
+        with pytest.raises(UsageError, match=f"^{option}: the value is empty; write one, or leave the option out"):
             parse(build_parser(), [*MODES, *words])
 
 

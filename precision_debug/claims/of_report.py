@@ -38,7 +38,9 @@ def claims_of(report: Judged) -> tuple[Claim, ...]:
         own = [claim for claim in found(report) if claim.code == code]
         if any(claim.state is not State.HELD for claim in own):
             own = [claim for claim in own if claim.state is not State.HELD or claim.why is not None]
-        kept += [claim for claim in own if claim not in kept]
+        for claim in own:  # one after the other: both sides may say the same
+            if claim not in kept:
+                kept.append(claim)
     others = [claim for claim in report.asserted if claim.code not in {one.code for one in kept}]
     return (*kept, *others)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..reasons import Text, same
+from ..reasons import Text, as_reason, same
 from ..records import Row, Status
 from ..report.advice import advice, finer_than_rounding
 from ..report.blame import blame, culprits, expectation
@@ -118,7 +118,9 @@ def _calm(report: Report) -> Iterator[Line]:
     outcome = list(_outcome(report))
     finals = [line for line in outcome if line.label.en in ("final outputs", " ")]
     yield from (line for line in outcome if line not in finals[1:])
-    left = [line for line in answer[2:] if line.label.en] + list(_notes(report))
+    asked = list(_notes(report, _SECOND_OPINION))
+    yield from asked
+    left = [line for line in (*answer[2:], *_notes(report)) if line.label.en and line not in asked]
     if left:
         text = Text(
             f"{len(left)} more {'line' if len(left) == 1 else 'lines'} on what this rests on, in the report",
@@ -237,11 +239,20 @@ def _outcome(report: Report) -> Iterator[Line]:
         yield Line(label=Text("not compared", "未比较"), text=text, style="yellow")
 
 
-def _notes(report: Report) -> Iterator[Line]:
+_SECOND_OPINION = frozenset({"second_opinion", "opinions_differ", "no_second_opinion", "no_other_engine"})
+"""Notes that answer --second_opinion, which is asked to be told also where nothing is wrong."""
+
+
+def _notes(report: Report, only: frozenset[str] = frozenset()) -> Iterator[Line]:
+    """Each note once; only: codes of those that are wanted, where not all are."""
     label, said = Text("note", "说明"), {sentence.en for sentence in lead(report)}
     for note in dict.fromkeys(report.notes):
+        if only and as_reason(note).code not in only:
+            continue
         if (text := explained(note)).en not in said:
             yield Line(label=label, text=text, style="dim")
+    if only:
+        return
     sides = ((Text("baseline", "基线"), report.baseline), (Text("target", "目标"), report.target))
     for note in dict.fromkeys((*report.baseline.notes, *report.target.notes)):
         whose, text = [name for name, side in sides if note in side.notes], explained(note)

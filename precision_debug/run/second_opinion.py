@@ -101,11 +101,7 @@ def with_second_opinion(
         if culprit is not None and culprit.cause == "wrong_kernel":
             found.append(culprit)
         elif culprit is not None:  # one against one: either may be wrong, and nobody is accused
-            own, others, error = (culprit.evidence[key] for key in ("own", "others", "error"))
-            reason = say(
-                "opinions_differ", op=node.op_type, name=culprit.name, own=own, others=others, error=error
-            )  # fmt: skip
-            doubted.append(reason)
+            doubted.append(say("opinions_differ", op=node.op_type, name=culprit.name, **culprit.evidence))
     notes = [say("second_opinion", count=len(tried), types=tuple(tried), by=tuple(versions), wrong=len(found))]
     notes += doubted
     if not found:
