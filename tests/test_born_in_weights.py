@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from precision_debug import compare
+from precision_debug.claims import State
 from precision_debug.report.lead import lead
 
 onnx = pytest.importorskip("onnx", reason="needs onnx")
@@ -24,7 +25,10 @@ def test_an_operator_is_not_said_to_read_none_of_what_its_weights_hold(held: flo
     proto.graph.initializer.append(onnx.numpy_helper.from_array(np.full((3, 3), held, np.float32), "w"))
     onnx.save(proto, "m.onnx")
     report = compare("m.onnx", run_mode="ort_opt", inputs={"x": np.ones((2, 3), np.float32)})
-    said = lead(report)[0].en
+    first, said, *_ = (text.en for text in lead(report))
+    whys = [claim.why for claim in report.claims if claim.state is State.REFUTED]
+    assert [why.code for why in whys if why is not None] == ["output_non_finite"]
+    assert "MatMul `t`" in first
     assert said.startswith(f"MatMul `t` makes the {called} of `y`")
     assert "inputs that have none" not in said
     assert "look at what it reads, its weights among it" in said

@@ -278,6 +278,8 @@ def test_nan_on_both_sides_names_who_makes_it_unless_it_is_allowed() -> None:
     why = next(claim.why for claim in report.claims if claim.state is State.REFUTED)
     assert why is not None
     assert why.code == "output_non_finite_fed"
+    report = report_of(fed, dataclasses.replace(last, inputs=()))  # of a folder of tensors: nobody knows what it reads
+    assert [claim.why.code for claim in report.claims if claim.state is State.REFUTED and claim.why] == [why.code]
 
 
 def saved(folder: Path, tmp_path: Path) -> dict[str, Any]:

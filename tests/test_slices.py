@@ -73,6 +73,15 @@ def stretches(base: Array, target: Array, parts: dict[int, tuple[int, ...]] | No
     return [(one.axis, one.first, one.last) for one in judge_slices(sum_slices(base, target, parts)) if one.lost]
 
 
+@pytest.mark.parametrize(("size", "step"), [(1.0, 1e17), (1e-160, 1e149)])
+def test_what_hardly_varies_and_is_far_off_has_a_finite_ratio(size: float, step: float) -> None:
+    """One slice is constant, one varies by next to nothing, and the errors are as large as can be."""
+    base = np.full((16, 2), size)
+    base[:, 1] *= np.arange(16) / 16
+    for one in judge_slices(sum_slices(base, base + step)):
+        assert np.isfinite([float(one.error), float(one.size), float(one.spread)]).all()
+
+
 @pytest.mark.parametrize("parts", [{}, {9: (4, 5)}])
 def test_scores_that_share_the_scale_of_boxes_are_lost(parts: dict[int, tuple[int, ...]]) -> None:
     base = boxes_and_scores(np.random.default_rng(0))

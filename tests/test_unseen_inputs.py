@@ -15,6 +15,7 @@ from planted.onnx_faults import Graph
 import precision_debug
 from precision_debug.reasons import as_reason
 from precision_debug.report.model import Verdict
+from precision_debug.run.unseen_inputs import _varied
 
 
 @pytest.mark.parametrize("gated", [False, True])
@@ -36,3 +37,17 @@ def test_a_pass_on_what_calibrated_needs_another_input(tmp_path: Path, gated: bo
     doubts = [doubt.code for doubt in report.target.doubts]
     assert doubts == (["off_on_others"] if gated else [])
     assert report.verdict is (Verdict.INCONCLUSIVE if gated else Verdict.EXPECTED)
+
+
+@pytest.mark.parametrize(("dtype", "end"), [(np.float16, 6e4), (np.float32, 3.4e38), (np.float64, 1.7e308)])
+@pytest.mark.parametrize("noised", [False, True])
+def test_an_input_at_the_end_of_its_type_varies_within_its_range(dtype: type, end: float, noised: bool) -> None:
+    """A mask added to scores beside measured values, and what is large throughout: no sum or square may overflow."""
+    random = np.random.default_rng(0)
+    mask = np.where(random.uniform(size=(4, 8)) < 0.5, 0, -end).astype(dtype)
+    assert _varied(mask, random, noised=noised) is mask
+    large = (random.uniform(-1, 1, (4, 8)) * end).astype(dtype)
+    varied = _varied(large, random, noised=noised)
+    assert varied.dtype == large.dtype
+    assert (varied != large).any()
+    assert large.min() <= varied.min() <= varied.max() <= large.max()

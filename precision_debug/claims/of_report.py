@@ -213,7 +213,8 @@ def _outputs_finite(report: Judged) -> Iterator[Claim]:
 def _maker(report: Judged, output: Row) -> Row:
     """The first tensor before an output that holds NaN or Inf on both sides, itself where none does.
 
-    Followed along what each row reads, so that a mask's own infinities elsewhere are not taken for it.
+    Followed along what each row reads, so that a mask's own infinities elsewhere are not taken for it. Where nobody
+    knows what the output reads, an input that holds such values is told rather than that the output made them.
     """
     by_name = {row.name: row for row in report.rows}
     broken: dict[str, Row] = {}
@@ -222,13 +223,19 @@ def _maker(report: Judged, output: Row) -> Row:
         row = by_name.get(waiting.pop())
         if row is None:
             continue
-        numbers = row.comparison
-        if numbers is not None and numbers.base.nan + numbers.base.inf and numbers.target.nan + numbers.target.inf:
+        if _is_broken(row):
             broken[row.name] = row
         more = [name for name in row.inputs if name not in seen]
         seen.update(more)
         waiting += more
+    if not output.inputs:
+        broken |= {row.name: row for row in report.rows if row.op_type == "Input" and _is_broken(row)}
     return min(broken.values(), key=lambda row: row.index, default=output)
+
+
+def _is_broken(row: Row) -> bool:
+    numbers = row.comparison
+    return numbers is not None and all(side.nan + side.inf > 0 for side in (numbers.base, numbers.target))
 
 
 def _repeatable(report: Judged) -> Iterator[Claim]:

@@ -181,7 +181,10 @@ def _coverage(report: Report) -> Iterator[Line]:
     if report.coverage.compared != report.coverage.total:
         yield Line(label=Text("covered", "覆盖"), text=shares(report))
     yield Line(label=Text("rests on", "依据"), text=rests_on(report))
+    said = {sentence.en for sentence in lead(report)}
     for doubt in report.doubts:
+        if worded(doubt).en in said:
+            continue  # the answer says it
         label = Text("not proven", "未证实") if decides(doubt) else Text("mind", "注意")
         yield Line(label=label, text=worded(doubt), style="yellow")
 

@@ -224,7 +224,8 @@ def judge_slices(totals: SliceTotals | None) -> tuple[Slices, ...]:
     worst: list[Slices] = []
     for axis, sums in totals.axes.items():
         told = _Told.of(sums)
-        ratio = np.where(told.has_spread, told.error / np.maximum(told.spread, 1e-300), 0.0)
+        least = np.maximum(told.spread, told.error * 1e-300)  # what the error divided by stays finite
+        ratio = np.divide(told.error, least, out=np.zeros_like(least), where=told.has_spread)
         at = int(ratio.argmax()) if ratio.size else 0
         if ratio.size and ratio[at] > 0:
             worst.append(_named(sums, axis, at, at, largest))

@@ -112,9 +112,12 @@ def _variations(feeds: Feeds) -> Iterator[Mapping[str, Any]]:
 def _varied(value: Any, random: np.random.Generator, *, noised: bool) -> Any:
     if not isinstance(value, np.ndarray) or value.dtype.kind != "f" or value.size < 4 or not np.isfinite(value).all():
         return value
-    low, high, spread = value.min(), value.max(), float(value.std())
+    low, high = value.min(), value.max()
     if np.isin(value, (low, high)).all():  # a mask, or a constant
         return value
     if not noised:
         return (value * _SMALLER).astype(value.dtype)
-    return np.clip(value + _NOISE * spread * random.standard_normal(value.shape), low, high).astype(value.dtype)
+    largest = max(abs(float(low)), abs(float(high)))  # in parts of it, no square and no sum leaves float64
+    parts = value.astype(np.float64) / largest
+    noise = _NOISE * parts.std() * random.standard_normal(value.shape)
+    return (np.clip(parts + noise, parts.min(), parts.max()) * largest).astype(value.dtype)

@@ -16,6 +16,7 @@ from onnx_models import mlp
 
 from precision_debug.errors import OutputError, PrecisionDebugError
 from precision_debug.observe.shard import Shard
+from precision_debug.ownership import remember
 from precision_debug.records import ModelFiles, RunSpec
 from precision_debug.run import locked_folder
 from precision_debug.run.error_transport import as_ours
@@ -27,7 +28,8 @@ from .case import Lost, own_error
 __all__ = ["machines_refusals", "stale_checkpoints", "tampered_checkpoints", "tmpdirs"]
 
 _FILES = (
-    "m.onnx", "weights", "in/0.npz", "in/1.npz", "labels.npy", "metric.py", "helper.py", "table.json", "base/t.raw",
+    "m.onnx", "weights", "in/0.npz", "in/1.npz", "labels.npy", "code/metric.py", "code/helper.py", "table.json",
+    "base/t.raw",
 )  # fmt: skip
 _SAMPLES = range(10)
 
@@ -40,7 +42,7 @@ def _command(folder: Path) -> RunSpec:
         (folder / name).write_bytes(f"{name}: 123".encode())
     return RunSpec(
         model=ModelFiles(model_file=str(folder / "m.onnx")), run_mode="ort_opt", baseline=str(folder / "base"),
-        inputs=str(folder / "in"), labels=str(folder / "labels.npy"), metric=f"{folder / 'metric.py'}:f",
+        inputs=str(folder / "in"), labels=str(folder / "labels.npy"), metric=f"{folder / 'code' / 'metric.py'}:f",
         options={"table": str(folder / "table.json")},
     )  # fmt: skip
 
@@ -61,7 +63,9 @@ def stale_checkpoints(random_: random.Random, folder: Path) -> None:
     kept = Checkpoint(str(folder / "kept"), spec, samples=_SAMPLES)
     kept.add(_part([0, 2]))
     path = folder / random_.choice(_FILES)
-    way = random_.choice(("flipped", "shorter", "longer", "gone", "linked", "touched", "rewritten", "beside"))
+    way = random_.choice((
+        "flipped", "shorter", "longer", "gone", "linked", "touched", "rewritten", "beside", "by a script", "ours",
+    ))  # fmt: skip
     before, data = path.stat(), path.read_bytes()
     place = random_.randrange(len(data))
     if way == "flipped":
@@ -79,13 +83,17 @@ def stale_checkpoints(random_: random.Random, folder: Path) -> None:
     elif way == "rewritten":
         path.unlink()
         path.write_bytes(data)
-    elif way == "beside":
-        (folder / random_.choice(("notes.txt", "r.html", "out.xlsx"))).write_bytes(b"of nobody's interest")
+    elif way in ("beside", "by a script", "ours"):
+        place_of = folder if way == "beside" else folder / "code"
+        other = place_of / random_.choice(("notes.txt", "r.html", "out.xlsx"))
+        other.write_bytes(b"of nobody's interest" if way == "beside" else b"a script may read this")
+        if way == "ours":
+            remember(other)  # as of whatever this tool writes
     if way in ("flipped", "shorter", "longer"):
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     if way == "touched":
         os.utime(path)
-    same = way in ("touched", "rewritten", "beside")
+    same = way in ("touched", "rewritten", "beside", "ours")
     said = own_error(lambda: Checkpoint(str(folder / "kept"), spec, samples=_SAMPLES))
     if same and said:
         raise Lost(f"{path.name} {way}: refused though nothing changed: {said}")
