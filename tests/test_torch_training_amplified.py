@@ -60,8 +60,8 @@ def test_who_makes_the_nan_of_both_runs_is_named(name: str, who: str, output: st
     report = explained(name)
     assert report.exit_status == 1
     assert (first(report).name, first(report).cause) == (who, "born_on_both")
-    assert f"makes the NaN of `{output}`" in lead(report)[0].en
-    assert "in the baseline too" in lead(report)[0].en
+    assert any(f"makes the NaN of `{output}`" in said.en for said in lead(report))
+    assert any("in the baseline too" in said.en for said in lead(report))
 
 
 def test_who_writes_in_place_over_what_the_backward_pass_reads_is_named() -> None:

@@ -49,8 +49,8 @@ def test_an_update_that_is_divided_by_0_on_both_sides_is_told_as_that(dead: bool
     first = report.explanation.culprits[0]
     assert first.name.startswith("optimiser/")
     assert (first.evidence["epsilon"], first.evidence["dtype"]) == (1e-8, "float16")
-    assert lead(report)[0].en.startswith("The optimiser divides the update of `")
-    assert lead(report)[0].zh.startswith("优化器更新 `")
+    assert any(said.en.startswith("The optimiser divides the update of `") for said in lead(report))
+    assert any(said.zh.startswith("优化器更新 `") for said in lead(report))
 
 
 def test_an_epsilon_that_float16_holds_divides_nothing_by_0() -> None:

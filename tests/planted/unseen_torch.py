@@ -212,7 +212,7 @@ def best_of_saturated_scores() -> Any:
     return Net(body, a=linear(32, 50), boxes=torch.randn(50, 4)), torch.randn(8, 32)
 
 
-@unseen("clean", "torch_bf16 torch_autocast_bf16")  # both sides are seeded alike
+@unseen("clean", "torch_bf16 torch_autocast_bf16", status=1)  # what draws numbers without a seed proves nothing
 def dropout_that_eval_does_not_stop() -> Any:
     def body(m: Any, x: Any) -> Any:
         return m.b(F.dropout(m.a(x), 0.3, training=True))
@@ -220,7 +220,7 @@ def dropout_that_eval_does_not_stop() -> Any:
     return Net(body, a=linear(32, 32), b=linear(32, 8)), tokens()
 
 
-@unseen("clean", "torch_fp16")  # both sides are seeded alike
+@unseen("clean", "torch_fp16", status=1)  # what draws numbers without a seed proves nothing
 def noise_of_a_latent() -> Any:
     def body(m: Any, x: Any) -> Any:
         mean, log = m.a(x).chunk(2, -1)
@@ -393,7 +393,7 @@ def overflow_that_where_leaves_out() -> Any:
     return Net(body, a=linear(32, 8)), tokens()
 
 
-@unseen("baseline", "torch_bf16", says="nan")
+@unseen("baseline", "torch_bf16", says="nan", status=1)
 def logarithm_of_negative_numbers() -> Any:
     def body(m: Any, x: Any) -> Any:
         return torch.log(m.a(x))
