@@ -14,12 +14,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..claims import State, claims_of_stage, status_of, verdict_of_stages
 from ..errors import BackendError, PrecisionDebugError, UsageError
 from ..explain.ladder import Climb, Explanation, Step, climb, explain
 from ..protocols import Ladder, Rung, Switch
 from ..reasons import Text, say
 from ..records import RunSpec, SessionSpec, Status
 from ..report.atomic_file import replacing
+from ..report.doubts import worded
 from ..report.failure import sentence_of
 from ..report.model import Report
 from ..report.widths import text_width
@@ -81,7 +83,8 @@ def run(arguments: Sequence[str]) -> int:
         raise BackendError(say("interrupted"), hint=say("stages_told"))
     if found.exit_status > 1:
         raise _could_not_run(found)
-    return found.exit_status
+    target = found.steps[-1][1].passes if found.steps else None
+    return status_of([verdict_of_stages(found.failing.name if found.failing else "", found.not_run, target)])
 
 
 _HEADING = Help("how far does the ladder go?", "逐级到何处为止？")
@@ -155,19 +158,22 @@ class _Climber:
         rows = [row for row in report.rows if row.comparison is not None and (self.on_all or row.is_output)]
         if not rows:
             return Step(passes=None, text="nothing could be compared", chinese="没有可对比的张量", exit_status=1)
-        if not self.on_all and any(row.is_output and row.comparison is None for row in report.rows):
-            said = Text("not every output could be compared", "并非每个输出都能对比")
-            return Step(passes=None, text=said.en, chinese=said.zh, exit_status=1)
         types = tuple(dict.fromkeys(row.target_op_type for row in report.rows if row.target_op_type))
-        wrong = next((row for row in rows if row.status is Status.FAIL), None)
-        open_ = next((row for row in rows if row.status is Status.INCONCLUSIVE), None)
-        if wrong is None and open_ is not None:  # it would pass whatever it holds, which is not a pass
-            sentence = described(open_)
+        claims = claims_of_stage(report, outputs_only=not self.on_all)
+        refuted = [claim for claim in claims if claim.state is State.REFUTED]
+        unknown = next((claim.why for claim in claims if claim.state is State.OPEN and claim.why is not None), None)
+        if unknown is not None and not refuted:  # it would pass whatever it holds, which is not a pass
+            sentence = worded(unknown)
             said = Text(f"inconclusive: {sentence.en}", f"无法下结论：{sentence.zh}")
             return Step(passes=None, text=said.en, chinese=said.zh, op_types=types, exit_status=1)
+        wrong = next((row for row in rows if row.status is Status.FAIL), None)
+        why = next((claim.why for claim in refuted if claim.why is not None), None)
+        if wrong is None and why is not None:
+            sentence = worded(why)
+            return Step(passes=False, text=sentence.en, chinese=sentence.zh, op_types=types)
         worst = max(rows, key=lambda row: (row.comparison.max_abs or 0.0) if row.comparison else 0.0)
         sentence = described(wrong or worst)
-        return Step(passes=wrong is None, text=sentence.en, chinese=sentence.zh, op_types=types)
+        return Step(passes=not refuted, text=sentence.en, chinese=sentence.zh, op_types=types)
 
 
 def _explain(

@@ -14,9 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..claims import Claim, Judge, State, claims_of_search, status_of, verdict_of_search
 from ..errors import BackendCrash, UsageError
 from ..events import Stage, Tried, read
 from ..records import RunSpec
+from ..report.doubts import worded
 from ..run.outcome import Outcome
 from ..run.overwriting import refuse_overwriting
 from ..run.searching.check_command import CheckCommand
@@ -46,7 +48,8 @@ _CRASHES = 20
 
 
 def run(arguments: Sequence[str]) -> int:
-    """0 where a set was found and verified, or none is needed; 1 where there is none; 2 or 3 as ever."""
+    """0 where a set was found and verified, or none is needed; 1 where there is none, or it proves nothing; 2 or 3 as
+    ever."""
     args = parse(compare.verb_parser("search", __doc__, DESCRIPTION_ZH, _HEADING, _FLAGS), arguments)
     compare.refuse_unused(args, "search", "gen_script", "plots")
     _refuse_contradictions(args)
@@ -76,12 +79,34 @@ def run(arguments: Sequence[str]) -> int:
     if outcome.error is not None:
         print(f"precision_debug: {visible(error_line(outcome.error, args.lang))}", file=sys.stderr)
         return outcome.exit_status
-    fix = outcome.report.fix if outcome.report is not None else None
+    report = outcome.report
+    if report is None:
+        return 1
+    fix = report.fix
     if fix is not None and fix.state == "not possible" and not args.quiet:
         print("which stage brings it:", flush=True)
         ladder.climbed(spec, on_all=args.on == "all", verbose=args.verbose, language=language_of(args.lang))
-    verified = fix is not None and all(item.verified is not False for item in fix.artefacts)
-    return 0 if fix is not None and fix.state in ("found", "not needed") and verified else 1
+    judge = _judge(args)
+    claims = claims_of_search(report, fix, judge)
+    if not args.quiet:
+        _say_open(claims, args.lang)
+    return status_of([verdict_of_search(claims, judge)])
+
+
+def _judge(args: Any) -> Judge:
+    """What decides of a set."""
+    if args.check:
+        return "command"
+    if args.metric or args.on not in ("outputs", "all"):
+        return "metric"
+    return "limit" if args.limit else "tolerance"
+
+
+def _say_open(claims: Sequence[Claim], language: str) -> None:
+    """Why the answer proves less than it seems to, where it would pass otherwise."""
+    said = [worded(claim.why) for claim in claims if claim.state is State.OPEN and claim.why is not None]
+    for text in dict.fromkeys(said):
+        print(visible(f"not proven: {text.en}" if language_of(language) == "en" else f"未证明：{text.zh}"), flush=True)
 
 
 _HEADING = Help("what has to hold, and for how long is it searched?", "须满足什么，搜索多久？")

@@ -81,6 +81,15 @@ DOUBTS: Mapping[str, Wording] = {
         "{mode} 对同一输入两次运行的结果不同：{name} 相差 {between}（相对 L2）。",
         "Find what draws numbers, or sums in another order, and fix its seed or order.",
     ),
+    "search_unfinished": Wording(
+        "No set was verified before the search ended ({sets} {sets:set|sets} run).",
+        "搜索结束前没有经验证的集合（运行了 {sets} 个）。",
+        "Repeat the command, which goes on, with more --runs or --seconds.",
+    ),
+    "handed_over_unrun": Wording(
+        "None of the {count} {count:artefact|artefacts} could be run here, so whether they hold is unknown.",
+        "{count} 项产物均未能在此运行，是否成立未知。", "Run them where they can run, and compare.",
+    ),
     "training_no_gradient": Wording(
         "No parameter had a gradient other than 0 in {steps} logged {steps:step|steps}: nothing was learnt, or nothing"
         " of it was logged.",

@@ -21,6 +21,12 @@ WHAT_TO_DO: Mapping[str, str] = {
     "Install onnx or openvino.": "安装 onnx 或 openvino。",
     "Nothing to do if that is 0.": "若为 0，无需处理。",
     "As above.": "同上。",
+    "Repeat the command, which goes on, with more --runs or --seconds.":
+        "加大 --runs 或 --seconds，重复该命令即从中断处继续。",
+    "Run them where they can run, and compare.": "在能运行之处运行并对比。",
+    "Find what draws numbers, or keeps something from one run for the next; --run_once leaves this out.":
+        "找出使用随机数或在两次运行之间保留状态之处；--run_once 则不做此检查。",
+    "See why the second run fails; --run_once leaves it out.": "查明第二次运行为何失败；--run_once 则不做第二次运行。",
     "Leave --without_outputs out.": "去掉 --without_outputs。",
     "Compare runs whose final outputs are known.": "比较已知最终输出的运行。",
     "Look at that operator's inputs; where such values are right, use --allow_non_finite.":

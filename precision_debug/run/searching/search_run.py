@@ -327,18 +327,18 @@ class _Search:
                 found = grown(oracle, self.units, self.groups or rank, start)
             else:
                 found = minimise(oracle, self.units, rank, start=start, rough=rough)
-            if found.state not in ("found", "diffuse") or not (self.unseen.now or self.unseen.used):
+            if not self.unseen.checks(found.state):
                 return found, checks
             assert found.kept is not None
             missed = self._missed(trials, found.kept, what, checks)
             if found.state == "diffuse" or not missed:
                 return found, checks
-            if len(missed) == len(self.unseen.now) + len(self.unseen.used) or turn == 2:
+            if (found.kept and len(missed) == len(self.unseen.now) + len(self.unseen.used)) or turn == 2:
                 break
             # what it missed is searched for too, once or twice
             self.unseen.learn(missed[0])
             self.unseen.now = self._with_low(trials, self.unseen.now)
-            samples, start = self.unseen.seen, found.kept
+            samples, start = self.unseen.seen, found.kept or None
         return dataclasses.replace(found, state="diffuse"), checks
 
     def _missed(

@@ -55,6 +55,11 @@ class Unseen:
         made, self.tensors = self._sampled([*seen, *rest[:first]])
         self.seen, self.now = made[: len(seen)], made[len(seen) :]
 
+    def checks(self, state: str) -> bool:
+        """Whether an answer of this kind is checked on what is unseen; that nothing is needed, on what the user gave."""
+        known = state in ("found", "diffuse") or (state == "not needed" and not self._random)
+        return known and bool(self.now or self.used)
+
     def learn(self, missed: Sample) -> None:
         """One of those now is searched for from here on: the others have told what they could, and new ones come."""
         self.used = [sample for sample in (*self.used, *self.now) if sample is not missed]
