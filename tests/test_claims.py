@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,50 @@ def test_the_terminal_says_in_one_line_what_a_pass_rests_on(
     assert "Every final output was compared" in (tmp_path / "r.html").read_text(encoding="utf-8")
 
 
+MARKING = [["--mark", "re:hid.*"], ["--marks_between", "hidden", "active", "--validate"]]
+"""Marks that leave out ``y``, which is off by 200 %, as they are typed."""
+
+
+def test_a_sweep_judges_the_outputs_that_its_marks_leave_out(folder: Path, tmp_path: Path) -> None:
+    sweep = ["sweep", "--run_modes", "ort_opt", "--baseline_model", str(folder / "right.onnx"), "--explain", "off",
+             "--speed_seconds", "0.01", "--quiet", "--output", str(tmp_path / "s.json")]  # fmt: skip
+    for marks in MARKING:
+        assert main([*sweep, "--model_file", str(folder / "triple.onnx"), *marks]) == 1, marks
+        rows = json.loads((tmp_path / "s.json").read_text())["table"]
+        assert {row["verdict"] for row in rows if row["mode"] == "ort_opt"} == {Verdict.FAIL}
+    assert main([*sweep, "--model_file", str(folder / "right.onnx"), *MARKING[0]]) == 0
+
+
+ASSERTED = """
+import pytest
+
+MARKS = {marks}
+
+@pytest.mark.parametrize("model", ["right", "triple"])
+@pytest.mark.parametrize("marks", MARKS, ids=str)
+def test_it(assert_precision, model, marks):
+    assert_precision(
+        r"{folder}/" + model + ".onnx", run_mode="ort_opt", baseline_model=r"{folder}/right.onnx", explain="off",
+        **marks
+    )
+"""
+
+
+def test_an_asserted_precision_judges_the_outputs_that_its_marks_leave_out(folder: Path, tmp_path: Path) -> None:
+    """In a process of its own, since the plugin is pytest's."""
+    from test_pytest_plugin import run
+
+    marks = [one for one in MARKS if one]
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "test_it.py").write_text(ASSERTED.format(marks=marks, folder=folder))
+    status, said = run(tmp_path, "--junitxml", "out.xml")
+    assert status == 1, said
+    cases = ElementTree.parse(tmp_path / "out.xml").iter("testcase")
+    failed = {str(case.get("name")): case.find("failure") is not None for case in cases}
+    assert len(failed) == 2 * len(marks)
+    assert {name for name, bad in failed.items() if bad} == {name for name in failed if "triple" in name}, said
+
+
 TOLERANCES: list[dict[str, Any]] = [
     {}, {"atol": 1e-3, "rtol": 1e-3}, {"atol": 30.0}, {"atol": 1e-3, "check_error_stat": "median"},
     {"equal_nan": True}, {"atol": 1e-3, "tolerance_rule": "either"},
@@ -221,6 +266,7 @@ AGAINST: list[tuple[str, tuple[Row, ...], dict[str, Any]]] = [
     ("within", (make_row(0, 0.1, is_output=True),), {}),
     ("repeatable", PASSES, doubted("draws_numbers")),
     ("repeatable", PASSES, doubted("differs_from_itself")),
+    ("repeatable", PASSES, doubted("fails_again")),
     ("ended", PASSES, {"failure": "killed"}),
     ("thresholds", PASSES, {"asserted": (opened("thresholds", Doubt(code="x")),)}),
     ("within", PASSES, {"asserted": (refuted("within", name="y"),)}),

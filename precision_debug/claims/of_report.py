@@ -24,7 +24,8 @@ _NAMES = 3
 _OWN_PROGRAM = frozenset({"", "recording"})
 """What a side's backend is called where a script's hooks, or files, show tensors: nothing says which are final."""
 
-_OF_DOUBT = {"iterations_unread": "all_read", "draws_numbers": "repeatable", "differs_from_itself": "repeatable"}
+_OF_DOUBT = {"iterations_unread": "all_read", "draws_numbers": "repeatable", "differs_from_itself": "repeatable",
+             "fails_again": "repeatable"}  # fmt: skip
 """Which claim a side's own doubt is about, where it is not that it ran as asked."""
 
 
@@ -241,7 +242,7 @@ def _is_broken(row: Row) -> bool:
 def _repeatable(report: Judged) -> Iterator[Claim]:
     """A side gives the same once more, and draws no numbers that another run would not."""
     yield from _of_sides(report, "repeatable")
-    yield held("repeatable")
+    yield held("repeatable", Doubt(code="run_once")) if report.spec.run_once else held("repeatable")
 
 
 def _ended(report: Judged) -> Iterator[Claim]:

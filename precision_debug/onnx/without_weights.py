@@ -54,8 +54,10 @@ def declared_outputs(path: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def draws_numbers(path: str) -> tuple[str, ...]:
+def draws_numbers(path: str, *, seeded: bool = False) -> tuple[str, ...]:
     """Operators that draw random numbers and have no seed, as "TYPE NAME", those of bodies among them.
+
+    seeded: those that have one.
 
     Raises PrecisionDebugError.
     """
@@ -64,7 +66,7 @@ def draws_numbers(path: str) -> tuple[str, ...]:
         f"{node.op_type} {node.name}"
         for one in all_graphs(graph)
         for node in one.node
-        if node.op_type in _DRAWS and not any(attribute.name == "seed" for attribute in node.attribute)
+        if node.op_type in _DRAWS and seeded == any(attribute.name == "seed" for attribute in node.attribute)
     )
 
 

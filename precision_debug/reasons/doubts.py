@@ -79,7 +79,15 @@ DOUBTS: Mapping[str, Wording] = {
     "differs_from_itself": Wording(
         "{mode} does not give the same twice on one input: {name} is {between} apart (Rel L2).",
         "{mode} 对同一输入两次运行的结果不同：{name} 相差 {between}（相对 L2）。",
-        "Find what draws numbers, or sums in another order, and fix its seed or order.",
+        "Find what draws numbers, or keeps something from one run for the next; --run_once leaves this out.",
+    ),
+    "fails_again": Wording(
+        "{mode} does not run a second time on one input: {detail}.", "{mode} 无法对同一输入再次运行：{detail}。",
+        "See why the second run fails; --run_once leaves it out.",
+    ),
+    "run_once": Wording(
+        "Each side was run only once (--run_once): whether another run gives the same is unknown.",
+        "各侧只运行了一次（--run_once）：再次运行的结果是否相同未知。", "Leave --run_once out.", decides=False,
     ),
     "search_unfinished": Wording(
         "No set was verified before the search ended ({sets} {sets:set|sets} run).",

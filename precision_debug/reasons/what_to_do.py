@@ -27,6 +27,7 @@ WHAT_TO_DO: Mapping[str, str] = {
     "Find what draws numbers, or keeps something from one run for the next; --run_once leaves this out.":
         "找出使用随机数或在两次运行之间保留状态之处；--run_once 则不做此检查。",
     "See why the second run fails; --run_once leaves it out.": "查明第二次运行为何失败；--run_once 则不做第二次运行。",
+    "Leave --run_once out.": "去掉 --run_once。",
     "Leave --without_outputs out.": "去掉 --without_outputs。",
     "Compare runs whose final outputs are known.": "比较已知最终输出的运行。",
     "Look at that operator's inputs; where such values are right, use --allow_non_finite.":
@@ -35,8 +36,6 @@ WHAT_TO_DO: Mapping[str, str] = {
         "检查输入；若这些值本应如此，请用 --allow_non_finite。",
     "Give the inputs of all of them, or choose one with --sample N.": "给出全部迭代的输入，或用 --sample N 选择一次。",
     "Give the operators a seed, or compare what lies before them.": "为这些算子设定种子，或比较其之前的张量。",
-    "Find what draws numbers, or sums in another order, and fix its seed or order.":
-        "找出使用随机数或改变求和次序之处，固定其种子或次序。",
     "Write it with --precision_golden write.": "用 --precision_golden write 写出。",
     "See what changed since it was written.": "查看此后的变化。",
     "See the rows of these tensors.": "查看这些张量的行。",

@@ -15,6 +15,7 @@ from .comparing import Comparing
 from .fail_fast import Enough, enough
 from .open_pair_run import OpenPair, SampleResult
 from .recorded import finish_recording
+from .run_again import run_again
 from .sample_numbers import chosen_samples
 
 __all__ = ["OneSample"]
@@ -69,6 +70,7 @@ class OneSample:
             first, _ = chosen_samples(work.spec.sample, len(work.feed_set.feeds))
             work.answers.add(found, first, ran.base_outputs, ran.paired_outputs)
             finish(work.spec, found, work.journal, work.answers.metric)
+        run_again(work.spec, both, ran, *work.feeds(0))
 
     def worst(self) -> tuple[int, SampleResult]:
         """Its place among the feeds, and what it gave."""

@@ -144,7 +144,7 @@ def _once_more(work: Comparing, sample: int, settings: Mapping[str, Any]) -> Pas
     one = dataclasses.replace(
         work.spec, inputs="", samples_axis=None, sample="", save_inputs="", labels="", metric="", top_k=None,
         validate=False, compare="", fail_fast=False, explain="fast", find_pass=False, second_opinion=False, repeat=None,
-        save_outputs="", save_tensors=None, record="",
+        run_once=True, save_outputs="", save_tensors=None, record="",
     )  # fmt: skip
     with tempfile.TemporaryDirectory(dir=work.folder) as room:
         path = Path(room, "journal.jsonl")

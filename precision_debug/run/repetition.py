@@ -36,7 +36,7 @@ from .open_pair_run import OpenPair, SampleResult
 from .plan import Opening
 from .side import CALIBRATE, guarded
 
-__all__ = ["Repetition"]
+__all__ = ["Repetition", "distance"]
 
 _NAMED = 5
 """Tensors and layers that are named, at most."""
@@ -140,7 +140,7 @@ class Repetition:
         self._seconds.append(opened + time.monotonic() - begun)
         for name, truth in self._truth.items():
             found = numbers.compare(truth, as_array(outputs[self._target_of[name]], name=name), Tolerance())
-            self._errors.setdefault(name, []).append(_distance(found))
+            self._errors.setdefault(name, []).append(distance(found))
 
     def _hold_against(self, rows: Sequence[Row]) -> None:
         seen = set()
@@ -175,16 +175,19 @@ class _Apart:
     def add(self, found: Comparison) -> None:
         if found.identical or not found.base.elements:
             return
-        distance = _distance(found)
-        if not distance and not found.max_abs and not found.mismatched:
+        far = distance(found)
+        if not far and not found.max_abs and not found.mismatched:
             return  # 0 and -0
         self.times += 1
-        self.rel_l2 = max(self.rel_l2, distance)
+        self.rel_l2 = max(self.rel_l2, far)
         self.max_abs = max(self.max_abs, math.inf if found.max_abs is None else float(found.max_abs))
 
 
-def _distance(found: Comparison) -> float:
-    """Relative L2; inf where NaN, Inf or shapes differ, of what has no such error the share of elements that differ."""
+def distance(found: Comparison) -> float:
+    """Measure how far two answers are apart, as relative L2.
+
+    inf where NaN, Inf or shapes differ; of what has no such error the share of elements that differ.
+    """
     if not found.shapes_match or found.apart:
         return math.inf
     error = found.relative_l2

@@ -15,6 +15,7 @@ from .comparing import Comparing
 from .fail_fast import enough
 from .journal import Journal
 from .open_pair_run import OpenPair, SampleResult
+from .run_again import run_again
 from .user_metric import UserMetric
 
 __all__ = ["Samples", "finish_scores", "worst_sample"]
@@ -91,12 +92,14 @@ class Samples:
         work, both = self._work, self._both
         feeds, target_feeds = work.feeds(number)
         ran = both.run(feeds, target_feeds, journal=work.journal if self._first else None, comparer=self._comparer)
-        self._first = False
+        first, self._first = self._first, False
         part.add(number, ran.rows)
         part.add_alone(number, ran.left)
         if work.saved is not None:
             work.saved.add((ran.base_outputs, ran.target_outputs), (both.base.seconds, both.target.seconds))
         work.answers.add(part, number, ran.base_outputs, ran.paired_outputs)
+        if first:
+            run_again(work.spec, both, ran, feeds, target_feeds)
         return any(enough(work.spec, row, work.target.precision) for row in ran.rows)
 
 

@@ -23,7 +23,7 @@ from .executed import not_run
 from .journal import Journal
 from .plan import Opening
 
-__all__ = ["OpenSide", "guarded", "open_both", "open_one"]
+__all__ = ["DRAWS", "OpenSide", "guarded", "open_both", "open_one"]
 
 
 @contextlib.contextmanager
@@ -153,6 +153,11 @@ class OpenSide:
             self._doubts = (*self._doubts, *doubts)
             self.announce()
 
+    @property
+    def draws(self) -> bool:
+        """Whether it is known to draw numbers that another run would not."""
+        return any(doubt.code == "draws_numbers" for doubt in (*self.session.doubts, *self._doubts))
+
     def _tell(self, tensors: Sequence[TensorMeta]) -> None:
         opening, session = self.opening, getattr(self, "session", None)
         info = Side(
@@ -195,14 +200,14 @@ def _drawn(opening: Opening, tensors: Sequence[TensorMeta]) -> tuple[Doubt, ...]
     means them: neither is looked at here."""
     if opening.backend is None or opening.spec.model.model_file.lower().endswith(".onnx"):
         return ()
-    found = [f"{meta.op_type} {meta.name}" for meta in tensors if _DRAWS.match(meta.op_type) and not meta.phase]
+    found = [f"{meta.op_type} {meta.name}" for meta in tensors if DRAWS.match(meta.op_type) and not meta.phase]
     if not found or any(meta.phase for meta in tensors):
         return ()
     some = ", ".join(found[:_SOME]) + (f", … (+{len(found) - _SOME})" if len(found) > _SOME else "")
     return (Doubt(code="draws_numbers", values={"mode": opening.label, "detail": some}),)
 
 
-_DRAWS = re.compile(
+DRAWS = re.compile(
     r"(aten\.|pd_op\.)?(rand|randn|randint|randperm|bernoulli|multinomial|poisson|gaussian|uniform|normal)"
     r"(_like|_random|_)?$|Random(Normal|Uniform)(Like)?$"
 )

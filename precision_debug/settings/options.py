@@ -303,6 +303,10 @@ class RunSpec:
         "who", "build and run the target N times: how far the builds differ, and where that begins",
         "将目标构建并运行 N 次：各次相差多少，从何处开始", metavar="N", low=2, not_with=("workers", "recording"),
     ))  # fmt: skip
+    run_once: bool = field(default=False, metadata=option(
+        "who", "do not run each side a second time, which shows whether it gives the same once more",
+        "不再运行各侧第二次（用以查看再次运行的结果是否相同）", not_with=("recording",),
+    ))  # fmt: skip
     marks: tuple[str, ...] = field(default=(), metadata=option(
         "tensors", "only these, beside the final outputs: a name, a glob, or re:REGEX (default: all)",
         "除最终输出外只比较这些：名字、通配符或 re:正则（默认全部）",

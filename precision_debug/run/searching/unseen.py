@@ -56,7 +56,7 @@ class Unseen:
         self.seen, self.now = made[: len(seen)], made[len(seen) :]
 
     def checks(self, state: str) -> bool:
-        """Whether an answer of this kind is checked on what is unseen; that nothing is needed, on what the user gave."""
+        """Whether an answer of this kind is checked on what is unseen; that nothing is needed, on the user's."""
         known = state in ("found", "diffuse") or (state == "not needed" and not self._random)
         return known and bool(self.now or self.used)
 
