@@ -12,7 +12,7 @@ from .judged import Judged
 
 __all__ = ["Judge", "claims_of_search", "claims_of_stage", "verdict_of_search", "verdict_of_stages"]
 
-_OF_COMPARISON = ("ran_as_asked", "outputs_compared", "outputs_finite", "all_read", "repeatable", "as_stored", ENDED)
+_OF_COMPARISON = ("ran_as_asked", "outputs_compared", "outputs_finite", "all_read", "repeatable", ENDED)
 """What is claimed of the comparison with nothing kept, and without which no set proves anything either."""
 
 _LEFT_TO: Mapping[str, Collection[str]] = {

@@ -56,7 +56,7 @@ class Unseen:
         self.seen, self.now = made[: len(seen)], made[len(seen) :]
 
     def checks(self, state: str) -> bool:
-        """Whether an answer of this kind is checked on what is unseen; that nothing is needed, on the user's."""
+        """Whether an answer of this kind is checked on what is unseen; that nothing is needed, on the user's own."""
         known = state in ("found", "diffuse") or (state == "not needed" and not self._random)
         return known and bool(self.now or self.used)
 
