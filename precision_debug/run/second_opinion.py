@@ -101,7 +101,10 @@ def with_second_opinion(
         if culprit is not None and culprit.cause == "wrong_kernel":
             found.append(culprit)
         elif culprit is not None:  # one against one: either may be wrong, and nobody is accused
-            doubted.append(say("opinions_differ", op=node.op_type, name=culprit.name, **culprit.evidence))
+            error, own, asked = (culprit.evidence[key] for key in ("error", "own", "others"))
+            doubted.append(
+                say("opinions_differ", op=node.op_type, name=culprit.name, error=error, own=own, others=asked)
+            )  # fmt: skip
     notes = [say("second_opinion", count=len(tried), types=tuple(tried), by=tuple(versions), wrong=len(found))]
     notes += doubted
     if not found:
