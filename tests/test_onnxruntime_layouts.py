@@ -170,6 +170,9 @@ def test_a_transposition_of_the_sources_own_between_quantised_values_is_no_chang
         def layout(self, name: str) -> tuple[int, ...] | None:
             return () if name in {"x", "patches", "tokens"} else None
 
+        def guessed(self, name: str) -> bool:
+            return False
+
         def made(self, node: Any, index: int) -> tuple[int, ...]:
             return ()
 
@@ -285,6 +288,121 @@ def test_whole_convolutions_of_one_scale_are_told_apart(tmp_path: Path) -> None:
         assert rows[name].comparison is not None, (name, rows[name].reason)
         assert rows[name].relative_l2 < 0.1, name  # type: ignore[operator]
     assert {rows[name].status for name in ("c0", "a1", "s1")} == {Status.FUSED_AWAY}
+
+
+def shape_of_a_turned(perm: tuple[int, ...], named: str, open_sizes: bool) -> tuple[onnx.ModelProto, dict[str, Any]]:
+    """An output behind a convolution that is also transposed, and whose transposition's shape is read."""
+    rank, channels = len(perm), 16
+    sizes = [1, channels, *(5, 8, 1)[: rank - 2]]
+    weights = {"w": small(channels, channels, *[1] * (rank - 2)), "b": small(channels)}
+    weights |= {"from": np.int64([0]), "to": np.int64([rank - 1]), "rest": np.int64([-1])}
+    steps: list[tuple[str, list[str], str, dict[str, Any]]] = [
+        ("Conv", ["x", "w", "b"], "c", {}), ("Relu", ["c"], "e", {}), ("Transpose", ["e"], "t", {"perm": perm}),
+        ("Shape", ["t"], "s", {}), ("Slice", ["s", "from", "to", "from"], "head", {}),
+        ("Concat", ["head", "rest"], "target", {"axis": 0}), ("Reshape", ["t", "target"], "y", {}),
+    ]  # fmt: skip
+    nodes = [
+        helper.make_node(op, read, [to], name={"own": f"n_{to}", "output": to, "none": ""}[named], **settings)
+        for op, read, to, settings in steps
+    ]
+    declared = ["n", channels, *(f"s{place}" for place in range(rank - 2))] if open_sizes else sizes
+    outputs = [onnx_models.value("e"), onnx_models.value("y")]
+    return onnx_models.model(nodes, [onnx_models.value("x", declared)], outputs, weights), {"x": small(*sizes)}
+
+
+@pytest.mark.parametrize(("named", "open_sizes"), [("own", True), ("output", False), ("none", True)])
+@pytest.mark.parametrize("perm", [(0, 2, 3, 1), (0, 3, 1, 2), (1, 0, 3, 2), (0, 2, 1), (0, 2, 3, 4, 1)])
+def test_an_output_never_changes_its_layout(
+    perm: tuple[int, ...], named: str, open_sizes: bool, tmp_path: Path
+) -> None:
+    """ONNX Runtime makes one ReorderOutput of the transposition, and a Gather of the shape of what is not turned."""
+    rows = rows_of(*shape_of_a_turned(perm, named, open_sizes), tmp_path)
+    assert {rows[name].status for name in ("e", "y")} == {Status.PASS}, (rows["e"].reason, rows["y"].reason)
+    assert {rows[name].status for name in ("t", "s", "head", "target")} <= {Status.PASS, Status.FUSED_AWAY}
+    assert not [name for name, row in rows.items() if row.status is Status.FAIL]
+
+
+def turned_casts(
+    perm: tuple[int, ...], sizes: tuple[int, ...], operator: str, named: str
+) -> tuple[onnx.ModelProto, dict[str, Any]]:
+    """Transpositions around operators that float16 leaves in float32: casts are put around each, and ONNX Runtime moves
+    the transpositions past some."""
+    back = tuple(perm.index(axis) for axis in range(len(perm)))
+    steps: list[tuple[str, list[str], str, dict[str, Any]]] = [
+        ("Unsqueeze", ["x", "one"], "u", {}), ("Transpose", ["u"], "t", {"perm": perm}), (operator, ["t"], "r", {}),
+        ("Add", ["t", "r"], "a", {}), ("Transpose", ["a"], "b", {"perm": back}), ("Squeeze", ["b", "one"], "q", {}),
+        ("Softmax", ["q"], "y", {"axis": -1}), ("Concat", ["r", "r"], "k", {"axis": 1}),
+    ]  # fmt: skip
+    nodes = [
+        helper.make_node(op, read, [to], name={"own": f"n_{to}", "output": to, "none": ""}[named], **settings)
+        for op, read, to, settings in steps
+    ]
+    declared = [sizes[0], "L", *sizes[2:]]
+    outputs = [onnx_models.value("y"), onnx_models.value("k")]
+    model = onnx_models.model(nodes, [onnx_models.value("x", declared)], outputs, {"one": np.int64([1])})
+    return model, {"x": small(*sizes)}
+
+
+@pytest.mark.parametrize(
+    ("perm", "sizes"),
+    [((0, 3, 2, 1), (1, 40, 16)), ((0, 2, 3, 1), (2, 8, 8)), ((3, 1, 0, 2), (1, 1, 16)), ((0, 2, 1, 4, 3), (1, 7, 5, 6)),
+     ((1, 5, 2, 4, 3, 0), (1, 8, 2, 8, 6))],
+)  # fmt: skip
+@pytest.mark.parametrize(("named", "operator"), [("own", "Relu"), ("output", "Sigmoid")])
+def test_a_transposed_copy_is_not_the_tensor(
+    perm: tuple[int, ...], sizes: tuple[int, ...], named: str, operator: str, tmp_path: Path
+) -> None:
+    rows = rows_of(*turned_casts(perm, sizes, operator, named), tmp_path, "ort_fp16")
+    assert not [name for name, row in rows.items() if row.status is Status.FAIL]
+    assert {rows[name].status for name in ("y", "k")} == {Status.PASS}
+
+
+def test_the_tensor_itself_wins_over_a_transposed_cast_of_its_name(tmp_path: Path) -> None:
+    """A block of a voice detector: the cast of `t` stands before the transposition that makes `t`."""
+    weights = {"w": small(16, 1, 6, 1), "m": small(16, 16), "one": np.int64([1])}
+    nodes = [
+        helper.make_node("MatMul", ["x", "m"], ["p"], name="p_n"),
+        helper.make_node("Unsqueeze", ["p", "one"], ["u"], name="u_n"),
+        helper.make_node("Transpose", ["u"], ["t"], name="t_n", perm=[0, 3, 2, 1]),
+        helper.make_node("Concat", ["cache", "t"], ["cat"], name="cat_n", axis=2),
+        helper.make_node("Conv", ["cat", "w"], ["c"], name="c_n", group=16),
+        helper.make_node("Add", ["t", "c"], ["a"], name="a_n"),
+        helper.make_node("Transpose", ["a"], ["b"], name="b_n", perm=[0, 3, 2, 1]),
+        helper.make_node("Squeeze", ["b", "one"], ["y"], name="y_n"),
+    ]
+    inputs = [onnx_models.value("x", [1, "L", 16]), onnx_models.value("cache", [1, 16, 5, 1])]
+    model = onnx_models.model(nodes, inputs, [onnx_models.value("y")], weights)
+    rows = rows_of(model, {"x": small(1, 40, 16), "cache": small(1, 16, 5, 1)}, tmp_path, "ort_fp16")
+    assert {rows[name].status for name in ("u", "t", "cat", "c", "a", "b", "y")} == {Status.PASS}
+    assert rows["t"].target_name == "t"
+
+
+def test_axes_of_size_1_make_no_two_transpositions_of_one() -> None:
+    from precision_debug_onnxruntime.engine.transposes import _only
+
+    last, second = (0, 2, 3, 1), (0, 3, 1, 2)
+    own = together = {last, second, (0, 1, 2, 3)}
+    assert _only((1, 12, 1, 8), (1, 8, 12, 1), own, together) == last
+    assert _only((1, 1, 1, 8), (1, 8, 1, 1), own, together) in (last, second)
+    assert _only((1, 8, 8, 8), (1, 8, 8, 8), own, together) is None, "several differ"
+    assert _only(("n", "h", "w", 8), ("n", 8, "h", "w"), own, together) == last
+    assert _only(("n", "w", "h", 8), ("n", 8, "w", "h"), own, together) == last
+    assert _only((2, 3), (3, 2), own, together) is None
+
+
+def test_a_permuted_shape_of_a_tensor_that_is_called_otherwise_is_no_verdict() -> None:
+    from precision_debug.numbers import compare
+    from precision_debug.numbers.judge import judged
+    from precision_debug.records import Tolerance
+
+    def of(target_name: str, shape: tuple[int, ...], is_output: bool = False) -> Status:
+        numbers = compare(np.ones((1, 16, 40), np.float32), np.ones(shape, np.float32), Tolerance())
+        row = Row(index=0, op_type="Relu", name="r", status=Status.PASS, comparison=numbers, target_name=target_name,
+                  is_output=is_output)  # fmt: skip
+        return judged(row, Tolerance()).status
+
+    assert of("other", (1, 40, 16)) is of("other", (1, 1, 40, 16)) is Status.INCONCLUSIVE
+    assert of("other", (1, 40, 8)) is of("r", (1, 40, 16)) is of("other", (1, 40, 16), True) is Status.FAIL
 
 
 def one_axis(length: int, dtype: type) -> tuple[onnx.ModelProto, dict[str, Any]]:

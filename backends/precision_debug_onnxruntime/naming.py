@@ -103,8 +103,10 @@ def _members(edge: Edge, known: Known, seen: _Seen) -> list[str]:
     """The source tensors that an edge of the running graph stands for, each once."""
     found: dict[str, None] = {}
     for name in edge.forms:
+        if known.copied(name) and (found or known.copied(name) in seen):
+            continue  # the tensor itself is there
         for plain in [name] if known.after(name) else spellings(name):
-            members = known.members(plain) or ([known.named_after(plain)] if name in known.turned else [])
+            members = known.members(plain) or _moved(plain, name, known)
             members = members or _called_after(plain, edge.forms[name], edge, known, seen)
             if members:
                 found.update(dict.fromkeys(members))
@@ -112,6 +114,12 @@ def _members(edge: Edge, known: Known, seen: _Seen) -> list[str]:
     if found or edge.node is None:
         return list(dict.fromkeys([*found, *(later for member in found for later in _taken_over(member, edge, known))]))
     return _blocked_members(edge, known, seen) if edge.node.domain == NCHWC else _node_members(edge, known, seen)
+
+
+def _moved(plain: str, name: str, known: Known) -> list[str]:
+    """The tensor of the node that a value in a known layout is called after."""
+    tensor = known.named_after(plain) if known.turned.get(name) is not None else ""
+    return [tensor] if tensor else []
 
 
 def _called_after(name: str, form: Form, edge: Edge, known: Known, seen: _Seen) -> list[str]:

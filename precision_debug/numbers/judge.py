@@ -37,10 +37,21 @@ def judged(
     """
     if row.comparison is not None and row.status in _JUDGED:
         status, reason = verdict(row.comparison, tolerance)
+        if reason.code == "shape" and _may_be_turned(row, row.comparison):
+            status, reason = Status.INCONCLUSIVE, say("turned")
         row = dataclasses.replace(row, status=status, reason=reason)
         if allowed is not None and not tolerance.given:
             row = as_expected(row, allowed, rounded=rounded)
     return validated(row) if validate else row
+
+
+def _may_be_turned(row: Row, numbers: Comparison) -> bool:
+    """Whether a permutation of axes explains that shapes differ: an engine keeps inner tensors as it likes, and what it
+    calls otherwise may be such a one. An output has the layout that the model gives it."""
+    if row.is_output or row.target_name in ("", row.name):
+        return False
+    sizes = [sorted(size for size in stats.shape if size != 1) for stats in (numbers.base, numbers.target)]
+    return sizes[0] == sizes[1]
 
 
 _JUDGED = frozenset({Status.PASS, Status.FAIL, Status.INCONCLUSIVE})

@@ -19,6 +19,10 @@ _CRASH = "Check how the run ended; the rows finished before that are in the repo
 ROWS: Mapping[str, Wording] = {
     # the verdict
     "shape": Wording("shape", "形状不同", _SHAPES),
+    "turned": Wording(
+        "its axes have another order in the target, which calls it otherwise", "目标中该张量名称不同，且轴的次序不同",
+        "Look at the outputs, which keep their layout: an engine may lay out inner tensors as it likes.",
+    ),
     "types": Wording("types: {base} against {target}", "类型不同：{base} 与 {target}", _SHAPES),
     "elements": Wording("{count} of {all} {all:element|elements}", "{all} 个元素中有 {count} 个", _NUMBERS),
     "elements_and": Wording(

@@ -223,7 +223,8 @@ def _of_the_same(row: Row, own: Sequence[Row]) -> bool:
 def _loss(row: Row) -> tuple[bool, float]:
     """Whether the tensor is broken (shape, new NaN or Inf), and the relative error that its operator itself added."""
     comparison, error = row.comparison, row.relative_l2 or 0.0
-    broken = comparison is not None and (not comparison.shapes_match or newly_broken(row))
+    apart = comparison is not None and not comparison.shapes_match and row.status is Status.FAIL
+    broken = apart or (comparison is not None and newly_broken(row))
     own = row.introduced
     if own is not None and (own.rel_l2 is not None or own.flips == 0):
         return broken, own.rel_l2 or 0.0

@@ -46,6 +46,9 @@ class Layouts(Protocol):
     def layout(self, name: str) -> tuple[int, ...] | None:
         """Of a value, by its name; None where that is not known."""
 
+    def guessed(self, name: str) -> bool:
+        """Whether a transposition was moved past what gives a value, and its shape alone tells the layout, if at all."""
+
     def made(self, node: Any, index: int) -> tuple[int, ...]:
         """Of a node's output, by the node's name, before the node's inputs were transposed; () where not known."""
 
@@ -160,15 +163,35 @@ class _Finder:
         return None if root is None else self.forms[root][name]
 
     def _is_real(self, node: Any) -> bool:
-        """Whether a transposition leads from one of the source's tensors to another: ONNX Runtime merged some then."""
-        if node.op_type != "Transpose":
+        """Whether a transposition leads from one of the source's tensors to another: ONNX Runtime merged some then, and
+        some into the reordering of a blocked value."""
+        turn = self._turn(node)
+        if not turn:
             return False
         source, then = node.input[0], self._layout_ahead(node.output[0])
         forms = self.forms[self.root[source]]
-        anchored = any(self.layouts.layout(name) is not None for name in forms)
-        if then is None or not anchored:
+        if then is None:
             return False
-        return _after(forms[source].perm, attribute(node, "perm")) != then
+        if self._anchored(forms):
+            return _after(forms[source].perm, turn) != then
+        beside = (reader for reader in self.readers[source] if reader.op_type in _REORDER and not self._turn(reader))
+        here = {self.layouts.layout(reader.output[0]) for reader in beside} - {None}
+        return node.op_type in _REORDER and any(_after(perm, turn) != then for perm in here)
+
+    def _anchored(self, forms: Iterable[str]) -> bool:
+        """Whether the name of one of these values tells its layout."""
+        return any(self.layouts.layout(name) is not None for name in forms)
+
+    def _turn(self, node: Any) -> tuple[int, ...]:
+        """How a carrier transposes what it reads; () where it does not."""
+        if node.op_type == "Transpose":
+            return tuple(attribute(node, "perm") or ())
+        if node.op_type not in _REORDER or not attribute(node, "channels_last", 0):
+            return ()
+        rank = len(self.types.of(self.scope.key, node.output[0]).shape or ())
+        # blocks have the order of NCHW, the other side is NHWC
+        found = (0, rank - 1, *range(1, rank - 1)) if node.op_type == "ReorderInput" else (0, *range(2, rank), 1)
+        return found if rank else ()
 
     def _layout_ahead(self, name: str) -> tuple[int, ...] | None:
         """The layout of a value, or of what it is quantised to or from: the name may stand there alone."""
@@ -193,10 +216,8 @@ class _Finder:
             form = dataclasses.replace(form, perm=_after(before.perm, attribute(node, "perm")))
         elif node.op_type in _REORDER:
             form = dataclasses.replace(form, blocked=node.op_type == "ReorderInput")
-            rank = len(self.types.of(self.scope.key, name).shape or ())
-            if attribute(node, "channels_last", 0):  # blocks have the order of NCHW, the other side is NHWC
-                moved = (0, rank - 1, *range(1, rank - 1)) if form.blocked else (0, *range(2, rank), 1)
-                form = dataclasses.replace(form, perm=_after(before.perm, moved) if rank else None)
+            if attribute(node, "channels_last", 0):
+                form = dataclasses.replace(form, perm=_after(before.perm, self._turn(node) or None))
         self.root[name] = root
         self.forms[root][name] = form
         self._settle(root, name)
@@ -207,6 +228,10 @@ class _Finder:
         found = forms[name].perm
         if known is None or found == known:
             return
+        if self._anchored(other for other in forms if other != name):  # each has the layout that its own name tells
+            if not self.layouts.guessed(name):
+                forms[name] = dataclasses.replace(forms[name], perm=known)
+            return
         shift = _after(known, _inverse(found)) if found is not None else None
         for other, form in forms.items():
             perm = known if other == name else _after(shift, form.perm)
@@ -215,10 +240,15 @@ class _Finder:
     def _computed(self, node: Any, index: int) -> Form:
         name = node.output[index]
         form = Form(bits=self._bits(name), width=self._bits(name), scale=self.scales.get(name))
-        known = self.layouts.layout(name)
-        if known is not None:
+        moved = self._form(node.input[0]) if self._turn(node) else None
+        if moved is not None and not moved.code:  # a transposition gives no digits back
+            form = dataclasses.replace(form, bits=min(form.bits, moved.bits))
+        known, guessed = self.layouts.layout(name), self.layouts.guessed(name)
+        if known or (known is not None and not guessed):
             return dataclasses.replace(form, perm=known)
         form = self._from_inputs(node, name, form)
+        if guessed and not form.perm:  # what it reads is no transposed tensor, but it may be another than the model's
+            return dataclasses.replace(form, perm=known)
         return dataclasses.replace(form, perm=_after(self.layouts.made(node, index), form.perm))
 
     def _from_inputs(self, node: Any, name: str, form: Form) -> Form:

@@ -66,6 +66,10 @@ class Source:
         """() for a tensor of this graph, which has its own layout; None for other names."""
         return () if name in self.tensors else None
 
+    def guessed(self, name: str) -> bool:  # noqa: ARG002
+        """Nothing was moved in a graph that nothing has optimised."""
+        return False
+
     def made(self, node: Any, index: int) -> tuple[int, ...]:  # noqa: ARG002
         """Nodes of the converted graph tell nothing of their own."""
         return ()
@@ -76,13 +80,14 @@ class Known:
     """The source, the converted graph, and the converted graph's edge of each of its values.
 
     turned: values of the running graph that bear the name of a node in place of a tensor's, as ONNX Runtime calls what
-    that node gives after a transposition was moved past it; and how they are transposed against the tensor.
+    that node gives after a transposition was moved past it; and how they are transposed against the tensor. The same of
+    copies that were made where the name was taken. None where the shapes do not tell.
     """
 
     source: Source
     converted: Source
     edge_of: Mapping[str, Edge] = field(default_factory=dict)
-    turned: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    turned: Mapping[str, tuple[int, ...] | None] = field(default_factory=dict)
 
     @classmethod
     def of(cls, source: Any, converted: Any) -> Known:
@@ -118,7 +123,7 @@ class Known:
 
     def layout(self, name: str) -> tuple[int, ...] | None:
         """How a value of the running graph is transposed against its source tensor, where its name tells it."""
-        if name in self.turned or self.after(name):
+        if name in self.turned or self.after(name) or self.copied(name):
             return self.turned.get(name)
         for plain in spellings(name):
             if plain in self.source.tensors and plain in self.converted.tensors:  # see ``missing``
@@ -157,6 +162,14 @@ class Known:
         same = self.source.nodes.get(node) == self.converted.nodes.get(node)  # the quantiser moves names on
         return outputs[0] if same and len(outputs) == 1 else ""
 
+    def copied(self, name: str) -> str:
+        """The tensor that a cast was named after when another value had that name; "" for other values. ONNX Runtime
+        names so what stands before a transposition that it moved behind the cast, whose layout is another then."""
+        if not name.startswith(_CAST) or _TOKEN.sub("", name) == name:
+            return ""
+        tensor = _TOKEN.sub("", name.removeprefix(_CAST))
+        return "" if name.removeprefix(_CAST) in self.source.tensors or tensor not in self.source.tensors else tensor
+
     def after(self, name: str) -> str:
         """The one output of the converted graph's node whose name a value of the running graph bears; "" where it is
         called otherwise. ONNX Runtime calls values so that it transposed."""
@@ -185,6 +198,10 @@ class Known:
                     left.append(name)
         inside = [member for name, within in met.items() if within and name != tensor for member in self.members(name)]
         return [name for name in dict.fromkeys(inside) if name in self.source.producer]
+
+    def guessed(self, name: str) -> bool:
+        """Whether a value's layout, if it is known, was found by its shape."""
+        return name in self.turned
 
     def made(self, node: Any, index: int) -> tuple[int, ...]:
         """How a node's output was transposed in the converted graph; () where that is not known."""
