@@ -18,6 +18,7 @@ from .records import (
     Explanation,
     InputInfo,
     Introduced,
+    MetricChange,
     Number,
     Repeated,
     Row,
@@ -213,11 +214,12 @@ class Note:
 
 @dataclass(frozen=True, kw_only=True)
 class Scores:
-    """What the answer is worth, shares of ``samples``."""
+    """What the answer is worth, shares of ``samples``. metric: of these the user's own, and how it changes."""
 
     event: ClassVar[str] = "scores"
     scores: Mapping[str, Number]
     samples: int
+    metric: MetricChange | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

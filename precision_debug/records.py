@@ -14,8 +14,8 @@ from .settings.options import ModelFiles, Number, RunSpec, Shape, Tolerance
 
 __all__ = [
     "Availability", "Comparison", "Culprit", "Doubt", "Effect", "Explanation", "InputInfo", "InputMeta", "Introduced",
-    "ModelFiles", "Number", "Operator", "Overlap", "Repeated", "Row", "RunMode", "RunSpec", "SessionSpec", "Shape",
-    "Side", "Slices", "Status", "Stored", "TensorMeta", "TensorStats", "Tolerance",
+    "MetricChange", "ModelFiles", "Number", "Operator", "Overlap", "Repeated", "Row", "RunMode", "RunSpec",
+    "SessionSpec", "Shape", "Side", "Slices", "Status", "Stored", "TensorMeta", "TensorStats", "Tolerance",
 ]  # fmt: skip
 
 
@@ -113,6 +113,39 @@ class TensorMeta:
     phase: str = ""
     scaled: float = 1.0
     rank: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricChange:
+    """A metric of the user's on both sides, over all samples.
+
+    less_is_better: as with an error rate. low, high: between what 95 % of the resampled samples say of how much worse
+    it gets; None where there are too few to say anything.
+    """
+
+    name: str
+    baseline: Number
+    target: Number
+    samples: int
+    less_is_better: bool = False
+    low: Number | None = None
+    high: Number | None = None
+
+    @property
+    def worse(self) -> float:
+        """How much worse the target is; below 0 where it is better, inf where it gives no number."""
+        if not math.isfinite(self.baseline):
+            return math.nan
+        if not math.isfinite(self.target):
+            return math.inf
+        return float(self.target - self.baseline if self.less_is_better else self.baseline - self.target)
+
+    @property
+    def share(self) -> float:
+        """The same as a share of the baseline's."""
+        if self.worse <= 0 or not self.baseline:
+            return math.inf if self.worse > 0 else 0.0
+        return abs(self.worse / float(self.baseline))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -178,3 +178,100 @@ def test_with_a_budget_of_0_every_tensor_waits_on_disk_and_nothing_else_changes(
     assert spilled.rows == plain.rows
     assert not any(note.code == "spilled" for note in plain.notes)
     assert any(note.code == "spilled" for note in spilled.notes)
+
+
+# --- a metric that gets worse
+
+METRICS = """
+import numpy as np
+from numpy import nan
+
+def steep(outputs, labels):
+    found = float(np.abs(next(iter(outputs.values()))).sum())
+    SEEN.append(found)
+    return 0.9 if len(SEEN) % 2 else 0.9 - DROP[(len(SEEN) // 2 - 1) % len(DROP)]
+
+def errors(outputs, labels):
+    return steep(outputs, labels) * 100, 100
+
+errors_less_is_better = True
+
+def ranked(outputs, labels):
+    return {"value": steep(outputs, labels)}
+
+def ranked_of_all(parts):
+    return float(np.mean([part["value"] for part in parts]))
+
+SEEN = []
+DROP = [DROPS]
+"""
+
+
+def measured(folder: Path, drops: list[float], name: str = "steep", **more: Any) -> Report:
+    """A comparison of as many samples as there are drops: the metric of each falls by one of them from 0.9."""
+    onnx.save(onnx_models.mlp(), folder / "m.onnx")
+    (folder / "metrics.py").write_text(METRICS.replace("DROPS", ", ".join(map(repr, drops))))
+    feeds = [{"x": np.full((2, 8), 1 + place / 8, np.float32)} for place in range(len(drops))]
+    script = f"{folder / 'metrics.py'}:{name}"
+    return compare(folder / "m.onnx", run_mode="ort_fp16_sim", inputs=feeds, metric=script, explain="off", **more)
+
+
+def code_of(report: Report) -> tuple[str, str]:
+    claim = next(claim for claim in report.claims if claim.code == "metric")
+    return str(claim.state), "" if claim.why is None else claim.why.code
+
+
+@pytest.mark.parametrize("name", ["steep", "ranked"])
+def test_a_metric_that_falls_by_no_chance_is_said_first_and_fails(name: str, tmp_path: Path) -> None:
+    found = measured(tmp_path, [0.1, 0.12, 0.08, 0.1, 0.11, 0.09, 0.1, 0.1], name)
+    assert code_of(found) == ("refuted", "metric_fell")
+    assert (found.verdict, found.exit_status) == (Verdict.FAIL, 1)
+    assert f"`{name}`" in lead(found)[0].en
+    assert f"`{name}`" in lead(found)[0].zh
+    change = found.metric
+    assert change is not None
+    assert change.low is not None
+    assert change.high is not None
+    assert 0.08 <= change.low < change.worse < change.high <= 0.12
+
+
+@pytest.mark.parametrize(
+    ("drops", "name", "state"),
+    [
+        ([0.3, -0.3, 0.2, -0.2, 0.25, -0.24, 0.1, -0.1], "steep", "held"),  # which samples there are explains it
+        ([0.0] * 7, "steep", "held"),
+        ([1e-5] * 7, "steep", "held"),  # no chance, and nobody feels it
+        ([-0.1] * 7, "steep", "held"),  # better
+        ([0.1] * 7, "errors", "held"),  # fewer errors
+        ([-0.1] * 7, "errors", "refuted"),
+        ([0.5], "steep", "refuted"),
+        ([0.004], "steep", "held"),  # what FP16 may cost
+        ([float("nan")], "steep", "refuted"),
+    ],
+)
+def test_what_resampling_or_the_arithmetic_explains_fails_nothing(
+    drops: list[float], name: str, state: str, tmp_path: Path
+) -> None:
+    found = measured(tmp_path, drops, name)
+    assert code_of(found)[0] == state
+    assert found.exit_status == (state == "refuted")
+
+
+@pytest.mark.parametrize(
+    ("bound", "state"), [("0.05", "refuted"), ("0.15", "held"), ("5%", "refuted"), ("12%", "held"), ("0", "refuted")]
+)
+def test_a_bound_decides_in_place_of_the_error(bound: str, state: str, tmp_path: Path) -> None:
+    found = measured(tmp_path, [0.1] * 3, metric_drop=bound)
+    assert code_of(found)[0] == state
+    assert found.verdict is (Verdict.PASS if state == "held" else Verdict.FAIL)
+    assert "`steep`" in lead(found)[0].en
+    wide = measured(tmp_path, [0.1] * 3, metric_drop=bound, atol=0, rtol=0)
+    assert wide.verdict is Verdict.FAIL, "a tolerance that was given holds beside it"
+
+
+def test_a_bound_is_a_number_of_a_metric(model: Path) -> None:
+    with pytest.raises(UsageError, match="no metric"):
+        run(model, metric_drop="1%")
+    for wrong in ("x", "-1", "5%%", "inf"):
+        with pytest.raises(UsageError):
+            run(model, metric=f"{model.parent / 'own.py'}:largest", metric_drop=wrong)

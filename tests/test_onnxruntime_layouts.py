@@ -345,8 +345,8 @@ def turned_casts(
 
 @pytest.mark.parametrize(
     ("perm", "sizes"),
-    [((0, 3, 2, 1), (1, 40, 16)), ((0, 2, 3, 1), (2, 8, 8)), ((3, 1, 0, 2), (1, 1, 16)), ((0, 2, 1, 4, 3), (1, 7, 5, 6)),
-     ((1, 5, 2, 4, 3, 0), (1, 8, 2, 8, 6))],
+    [((0, 3, 2, 1), (1, 40, 16)), ((0, 2, 3, 1), (2, 8, 8)), ((3, 1, 0, 2), (1, 1, 16)),
+     ((0, 2, 1, 4, 3), (1, 7, 5, 6)), ((1, 5, 2, 4, 3, 0), (1, 8, 2, 8, 6))],
 )  # fmt: skip
 @pytest.mark.parametrize(("named", "operator"), [("own", "Relu"), ("output", "Sigmoid")])
 def test_a_transposed_copy_is_not_the_tensor(

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from planted.onnx_faults import CASES, Graph, tokens
 
@@ -81,6 +82,41 @@ def test_a_metric_of_ones_own_decides(root: Path, tmp_path: Path) -> None:
     assert fix is not None
     assert [unit.key for unit in fix.kept] == ["Add", "Sub"]
     assert main(["search", "--output", str(tmp_path / "b.json"), "--quiet", *common]) == 2
+
+
+@pytest.mark.parametrize(("bound", "kept"), [("1%", {"big", "back"}), ("2", set())])
+def test_a_metric_may_get_so_much_worse(bound: str, kept: set[str], tmp_path: Path) -> None:
+    """Each sample's labels are its own, and the metric is that of the comparison."""
+    graph = Graph(seed=3)
+    x = tokens(graph, 16, 4)
+    big = graph.op("Mul", [x, graph.weight("k", np.float32(3e5))], "big")
+    back = graph.op("Mul", [big, graph.weight("l", np.float32(1 / 3e5))], "back")
+    path = graph.save(tmp_path / "m.onnx", [graph.dense(graph.op("Tanh", [back], "t"), 16, 16, "y")])
+    name, first = next(iter(graph.feeds.items()))
+    (tmp_path / "x").mkdir()
+    session, labels = onnxruntime.InferenceSession(str(path)), []
+    for place in range(4):
+        feeds = {name: first + np.float32(place / 50)}
+        labels.append(session.run(None, feeds)[0].argmax(-1))
+        np.savez(tmp_path / "x" / f"{place}.npz", **feeds)
+    np.save(tmp_path / "labels.npy", np.stack(labels))
+    script = tmp_path / "own.py"
+    script.write_text(
+        "import numpy as np\n\n\ndef right(outputs, labels):\n    found = np.nan_to_num(next(iter(outputs.values())))\n"
+        "    return int((found.argmax(-1) == labels).sum()), labels.size\n"
+    )
+    common = ["--model_file", str(path), "--run_mode", "ort_fp16_sim", "--inputs", str(tmp_path / "x")]
+    common += ["--metric", f"{script}:right", "--labels", str(tmp_path / "labels.npy")]
+    report = search(tmp_path, *common, "--metric_drop", bound)
+    assert report.fix is not None
+    assert {unit.key.removeprefix("node_") for unit in report.fix.kept} == kept
+    assert report.fix.state == ("found" if kept else "not needed")
+    assert report.fix.limit.code == "limit_drop"
+    assert report.metric is not None
+    assert report.metric.baseline == 1
+    if bound == "1%":
+        assert main(["search", *common, "--metric_drop", bound, "--limit", "0.9", "--quiet"]) == 2
+        assert main(["search", *common, "--quiet"]) == 2
 
 
 def test_what_a_metric_gives_is_not_called_an_error_of_ours(

@@ -1,7 +1,8 @@
 """Metrics of one's own, for ``--metric examples/metrics/metrics.py:NAME``: one sample's outputs and labels to a number.
 
 outputs: by name, as arrays. labels: this sample's entry of ``--labels``, None without them. A number is averaged over
-the samples; (sum, count) is divided at the end; what NAME_of_all takes is kept of every sample.
+the samples; (sum, count) is divided at the end; what NAME_of_all takes is kept of every sample. More is
+better, but where NAME_less_is_better says otherwise.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ def wer(outputs: Outputs, labels: Any) -> tuple[int, int]:
     said = [int(token) for place, token in enumerate(best) if token and (not place or token != best[place - 1])]
     wanted = [int(token) for token in np.ravel(labels) if token]
     return distance(said, wanted), len(wanted)
+
+
+wer_less_is_better = True
 
 
 def distance(said: list[int], wanted: list[int]) -> int:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from ..inspector import EngineLayer
 from ..reasons import Reason
-from ..records import Explanation, InputInfo, Row, RunSpec, Side
+from ..records import Explanation, InputInfo, MetricChange, Row, RunSpec, Side
 from .claim import Claim
 
 __all__ = ["Covered", "Judged"]
@@ -76,6 +76,9 @@ class Judged(Protocol):
 
     @property
     def checks(self) -> Mapping[str, float]: ...
+
+    @property
+    def metric(self) -> MetricChange | None: ...
 
     @property
     def asserted(self) -> tuple[Claim, ...]: ...

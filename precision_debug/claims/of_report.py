@@ -5,12 +5,15 @@ A session tells of itself what did not run as it was asked for (``Side.doubts``)
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from ..explain import allowed_by
 from ..numbers.judge import HIDDEN
 from ..reasons import as_reason
-from ..records import Doubt, Row, Status
+from ..records import Doubt, Number, Row, Status
 from ..registry import wording
+from ..settings.options import allowed_drop
 from .as_asked import not_fp32, precision_unseen
 from .claim import ENDED, Claim, State, held, opened, refuted
 from .judged import Judged
@@ -19,6 +22,9 @@ __all__ = ["ENOUGH", "NEEDED", "claims_of"]
 
 ENOUGH = 0.5
 """Share of the tensors to be expected that must have been compared, or the verdict is inconclusive."""
+
+_UNFELT = 1e-3
+"""Share of a metric that it may lose of rounding alone, whatever resampling says: that many digits are reported."""
 
 _NAMES = 3
 _OWN_PROGRAM = frozenset({"", "recording"})
@@ -44,6 +50,40 @@ def claims_of(report: Judged) -> tuple[Claim, ...]:
                 kept.append(claim)
     others = [claim for claim in report.asserted if claim.code not in {one.code for one in kept}]
     return (*kept, *others)
+
+
+def _metric_held(report: Judged) -> Iterator[Claim]:
+    """The user's metric gets no worse than the bound that was given, or than what resampling the samples explains."""
+    code, found = "metric", report.metric
+    if found is None:
+        return
+    values: dict[str, Number | str] = {
+        "name": found.name, "baseline": found.baseline, "target": found.target, "samples": found.samples,
+    }  # fmt: skip
+    if math.isnan(found.worse):
+        yield opened(code, Doubt(code="metric_no_number", values=values))
+        return
+    if report.spec.metric_drop:
+        most, of_baseline = allowed_drop(report.spec.metric_drop)
+        values["bound"] = report.spec.metric_drop
+        if (found.share if of_baseline else found.worse) > most:
+            yield refuted(code, Doubt(code="metric_beyond", values=values))
+        else:
+            yield held(code, None, kind="given", **values)
+        return
+    if found.low is None:  # of so few, what the arithmetic costs is all that there is to go by
+        fell = found.share > max(_UNFELT, allowed_by(report.explanation, report.target.precision))
+        doubt = Doubt(code="metric_fell_alone", values=values)
+    else:
+        fell = found.low > 0 and found.share > _UNFELT
+        values |= {"low": found.low, "high": found.high or 0.0}
+        doubt = Doubt(code="metric_fell", values=values)
+    yield refuted(code, doubt) if fell else held(code, None, **values)
+
+
+def metric_decides(report: Judged) -> bool:
+    """Whether a metric with a bound decides in place of a tolerance that nobody gave."""
+    return report.metric is not None and bool(report.spec.metric_drop) and not report.spec.tolerance.given
 
 
 def _ran_as_asked(report: Judged) -> Iterator[Claim]:
@@ -143,6 +183,8 @@ def _criterion(report: Judged) -> Iterator[Claim]:
         yield held(code, kind="asserted")
     elif report.checks:
         yield held(code, kind="function")
+    elif metric_decides(report):
+        yield held(code, kind="metric", bound=report.spec.metric_drop)
     elif tolerance.given:
         yield held(code, kind="given", atol=tolerance.atol, rtol=tolerance.rtol)
     elif explanation is not None and explanation.allowed is not None:
@@ -161,6 +203,9 @@ def _within(report: Judged) -> Iterator[Claim]:
     if report.checks:
         bad = tuple(name for name, share in report.checks.items() if share < 1)
         yield refuted(code, outputs=bad) if bad else held(code, judgements=len(report.checks))
+        return
+    if metric_decides(report):
+        yield held(code, kind="metric")  # whether it holds is a claim of its own
         return
     failed = [row for row in report.rows if row.status is Status.FAIL]
     if _fails(report, failed):
@@ -269,7 +314,10 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMES]) + more
 
 
+_METRIC = "metric"
+
 _CLAIMS: Mapping[str, Callable[[Judged], Iterator[Claim]]] = {
+    _METRIC: _metric_held,
     "ran_as_asked": _ran_as_asked,
     "outputs_compared": _outputs_compared,
     "outputs_finite": _outputs_finite,
@@ -281,5 +329,6 @@ _CLAIMS: Mapping[str, Callable[[Judged], Iterator[Claim]]] = {
     ENDED: _ended,
 }
 
-NEEDED = tuple(_CLAIMS)
-"""What every pass says; where one of these has no claim, the verdict is inconclusive."""
+NEEDED = tuple(code for code in _CLAIMS if code != _METRIC)
+"""What every pass says, with a metric of the user's or without; where one of these has no claim, the verdict is
+inconclusive."""

@@ -234,7 +234,8 @@ def _baseline_values(spec: RunSpec, whole: Report) -> Mapping[str, Any]:
         }  # fmt: skip
         again = dataclasses.replace(
             spec, run_mode=whole.baseline.mode, baseline="", record=kept, marks=(), marks_between=None, validate=False,
-            labels="", top1=False, top_k=None, metric="", compare="", repeat=None, fail_fast=False, fused_only=False,
+            labels="", top1=False, top_k=None, metric="", metric_drop="",
+            compare="", repeat=None, fail_fast=False, fused_only=False,
             save_inputs="", save_outputs="", save_tensors=None, options=of_base,
         )  # fmt: skip
         with Journal(work / JOURNAL) as journal:

@@ -17,6 +17,7 @@ from typing import Any
 from ..claims import Claim, Judge, State, claims_of_search, status_of, verdict_of_search
 from ..errors import BackendCrash, UsageError
 from ..events import Stage, Tried, read
+from ..reasons import say
 from ..records import RunSpec
 from ..report.doubts import worded
 from ..run.outcome import Outcome
@@ -58,12 +59,14 @@ def run(arguments: Sequence[str]) -> int:
         raise UsageError("search does not record runs", where="--record", hint="leave it out")
     outputs = [Path(path) for path in args.output or [compare.DEFAULT_OUTPUT]]
     refuse_overwriting(outputs, spec, args.marks)
-    spec, save = _without_saving(dataclasses.replace(spec, metric=""))  # the search judges by it
+    if not spec.metric_drop:
+        spec = dataclasses.replace(spec, metric="")  # the search judges by it, with the baseline's outputs for labels
+    spec, save = _without_saving(spec)
     compare.check_before(spec, outputs)
     first = outputs[0].absolute()
     asked = SearchRequest(
-        on=args.metric or args.on, limit=args.limit, score=bool(args.metric), check=args.check, runs=args.runs,
-        seconds=args.seconds, held_out=args.held_out,
+        on=args.metric or args.on, limit=args.limit, score=bool(args.metric and not spec.metric_drop),
+        drop=spec.metric_drop, check=args.check, runs=args.runs, seconds=args.seconds, held_out=args.held_out,
         folder=str(first.with_name(f"{first.stem}.search")),
         artefacts=str(Path(args.artefacts).absolute() if args.artefacts else first.with_name(f"{first.stem}.fix")),
         save=save,
@@ -72,7 +75,7 @@ def run(arguments: Sequence[str]) -> int:
     if spread is not None and spread.checkpoint:
         raise UsageError("search resumes from its own journal", where="--checkpoint", hint="leave it out")
     outcome = _searched(
-        spec, outputs, asked, spread, args.verbose, args.lang, _progress(args.quiet, args.lang, args.on)
+        spec, outputs, asked, spread, args.verbose, args.lang, _progress(args.quiet, args.lang, args.metric or args.on)
     )
     if outcome.report is not None and not args.quiet:
         summary.show(outcome.report, outputs, language=args.lang)
@@ -141,7 +144,12 @@ def _refuse_contradictions(args: Any) -> None:
                 raise UsageError("the command alone decides", where="--check", hint=f"leave --{name} out")
     if args.runs < 0 or not 0 <= args.seconds < math.inf:
         raise UsageError("--runs and --seconds must be 0 or greater")
-    if args.metric:
+    if args.metric and args.metric_drop:
+        others = [("on", "outputs"), ("check", ""), ("limit", "")]
+        for name, usual in (*others, ("held_out", "")) if args.labels else others:  # whose labels nobody gave
+            if getattr(args, name) != usual:
+                raise UsageError(say("metric_alone"), where="--metric", hint=say("leave_out", option=f"--{name}"))
+    elif args.metric:
         _score(args)
 
 
@@ -154,7 +162,8 @@ def _score(args: Any) -> None:
                              hint=f"leave --{name} out")  # fmt: skip
     least = limit_of(args.limit)[0]
     if least is None or least > 1:
-        raise UsageError("needs the lowest acceptable value, at most 1", where="--metric", hint="add --limit 0.95")
+        raise UsageError("needs the lowest acceptable value, at most 1", where="--metric",
+                         hint="add --limit 0.95, or --metric_drop 1%")  # fmt: skip
 
 
 def _without_saving(spec: RunSpec) -> tuple[RunSpec, dict[str, str]]:

@@ -28,6 +28,12 @@ CLAIMS: Mapping[str, Wording] = {
         "{share} of the expected tensors compared ({compared})", "应比较的张量已比较 {share}（{compared} 个）"
     ),
     "all_read": Wording("all that was given was read", "给出的内容均已读取"),
+    "metric": Wording("your metric `{name}`, {baseline} and {target}", "您的指标 `{name}`：{baseline} 与 {target}"),
+    "metric_given": Wording(
+        "your metric `{name}`, {baseline} and {target}, with at most {bound} lost",
+        "您的指标 `{name}`：{baseline} 与 {target}，最多变差 {bound}",
+    ),
+    "criterion_metric": Wording("your metric, which may lose {bound}", "您的指标，最多变差 {bound}"),
     "criterion_given": Wording("your tolerance, atol {atol}, rtol {rtol}", "您的容差 atol {atol}、rtol {rtol}"),
     "criterion_derived": Wording(
         "a bound of {allowed}, measured for this model", "为该模型测得的界限 {allowed}"
@@ -41,6 +47,7 @@ CLAIMS: Mapping[str, Wording] = {
 """Claims by their code, or by it and the kind that stands in their evidence."""
 
 CLAIM_NAME: Mapping[str, Text] = {
+    "metric": Text("Your metric gets no worse", "您的指标没有变差"),
     "ran_as_asked": Text("Both sides ran as asked", "两侧按要求运行"),
     "outputs_compared": Text("Every final output was compared", "每个最终输出都已比较"),
     "outputs_finite": Text("The outputs are numbers", "输出均为有限数值"),

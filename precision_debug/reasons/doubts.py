@@ -10,7 +10,30 @@ __all__ = ["DOUBTS"]
 
 _MODE = "See the run's notes and the Real Precision column; another mode or device may really run in that precision."
 
+_METRIC = "Say with --metric_drop how much worse it may get; search --metric finds what to keep so that it does not."
+
 DOUBTS: Mapping[str, Wording] = {
+    "metric_beyond": Wording(
+        "Your metric `{name}` goes from {baseline} to {target} ({samples} {samples:sample|samples}): by more than the"
+        " {bound} that it may get worse.",
+        "您的指标 `{name}` 由 {baseline} 变为 {target}（{samples} 个样本），变差超过所允许的 {bound}。", _METRIC,
+    ),
+    "metric_fell": Wording(
+        "Your metric `{name}` goes from {baseline} to {target}: worse by {low} to {high} however the {samples} samples"
+        " are drawn, which is no chance.",
+        "您的指标 `{name}` 由 {baseline} 变为 {target}：对 {samples} 个样本重采样，均变差 {low} 至 {high}，并非偶然。",
+        _METRIC,
+    ),
+    "metric_fell_alone": Wording(
+        "Your metric `{name}` goes from {baseline} to {target} ({samples} {samples:sample|samples}): by more than the"
+        " target's arithmetic explains.",
+        "您的指标 `{name}` 由 {baseline} 变为 {target}（{samples} 个样本），超出目标运算所能解释的范围。", _METRIC,
+    ),
+    "metric_no_number": Wording(
+        "Your metric `{name}` gives no finite number for the baseline, so whether it gets worse is unknown.",
+        "您的指标 `{name}` 对基线不给出有限数值，因此无法判断其是否变差。",
+        "Check the metric, its labels and the inputs.",
+    ),
     "nothing_seen": Wording("No tensor was seen.", "没有得到任何张量。", "Check how the run ended."),
     "nothing_compared": Wording(
         "No tensor could be compared; the reasons are below.", "没有张量可以比较，原因见下。",

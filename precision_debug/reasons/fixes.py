@@ -23,6 +23,7 @@ FIXES: Mapping[str, Wording] = {
     "limit_error": Wording("{what}: error at most {limit:g}", "{what}：误差不超过 {limit:g}"),
     "limit_rel_l2": Wording("{what}: Rel L2 at most {limit:g}", "{what}：相对 L2 误差不超过 {limit:g}"),
     "limit_score": Wording("{what}: at least {limit:g}, on average", "{what}：平均不低于 {limit:g}"),
+    "limit_drop": Wording("{what}: worse by at most {limit:.3g}, on average", "{what}：平均变差不超过 {limit:.3g}"),
     "limit_metric": Wording("{what}: it decides", "{what}：由它判定"),
     "limit_tolerance": Wording("{what}: atol {atol:g}, rtol {rtol:g}", "{what}：容差 atol {atol:g}，rtol {rtol:g}"),
     "limit_expected": Wording(

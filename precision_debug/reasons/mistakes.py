@@ -318,6 +318,17 @@ MISTAKES: Mapping[str, Wording] = {
         "name a mode of lower precision: ort_fp16, ort_int8, trt_fp16, torch_bf16, …",
         "请给出精度更低的模式：ort_fp16、ort_int8、trt_fp16、torch_bf16 等",
     ),
+    "no_metric": Wording("there is no metric that it could be about", "没有它所针对的指标"),
+    "add_metric": Wording("add --metric FILE.py:function", "请加上 --metric FILE.py:function"),
+    "metric_of_all": Wording(
+        "a function of all samples at once cannot judge the sets of a search",
+        "针对全部样本的函数无法判定搜索中的各集合",
+    ),
+    "metric_of_one": Wording("give one that returns a number for each sample", "请给出对每个样本返回数值的函数"),
+    "metric_alone": Wording(
+        "the metric decides, with its bound or its lowest value", "由指标判定：给出其允许变差的范围或最低值之一"
+    ),
+    "leave_out": Wording("leave {option} out", "去掉 {option}"),
     "no_limit": Wording("'{value}' is not a limit", "'{value}' 不是限值"),
     "limit_form": Wording("write an error (0.02) or a percentage of it (50%)", "请写误差（0.02）或其比例（50%）"),
     "no_difference_format": Wording("the difference can be written as {known}", "前后对比可写成 {known}"),

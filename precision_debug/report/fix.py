@@ -251,7 +251,7 @@ def _trade(fix: Fix) -> Section:
     )  # fmt: skip
 
 
-_METRICS = frozenset({"limit_error", "limit_metric", "limit_metric_share"})
+_METRICS = frozenset({"limit_drop", "limit_error", "limit_metric", "limit_metric_share"})
 
 
 def _measured(fix: Fix) -> Text:

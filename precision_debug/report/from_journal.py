@@ -140,7 +140,7 @@ class _ReportState:
             case events.Note():
                 self.notes.append(event.text)
             case events.Scores():
-                self.values |= {"scores": event.scores, "scored": event.samples}
+                self.values |= {"scores": event.scores, "scored": event.samples, "metric": event.metric}
             case events.Checked():
                 self.values |= {"checks": event.shares, "checked": event.samples, "checked_by": event.function}
             case events.Failure():

@@ -72,11 +72,14 @@ def lead(report: Report) -> tuple[Text, ...]:
     if named and report.verdict is Verdict.INCONCLUSIVE:
         sentences.insert(0, _calm(report))  # whoever makes the error, that nothing is proven comes first
     if (wrong := _why(report, State.REFUTED)) is not None:
-        sentences.insert(0, wrong)
+        of_metric = report.metric is not None and bool(report.spec.metric)
+        sentences.insert(len(found) if of_metric else 0, wrong)
     elif report.spec.without_outputs and report.verdict is Verdict.FAIL:
         sentences.insert(0, _why(report, State.OPEN) or same(""))
     if report.checks:
         sentences.insert(0, _checked(report))
+    if (kept := _metric_kept(report)) is not None and not found:
+        sentences.insert(0, kept)
     if report.failure:
         why = explained(report.failure)
         ended = Text(f"The run ended early: {why.en}.", f"运行提前结束：{why.zh}。")
@@ -269,6 +272,22 @@ def _checked(report: Report) -> Text:
     return Text(
         f"`{by}` rejects the outputs {some}(in {count(failed)} of {count(times)} samples).",
         f"`{by}` 判定输出 {some}不合格（{count(times)} 个样本中有 {count(failed)} 个）。",
+    )
+
+
+def _metric_kept(report: Report) -> Text | None:
+    """That the user's metric is within its bound, which decides; None where that is not so."""
+    change = report.metric
+    held_ = any(claim.code == "metric" and claim.state is State.HELD for claim in report.claims)
+    if change is None or not (held_ and report.spec.metric_drop) or report.verdict is not Verdict.PASS:
+        return None
+    before, after, bound = figure(float(change.baseline)), figure(float(change.target)), report.spec.metric_drop
+    of = many(change.samples, "sample")
+    return Text(
+        f"Your metric `{change.name}` holds: {before} for the baseline, {after} for the target ({of}), and it may get"
+        f" worse by {bound}.",
+        f"您的指标 `{change.name}` 成立：基线为 {before}，目标为 {after}（{count(change.samples)} 个样本），"
+        f"允许变差 {bound}。",
     )
 
 

@@ -15,7 +15,7 @@ from ..inspector import EngineLayer
 from ..numbers.portrait import Portrait
 from ..numbers.repeats import Repeats
 from ..reasons import Reason, ReasonOrText
-from ..records import Doubt, Explanation, InputInfo, Row, RunSpec, Side, Status
+from ..records import Doubt, Explanation, InputInfo, MetricChange, Row, RunSpec, Side, Status
 from ..search import Fix, ToKeep
 from .formats import format_of, write
 from .values import newly_broken
@@ -36,7 +36,7 @@ class Report:
 
     failure: one line on why the run ended early; "" where it did not.
     scores: what the answer is worth ("top-1 agreement", "top-1 accuracy, baseline", …), shares from 0 to 1, of
-    ``scored`` samples.
+    ``scored`` samples. metric: of these the user's own, which decides where it gets worse.
     checks: what a function of the user's, ``checked_by``, said of each output ("": of all at once): the share of
     ``checked`` samples that are good enough. It then decides in place of tolerances.
     explanation: who introduced the error, and why; None where that was not asked for.
@@ -64,6 +64,7 @@ class Report:
     notes: tuple[Reason, ...] = ()
     scores: Mapping[str, float] = field(default_factory=dict)
     scored: int = 0
+    metric: MetricChange | None = None
     checks: Mapping[str, float] = field(default_factory=dict)
     checked: int = 0
     checked_by: str = ""
@@ -135,7 +136,13 @@ class Report:
     @property
     def verdict(self) -> Verdict:
         """The fold of ``claims``: a pass is all of them held, and there is no other way to one."""
-        return verdict_of(self.claims, NEEDED, asked=bool(self.spec.tolerance.given or self.checks or self.asserted))
+        return verdict_of(self.claims, NEEDED, asked=self._asked)
+
+    @property
+    def _asked(self) -> bool:
+        """Whether a criterion of the user's decides."""
+        of_metric = self.metric is not None and bool(self.spec.metric_drop)
+        return bool(self.spec.tolerance.given or self.checks or self.asserted or of_metric)
 
     @property
     def exit_status(self) -> int:

@@ -11,6 +11,9 @@ _VERB = "precision_debug"
 _LEFT_OUT = ("--output", "--record", "--lang")
 """Of a comparison's options, those that say where it goes, and in which language: a search has a report of its own."""
 
+_DROP = "1%"
+"""How much worse a metric may get in the search for what to keep, where nobody said it of the comparison."""
+
 
 def search_command(command: str) -> str:
     """In backquotes; "" where the command is none that was typed, or is not of a comparison.
@@ -32,4 +35,7 @@ def search_command(command: str) -> str:
             skipping = word.partition("=")[0].replace("-", "_").replace("__", "--", 1) in _LEFT_OUT
         if not skipping:
             kept.append(word)
+    named = {word.partition("=")[0] for word in kept}
+    if "--metric" in named and not named & {"--metric_drop", "--limit"}:
+        kept += ["--metric_drop", _DROP]
     return f"`{shlex.join([*words[:place], 'search', *kept])}`"

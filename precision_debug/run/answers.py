@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..errors import InputError
+from ..errors import InputError, UsageError
 from ..events import Checked, Note, Scores
 from ..feeds import FeedSet
 from ..numbers import scores
@@ -40,6 +40,8 @@ class Answers:
         """first: the sample that is compared, where it is one alone."""
         self._spec, self._count = spec, len(feed_set.feeds)
         metric, compare = spec.metric, spec.compare
+        if spec.metric_drop and not metric:
+            raise UsageError(say("no_metric"), where="--metric_drop", hint=say("add_metric"))
         self.metric = UserMetric(metric) if metric else None
         self._compare = UserCompare(compare) if compare else None
         of_labels = bool(spec.labels) and self.metric is None
@@ -96,7 +98,8 @@ def finish(spec: RunSpec, whole: Shard, journal: Journal, metric: UserMetric | N
     checks = {name.removeprefix(_CHECK): found.pop(name) for name in list(found) if name.startswith(_CHECK)}
     samples = max((count for name, (_, count) in whole.scores.items() if not name.startswith(_CHECK)), default=0)
     if found:
-        journal.write(Scores(scores=found, samples=len(whole.samples) or samples))
+        change = metric.change(whole, found) if metric is not None else None
+        journal.write(Scores(scores=found, samples=len(whole.samples) or samples, metric=change))
     if checks:
         function = spec.compare.rpartition(":")[2]
         times = max(count for name, (_, count) in whole.scores.items() if name.startswith(_CHECK))

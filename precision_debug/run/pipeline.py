@@ -142,9 +142,10 @@ def _once_more(work: Comparing, sample: int, settings: Mapping[str, Any]) -> Pas
         target=dataclasses.replace(work.target, comparer=None, spec=there),
     )  # fmt: skip
     one = dataclasses.replace(
-        work.spec, inputs="", samples_axis=None, sample="", save_inputs="", labels="", metric="", top_k=None,
-        validate=False, compare="", fail_fast=False, explain="fast", find_pass=False, second_opinion=False, repeat=None,
-        run_once=True, save_outputs="", save_tensors=None, record="",
+        work.spec, inputs="", samples_axis=None, sample="", save_inputs="", labels="", metric="", metric_drop="",
+        top_k=None, validate=False, compare="", fail_fast=False, explain="fast", find_pass=False,
+        second_opinion=False, repeat=None, run_once=True,
+        save_outputs="", save_tensors=None, record="",
     )  # fmt: skip
     with tempfile.TemporaryDirectory(dir=work.folder) as room:
         path = Path(room, "journal.jsonl")

@@ -19,6 +19,9 @@ class SearchRequest:
     score: ``on`` is a metric(outputs, labels) of which more is better, with the baseline's outputs for labels; limit is
     then the least that its mean over the samples may be, up to 1.
 
+    drop: how much worse ``on``, a metric(outputs, labels), may get on average, as ``--metric_drop`` has it; then
+    neither limit nor score is asked for.
+
     check: a command whose exit status decides, with {model} for the saved model's path (run.searching.check_command).
 
     runs, seconds: at most so many sets, and about so long; 0: no end. held_out: inputs that the search does not see.
@@ -29,6 +32,7 @@ class SearchRequest:
     on: str = "outputs"
     limit: str = ""
     score: bool = False
+    drop: str = ""
     check: str = ""
     runs: int = 200
     seconds: float = 0.0

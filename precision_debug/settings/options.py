@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -32,6 +33,7 @@ __all__ = [
     "Shape",
     "Tolerance",
     "Workers",
+    "allowed_drop",
     "checked_tolerance",
     "differing",
     "option",
@@ -106,6 +108,23 @@ def _sample(typed: Any) -> str:
     if isinstance(typed, (str, int)) and not isinstance(typed, bool):
         return str(typed)
     raise ValueError(f"{typed!r} is neither a number nor FROM:TO")
+
+
+def allowed_drop(text: str) -> tuple[float, bool]:
+    """How far a metric may get worse, and whether that is a share of the baseline's. Raises ValueError."""
+    number = float(text.removesuffix("%"))
+    if not 0 <= number < math.inf:
+        raise ValueError(f"{text!r} is below 0, or no number")
+    return (number / 100, True) if text.endswith("%") else (number, False)
+
+
+def _drop(typed: Any) -> str:
+    text = str(typed) if isinstance(typed, (str, int, float)) and not isinstance(typed, bool) else "nothing"
+    try:
+        allowed_drop(text)
+    except ValueError as error:
+        raise ValueError(f"{typed!r} is neither a number nor a percentage, or below 0") from error
+    return text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,6 +270,12 @@ class RunSpec:
         "input", "your own metric, computed from a sample's outputs and labels (any .npy), for both runs",
         "您自己的指标，由样本的输出与标签（任意 .npy）计算，两侧各一次", metavar="FILE.py:f", file="read",
         not_with=("recording",),
+    ))  # fmt: skip
+    metric_drop: str = field(default="", metadata=option(
+        "input", "how far the metric may get worse, by itself (0.01) or of the baseline's (1%); it then decides"
+                 " (default: what resampling the samples explains)",
+        "指标允许变差多少：绝对值（0.01）或相对基线（1%）；给出后由它判定（默认：以样本重采样可解释的范围为限）",
+        metavar="X|P%", reader=_drop, not_with=("recording",),
     ))  # fmt: skip
     top1: bool = field(default=False, metadata=option(
         "input", "share of samples in which both runs have the same top class; needs no labels",

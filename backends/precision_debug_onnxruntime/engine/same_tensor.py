@@ -47,7 +47,7 @@ class Layouts(Protocol):
         """Of a value, by its name; None where that is not known."""
 
     def guessed(self, name: str) -> bool:
-        """Whether a transposition was moved past what gives a value, and its shape alone tells the layout, if at all."""
+        """Whether a transposition was moved past what gives a value: its shape alone tells the layout, if at all."""
 
     def made(self, node: Any, index: int) -> tuple[int, ...]:
         """Of a node's output, by the node's name, before the node's inputs were transposed; () where not known."""

@@ -27,8 +27,8 @@ def turned(
 ) -> dict[str, tuple[int, ...] | None]:
     """Of each value that is called after a node: how it is transposed against the tensor that the node gives.
 
-    None where several transpositions would explain it in several ways, or none of the model's does. sizes: shapes of the
-    source's tensors, asked for only where there is such a value.
+    None where several transpositions would explain it in several ways, or none of the model's does. sizes: shapes of
+    the source's tensors, asked for only where there is such a value.
     """
     found: dict[str, tuple[int, ...] | None] = {}
     own = _turns(known.source.producer.values())

@@ -20,9 +20,10 @@ from ...numbers.slices import Parts, lost_error, parts_of, with_slices
 from ...reasons import Reason, say
 from ...records import Comparison, Row, Status, Tolerance
 from ...search.request import SearchRequest, limit_of
+from ...settings.options import allowed_drop
 from .check_command import CheckCommand
 
-__all__ = ["Criterion", "Sample", "parts_among"]
+__all__ = ["Criterion", "Sample", "parts_among", "value_of"]
 
 Values = Mapping[str, Any]
 
@@ -30,12 +31,14 @@ Values = Mapping[str, Any]
 @dataclass(frozen=True, kw_only=True)
 class Sample:
     """One set of inputs, for both sides, and what the baseline gives: its outputs, or every tensor. low: the error
-    with nothing kept, where a limit is a share of it."""
+    with nothing kept, where a limit is a share of it. labels: the sample's own, for a metric that may only get so much
+    worse."""
 
     feeds: Mapping[str, Any]
     target_feeds: Mapping[str, Any]
     values: Values
     low: float | None = None
+    labels: Any = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +69,8 @@ class Criterion:
         metric = None
         if asked.on not in ("outputs", "all"):
             metric = load_function(asked.on)
+        if metric is not None and asked.drop and f"{asked.on.rpartition(':')[2]}_of_all" in metric.__globals__:
+            raise UsageError(say("metric_of_all"), where="--metric", hint=say("metric_of_one"))
         limit_of(asked.limit)
         check = CheckCommand.of(asked.check) if asked.check else None
         return cls(
@@ -78,6 +83,8 @@ class Criterion:
         if self.check is not None:
             return None
         absolute, share = limit_of(self.asked.limit)
+        if self.asked.drop:
+            return allowed_drop(self.asked.drop)[0]
         if self.asked.score:
             return 1.0 - (absolute or 0.0)
         if share is not None and sample.low is None:
@@ -100,6 +107,8 @@ class Criterion:
             return say("limit_check", command=self.check.text)
         what = {"outputs": say("every_output"), "all": say("every_tensor")}.get(self.asked.on, self.asked.on)
         absolute, share = limit_of(self.asked.limit)
+        if self.asked.drop:
+            return say("limit_drop", what=what, limit=allowed_drop(self.asked.drop)[0])
         if self.asked.score:
             return say("limit_score", what=what, limit=absolute or 0.0)
         if share is not None:
@@ -148,12 +157,25 @@ class Criterion:
         row = Row(index=0, op_type="", name=name, status=Status.PASS, comparison=found)
         return judge.judged(row, self.tolerance, allowed=self.allowed).status is Status.PASS
 
+    def worse_by(self, mine: Values, theirs: Values, labels: Any) -> float:
+        """How much worse the metric is for the target in one sample; below 0 where it is better."""
+        assert self.metric is not None
+        base, target = (value_of(self.metric, self.asked.on, one, labels) for one in (mine, theirs))
+        name = self.asked.on.rpartition(":")[2]
+        less = bool(getattr(self.metric, "__globals__", {}).get(f"{name}_less_is_better"))
+        worse = target - base if less else base - target
+        return worse if math.isfinite(worse) else math.inf
+
     def _by_metric(self, sample: Sample, got: Values, limit: float | None) -> tuple[bool, float, str]:
         assert self.metric is not None
         mine = {name: np.asarray(as_array(sample.values[name], name=name)) for name in self.pairs}
         theirs = {
             name: np.asarray(as_array(got[there], name=there)) for name, there in self.pairs.items() if there in got
         }
+        if self.asked.drop:
+            short = self.worse_by(mine, theirs, sample.labels)
+            good = limit is not None and short <= limit
+            return good, short, "" if good else f"{self.asked.on} is worse by {short:.3g}"
         try:
             said = self.metric(theirs, mine) if self.asked.score else self.metric(mine, theirs)
         except (Exception, SystemExit) as error:
@@ -169,6 +191,16 @@ class Criterion:
             raise UsageError("returns a number, so a --limit is needed", where=f"--on {self.asked.on}")
         good = value <= limit
         return good, value if not math.isnan(value) else math.inf, "" if good else f"{self.asked.on} gives {value:.3g}"
+
+
+def value_of(metric: Callable[[Any, Any], Any], source: str, outputs: Values, labels: Any) -> float:
+    """What a metric gives for one sample: a number, or a sum over a count. Raises UsageError."""
+    try:
+        said = metric(outputs, labels)
+        total, count = said if isinstance(said, tuple) else (said, 1)
+        return float(total) / int(count) if int(count) else 0.0
+    except (Exception, SystemExit) as error:
+        raise UsageError(f"failed: {type(error).__name__}: {error}", where=f"--metric {source}") from error
 
 
 def error_of(found: Comparison) -> float:

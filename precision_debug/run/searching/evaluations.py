@@ -149,7 +149,7 @@ def _mend(path: Path) -> None:
 def key_of(spec: RunSpec, asked: SearchRequest, feeds: Sequence[str]) -> str:
     """Of a search: everything that decides what comes of a set. feeds: digests of the inputs."""
     wanted = {"on": asked.on, "limit": asked.limit} | ({"check": asked.check} if asked.check else {})
-    wanted |= {"score": "yes"} if asked.score else {}
+    wanted |= ({"score": "yes"} if asked.score else {}) | ({"drop": asked.drop} if asked.drop else {})
     without, once = [Path(one) for one in (asked.folder, asked.artefacts) if one], _command_that_runs()
     programs = [
         named_contents(asked.on, asked.held_out), command_contents(asked.check, without=without, once=once),

@@ -13,6 +13,7 @@ from pathlib import Path
 from ... import events
 from ...errors import PrecisionDebugError, UsageError
 from ...feeds import FeedSet
+from ...feeds.script import load_function
 from ...protocols import Executed, InRegions, Keep
 from ...reasons import Reason, say
 from ...records import RunSpec
@@ -33,7 +34,7 @@ from ...search import (
 )  # fmt: skip
 from ...search.oracle import Spent
 from ...search.request import SearchRequest
-from ...settings.options import Workers
+from ...settings.options import Workers, allowed_drop
 from .. import pipeline
 from ..content import feeds_digest, unknown_reads, weights_digest
 from ..inputs import feeds_of
@@ -43,7 +44,7 @@ from ..plan import Opening, make_plan, stage_of
 from ..staying_low import stays_low
 from ..to_keep import typed
 from .check_command import saved_as
-from .criterion import Criterion, Sample, parts_among
+from .criterion import Criterion, Sample, parts_among, value_of
 from .evaluations import BEGIN_ANEW, Evaluations, key_of
 from .grown import grown
 from .hand_over import handed_over
@@ -158,6 +159,7 @@ class _Search:
         if not self.keep.simulation:
             self.spec = dataclasses.replace(self.spec, explain=self.level)
         report = self._compared()
+        self._settle_drop(report)
         self.criterion = self._criterion(report)
         trials = self._trials(self.target, self.keep)
         low = self._evaluate(trials, (), self.unseen.seen)
@@ -171,6 +173,18 @@ class _Search:
         self.unseen.now = self._with_low(trials, self.unseen.now)
         found, checks = self._found(trials, report)
         self.journal.write(events.FixFound(fix=self._fix(trials, found, low, checks)))
+
+    def _settle_drop(self, report: Report) -> None:
+        """Make of a share of the baseline's metric the number that it is."""
+        most, of_baseline = allowed_drop(self.asked.drop) if self.asked.drop else (0.0, False)
+        if of_baseline:
+            metric = load_function(self.asked.on)
+            names = [row.name for row in report.rows if row.is_output and row.comparison is not None]
+            found = [
+                value_of(metric, self.asked.on, {name: one.values[name] for name in names}, one.labels)
+                for one in self.unseen.seen
+            ]  # fmt: skip
+            self.asked = dataclasses.replace(self.asked, drop=repr(most * abs(sum(found) / len(found))))
 
     def _compared(self) -> Report:
         """The comparison with nothing kept; of an earlier search its journal."""

@@ -23,6 +23,7 @@ from ...registry import find
 from ...search import Evaluation
 from ...search.request import limit_of
 from ...settings import CALIBRATED, without_saving
+from ...settings.options import allowed_drop
 from ..executed import executed_of
 from ..plan import Opening
 from ..side import guarded
@@ -164,11 +165,13 @@ class Trials:
     ) -> Evaluation:  # fmt: skip
         """Of every sample by itself; of a score, its mean over them decides."""
         found = _evaluation(keys, mode, results, time.monotonic() - begun)
-        limit = 1.0 - (limit_of(self.criterion.asked.limit)[0] or 0.0)
-        if not self.criterion.asked.score or not results:
+        asked = self.criterion.asked
+        limit = allowed_drop(asked.drop)[0] if asked.drop else 1.0 - (limit_of(asked.limit)[0] or 0.0)
+        if not (asked.score or asked.drop) or not results:
             return found
         mean = sum(error for _, error, _ in results) / len(results)
         good = mean <= limit + _ROUNDED
+        mean = max(0.0, mean)  # a metric may also get better
         error = mean if math.isfinite(mean) else None
         return dataclasses.replace(found, passes=good, error=error, held=(good,) * len(results))
 

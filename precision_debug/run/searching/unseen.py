@@ -13,6 +13,7 @@ from ...feeds import FeedSet
 from ...reasons import NOTHING, Reason
 from ...records import RunSpec, TensorMeta
 from ...search.request import SearchRequest
+from ..answers import labels_of
 from ..plan import Opening
 from ..side import guarded
 from .criterion import Sample
@@ -41,11 +42,17 @@ class Unseen:
         self.portion = 0
         self._random = is_random(spec, asked, feed_set)
         fed: list[Pair] = list(zip(feed_set.feeds, feed_set.for_target().feeds, strict=True))
+        self._labels: dict[int, Any] = {}
+        if asked.drop and spec.labels:
+            each = labels_of(spec.labels, len(fed))
+            size = len(each) // len(fed)
+            for place, (mine, _) in enumerate(fed):
+                self._labels[id(mine)] = each[place] if size == 1 else each[place * size : (place + 1) * size]
         count = len(fed) if len(fed) < 2 or asked.held_out else max(1, len(fed) // 2)
         seen, rest = fed[:count], fed[count:]
         if asked.check:  # which has inputs of its own
             seen, rest = fed, []
-        else:
+        elif not self._labels:  # other inputs have no labels
             more, note = held_out_feeds(spec, asked, baseline, target, feed_set)
             rest += more
             if not rest:
@@ -66,7 +73,7 @@ class Unseen:
         self.seen = [*self.seen, missed]
         self.portion += 1
         fresh, self._waiting = self._waiting, []
-        if self._random:
+        if self._random and not self._labels:
             asked = (self._spec, self._asked, self._baseline, self._target, self._feed_set)
             fresh = held_out_feeds(*asked, portion=self.portion)[0]
         self.now = self._sampled(fresh)[0] if fresh else []
@@ -82,7 +89,12 @@ class Unseen:
         """With what the baseline gives."""
         session = guarded(self._baseline.label, lambda: self._baseline.open(self._feed_set.feeds))
         try:
-            made = [Sample(feeds=mine, target_feeds=theirs, values=self._values(session, mine)) for mine, theirs in fed]
+            made = [
+                Sample(
+                    feeds=mine, target_feeds=theirs, values=self._values(session, mine),
+                    labels=self._labels.get(id(mine)),
+                ) for mine, theirs in fed
+            ]  # fmt: skip
             return made, tuple(session.tensors)
         finally:
             session.close()

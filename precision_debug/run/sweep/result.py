@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...reasons import NOTHING, Reason
+from ...records import Doubt
 
 __all__ = ["Mode", "Speed", "Sweep", "front"]
 
@@ -64,9 +65,9 @@ class Mode:
 
     refused: why it did not run, or only in part; "" where it did. mean_rel, share_over_1pct, rel_l2: of the final
     output that is worst by its relative L2 error. worst: tensor with the largest one. culprit: who introduced it, and
-    its cause. scores: as in a report. speeds: one a batch size; failed: by batch size why there is none.
-    apart: with --repeat, the largest relative L2 between two builds at an output. report: of this mode alone, relative
-    to the sweep's. against: the run mode of its own baseline.
+    its cause. scores: as in a report. metric: how the user's own got worse; None where it did not. speeds: one a batch
+    size; failed: by batch size why there is none. apart: with --repeat, the largest relative L2 between two builds at
+    an output. report: of this mode alone, relative to the sweep's. against: the run mode of its own baseline.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Mode:
     cause: str = ""
     apart: float | None = None
     scores: Mapping[str, float] = field(default_factory=dict)
+    metric: Doubt | None = None
     speeds: tuple[Speed, ...] = ()
     failed: Mapping[str, Reason] = field(default_factory=dict)
     report: str = ""

@@ -181,6 +181,7 @@ def _row(name: str, model: str, report: Report, path: str) -> Mode:
         worst=worst.name if worst is not None else "", worst_rel_l2=_told(worst),
         culprit=culprits[0].name if culprits else "", cause=culprits[0].cause if culprits else state,
         apart=max((float(row.repeated.rel_l2) for row in report.outputs if row.repeated is not None), default=None),
+        metric=next((claim.why for claim in report.claims if claim.code == "metric" and claim.why is not None), None),
         scores=dict(report.scores), report=path, against=report.baseline.mode,
     )  # fmt: skip
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ...reasons import Text, same
+from ...report.doubts import worded
 from ...report.figures import figure
 from ...report.model import Verdict
 from ...report.summary import VERDICT_NAME
@@ -130,11 +131,19 @@ def _span(speed: Speed) -> Text:
     return Text(f"{median} ms, {low} to {high}", f"{median} ms，{low} 至 {high}")
 
 
+def _why(mode: Mode) -> Text | None:
+    """What a mode's verdict rests on: the user's metric before anything, then who made the error."""
+    if mode.metric is None:
+        return _blamed(mode) if mode.culprit else None
+    said = worded(mode.metric)
+    return Text(said.en[:1].lower() + said.en[1:].rstrip("."), said.zh.rstrip("。"))
+
+
 def _listed(verdict: Verdict, modes: Sequence[Mode]) -> Iterator[Text]:
     if not modes:
         return
     name = VERDICT_NAME[verdict]
-    who = [(f"`{mode.name}`", _blamed(mode) if mode.culprit else None) for mode in modes]
+    who = [(f"`{mode.name}`", _why(mode)) for mode in modes]
     yield Text(
         f"{name.en}: " + "; ".join(one if why is None else f"{one}, {why.en}" for one, why in who) + ".",
         f"{name.zh}：" + "；".join(one if why is None else f"{one}，{why.zh}" for one, why in who) + "。",
