@@ -15,7 +15,7 @@ import pytest
 
 from precision_debug.cli import main
 from precision_debug.errors import BackendError, UsageError
-from precision_debug.records import ModelFiles, RunSpec
+from precision_debug.records import Doubt, ModelFiles, RunSpec
 from precision_debug.run.sweep import Mode, Speed, Sweep, front, run
 from precision_debug.run.sweep.plot import svg
 from precision_debug.run.sweep.run import file_name, parse_modes
@@ -218,6 +218,17 @@ def test_an_unknown_mode_is_refused_before_any_runs(
     assert main([*command, "--output", str(tmp_path / "sweep.json")]) == 2
     assert not (tmp_path / "sweep.json").exists()
     assert "no_such" in capsys.readouterr().err
+
+
+def test_a_metric_that_got_worse_is_why_a_mode_is_out_of_tolerance(made: Sweep) -> None:
+    values = {"name": "score", "baseline": 0.5, "target": 0.0, "samples": 6, "low": 0.4, "high": 0.6}
+    fell = mode("fell", 1e-3, 1, verdict="out of tolerance", culprit="conv", cause="overflow",
+                metric=Doubt(code="metric_fell", values=values))  # fmt: skip
+    told = sentences(dataclasses.replace(made, modes=(made.modes[0], fell)))
+    said = next(text for text in told if "`fell`" in text.en)
+    assert "`score`" in said.en
+    assert "`score`" in said.zh
+    assert "conv" not in said.en
 
 
 def test_a_narrow_terminal_has_the_columns_that_decide(made: Sweep) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ from ...search.request import SearchRequest, limit_of
 from ...settings.options import allowed_drop
 from .check_command import CheckCommand
 
-__all__ = ["Criterion", "Sample", "parts_among", "value_of"]
+__all__ = ["Criterion", "Sample", "parts_among", "with_drop"]
 
 Values = Mapping[str, Any]
 
@@ -160,7 +161,7 @@ class Criterion:
     def worse_by(self, mine: Values, theirs: Values, labels: Any) -> float:
         """How much worse the metric is for the target in one sample; below 0 where it is better."""
         assert self.metric is not None
-        base, target = (value_of(self.metric, self.asked.on, one, labels) for one in (mine, theirs))
+        base, target = (_value_of(self.metric, self.asked.on, one, labels) for one in (mine, theirs))
         name = self.asked.on.rpartition(":")[2]
         less = bool(getattr(self.metric, "__globals__", {}).get(f"{name}_less_is_better"))
         worse = target - base if less else base - target
@@ -193,7 +194,7 @@ class Criterion:
         return good, value if not math.isnan(value) else math.inf, "" if good else f"{self.asked.on} gives {value:.3g}"
 
 
-def value_of(metric: Callable[[Any, Any], Any], source: str, outputs: Values, labels: Any) -> float:
+def _value_of(metric: Callable[[Any, Any], Any], source: str, outputs: Values, labels: Any) -> float:
     """What a metric gives for one sample: a number, or a sum over a count. Raises UsageError."""
     try:
         said = metric(outputs, labels)
@@ -201,6 +202,16 @@ def value_of(metric: Callable[[Any, Any], Any], source: str, outputs: Values, la
         return float(total) / int(count) if int(count) else 0.0
     except (Exception, SystemExit) as error:
         raise UsageError(f"failed: {type(error).__name__}: {error}", where=f"--metric {source}") from error
+
+
+def with_drop(asked: SearchRequest, names: Sequence[str], seen: Sequence[Sample]) -> SearchRequest:
+    """The request with the number that a share of the baseline's metric is. names: of the outputs that are judged."""
+    most, of_baseline = allowed_drop(asked.drop) if asked.drop else (0.0, False)
+    if not of_baseline:
+        return asked
+    metric = load_function(asked.on)
+    found = [_value_of(metric, asked.on, {name: one.values[name] for name in names}, one.labels) for one in seen]
+    return dataclasses.replace(asked, drop=repr(most * abs(sum(found) / len(found))))
 
 
 def error_of(found: Comparison) -> float:

@@ -13,7 +13,6 @@ from pathlib import Path
 from ... import events
 from ...errors import PrecisionDebugError, UsageError
 from ...feeds import FeedSet
-from ...feeds.script import load_function
 from ...protocols import Executed, InRegions, Keep
 from ...reasons import Reason, say
 from ...records import RunSpec
@@ -34,7 +33,7 @@ from ...search import (
 )  # fmt: skip
 from ...search.oracle import Spent
 from ...search.request import SearchRequest
-from ...settings.options import Workers, allowed_drop
+from ...settings.options import Workers
 from .. import pipeline
 from ..content import feeds_digest, unknown_reads, weights_digest
 from ..inputs import feeds_of
@@ -44,7 +43,7 @@ from ..plan import Opening, make_plan, stage_of
 from ..staying_low import stays_low
 from ..to_keep import typed
 from .check_command import saved_as
-from .criterion import Criterion, Sample, parts_among, value_of
+from .criterion import Criterion, Sample, parts_among, with_drop
 from .evaluations import BEGIN_ANEW, Evaluations, key_of
 from .grown import grown
 from .hand_over import handed_over
@@ -159,7 +158,6 @@ class _Search:
         if not self.keep.simulation:
             self.spec = dataclasses.replace(self.spec, explain=self.level)
         report = self._compared()
-        self._settle_drop(report)
         self.criterion = self._criterion(report)
         trials = self._trials(self.target, self.keep)
         low = self._evaluate(trials, (), self.unseen.seen)
@@ -173,18 +171,6 @@ class _Search:
         self.unseen.now = self._with_low(trials, self.unseen.now)
         found, checks = self._found(trials, report)
         self.journal.write(events.FixFound(fix=self._fix(trials, found, low, checks)))
-
-    def _settle_drop(self, report: Report) -> None:
-        """Make of a share of the baseline's metric the number that it is."""
-        most, of_baseline = allowed_drop(self.asked.drop) if self.asked.drop else (0.0, False)
-        if of_baseline:
-            metric = load_function(self.asked.on)
-            names = [row.name for row in report.rows if row.is_output and row.comparison is not None]
-            found = [
-                value_of(metric, self.asked.on, {name: one.values[name] for name in names}, one.labels)
-                for one in self.unseen.seen
-            ]  # fmt: skip
-            self.asked = dataclasses.replace(self.asked, drop=repr(most * abs(sum(found) / len(found))))
 
     def _compared(self) -> Report:
         """The comparison with nothing kept; of an earlier search its journal."""
@@ -206,12 +192,11 @@ class _Search:
 
     def _criterion(self, report: Report) -> Criterion:
         rows = [row for row in report.rows if row.comparison is not None and (row.is_output or self.asked.on == "all")]
+        self.asked = with_drop(self.asked, [row.name for row in rows], self.unseen.seen)
         pairs = {row.name: row.target_name or row.name for row in rows}
         if not pairs or any(row.is_output and row.comparison is None for row in report.rows):
-            raise UsageError(
-                "not every output could be compared, so nothing can be judged", where=self.spec.model.path,
-                hint="run the comparison alone to see why",
-            )  # fmt: skip
+            raise UsageError("not every output could be compared, so nothing can be judged",
+                             where=self.spec.model.path, hint="run the comparison alone to see why")  # fmt: skip
         from ...explain import allowed_by
 
         allowed = allowed_by(report.explanation, self.target.precision)
