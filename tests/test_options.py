@@ -33,6 +33,8 @@ WORDS: Mapping[str, tuple[list[str], Any]] = {
 
 def words_of(one: Setting) -> tuple[list[str], Any]:
     """Words of the command line for an option, and the value that they are."""
+    if one.name == "metric_drop":
+        return ["1%"], "1%"
     if one.name == "lockstep":
         return ["off"], False
     if one.kind == "flag":

@@ -331,6 +331,10 @@ MISTAKES: Mapping[str, Wording] = {
     "leave_out": Wording("leave {option} out", "去掉 {option}"),
     "no_limit": Wording("'{value}' is not a limit", "'{value}' 不是限值"),
     "limit_form": Wording("write an error (0.02) or a percentage of it (50%)", "请写误差（0.02）或其比例（50%）"),
+    "drop_form": Wording(
+        "write how much worse it may get (0.01), or a percentage of the baseline's (1%)",
+        "请写允许变差多少（0.01），或相对基线的比例（1%）",
+    ),
     "no_difference_format": Wording("the difference can be written as {known}", "前后对比可写成 {known}"),
     "end_the_name": Wording("use one of these as the suffix", "请以其中之一作为后缀"),
 }  # fmt: skip

@@ -123,7 +123,7 @@ def _drop(typed: Any) -> str:
     try:
         allowed_drop(text)
     except ValueError as error:
-        raise ValueError(f"{typed!r} is neither a number nor a percentage, or below 0") from error
+        raise UsageError(say("no_limit", value=typed), where="--metric_drop", hint=say("drop_form")) from error
     return text
 
 
