@@ -19,8 +19,8 @@ DOUBTS: Mapping[str, Wording] = {
         "您的指标 `{name}` 由 {baseline} 变为 {target}（{samples} 个样本），变差超过所允许的 {bound}。", _METRIC,
     ),
     "metric_fell": Wording(
-        "Your metric `{name}` goes from {baseline} to {target}: worse by {low} to {high} however the {samples} samples"
-        " are drawn, which is no chance.",
+        "Your metric `{name}` goes from {baseline} to {target}: worse by {low} to {high} however the {samples}"
+        " {samples:sample is|samples are} drawn, which is no chance.",
         "您的指标 `{name}` 由 {baseline} 变为 {target}：对 {samples} 个样本重采样，均变差 {low} 至 {high}，并非偶然。",
         _METRIC,
     ),

@@ -11,6 +11,11 @@ __all__ = ["WHAT_TO_DO"]
 _REPLACE = "请使用可替换张量的运行模式（CPU 上的 ONNX Runtime、动态图 PyTorch）。"
 
 WHAT_TO_DO: Mapping[str, str] = {
+    "Say with --metric_drop how much worse it may get; search --metric finds what to keep so that it does not.":
+        "请用 --metric_drop 说明允许变差多少；search --metric 可找出应保留的算子，使其不变差。",
+    "Check the metric, its labels and the inputs.": "请检查指标、其标签与输入。",
+    "Look at the outputs, which keep their layout: an engine may lay out inner tensors as it likes.":
+        "请看各输出（其布局不变）：引擎可自行安排内部张量的布局。",
     "Use --atol if integers that far apart are the same to you.": "若相差如此的整数对您没有区别，请使用 --atol。",
     "Calibrate on more inputs, all of them like those in use, and use others to judge.":
         "用更多与实际使用相近的输入校准，并用另外的输入判断。",
