@@ -192,3 +192,28 @@ def test_a_ladder_whose_target_cannot_run_says_why_on_standard_error(place: Path
     assert "needs a unicorn" in err
     assert len(err.splitlines()) == 1
     assert "fake_absent" in out
+
+
+_SWALLOWED = """
+import os, signal, sys, weakref
+import precision_debug.cli as cli
+from precision_debug import __main__ as command
+
+class Thing: ...
+
+def run():
+    thing = Thing()
+    kept = weakref.ref(thing, lambda _: os.kill(os.getpid(), signal.SIGINT))
+    del thing  # Python prints what its callback raises, and goes on
+    signal.sigtimedwait([], 30)  # ends with KeyboardInterrupt
+    return 0
+
+cli.main = run
+sys.exit(command.main())
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "sigtimedwait"), reason="waits as POSIX does")
+def test_ctrl_c_inside_a_callback_is_not_swallowed() -> None:
+    done = subprocess.run([sys.executable, "-c", _SWALLOWED], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (3, "precision_debug: interrupted\n")
