@@ -44,7 +44,7 @@ def compare(
     without any of them a tensor passes where its error is what the target's arithmetic must lose.
     output: files to write, by suffix. isolated: run in a supervised child process, as the command line does; then
     ``inputs`` must be a path, and a crash raises BackendCrash after the partial report was written.
-    options: those of the command line, by the names that docs/settings.md lists, and the backends' own settings, for
+    options: those of the command line, as ``doctor --settings`` lists them, and the backends' own settings, for
     every side that reads them; ``**{"baseline.KEY": value}`` is for one side.
     Raises PrecisionDebugError; an out-of-tolerance result is not an error.
     """

@@ -4,9 +4,7 @@ settings have all of them, with the same value."""
 from __future__ import annotations
 
 import dataclasses
-import inspect
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +12,7 @@ import pytest
 import precision_debug
 from precision_debug import api
 from precision_debug.cli.compare import build_parser, make_spec
+from precision_debug.cli.doctor import PAGES
 from precision_debug.cli.language import Help
 from precision_debug.cli.parser import parse
 from precision_debug.cli.script import script_of
@@ -176,7 +175,7 @@ def test_the_table_is_whole() -> None:
         "baseline_model", "options", "command"
     }  # fmt: skip
     actions = {name: action for action in build_parser()._actions for name in action.option_strings}
-    page = Path(inspect.getfile(precision_debug)).parent.parent.joinpath("docs", "settings.md").read_text("utf-8")
+    page = PAGES["settings"]()
     for one in OPTIONS:
         assert one.group in GROUPS
         assert one.flag

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import pkgutil
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from ci_steps import ci_steps
@@ -17,8 +19,8 @@ from readme_blocks import Block, blocks_of, without_environment
 from warm import Warm, write_python
 
 from precision_debug import registry
-from precision_debug.cli import columns_page
 from precision_debug.cli.compare import build_parser
+from precision_debug.cli.doctor import PAGES as PAGES_OF_CODE
 from precision_debug.report.layout import COLUMNS
 
 ROOT = Path(__file__).parent.parent
@@ -27,7 +29,6 @@ TRANSLATED = {ENGLISH: CHINESE, **{page.with_name(page.name.replace(".zh.md", ".
                                    for page in sorted((ROOT / "docs").rglob("*.zh.md"))}}  # fmt: skip
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 DOCUMENTS = [ENGLISH, CHINESE, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "examples").glob("*/README.md")), *PAGES]
-GENERATED = [ROOT / "docs" / name for name in ("settings.md", "reasons.md", "columns.md")]
 CHINESE_LETTERS = re.compile("[\u4e00-\u9fff]")
 SITE = re.compile(r"https://(?:github\.com/precision-debug/precision_debug/(?:blob|tree)"
                   r"|raw\.githubusercontent\.com/precision-debug/precision_debug)/main/")  # fmt: skip
@@ -185,10 +186,10 @@ def _untranslated(link: str) -> str:
 def test_every_page_has_both_languages(page: Path) -> None:
     """A page of its own, or, where a generator writes it, every line of the page in both."""
     text = page.read_text(encoding="utf-8")
-    if page in GENERATED:
-        titles = re.findall(r"^# (.+)$", text, re.MULTILINE)
+    if write := PAGES_OF_CODE.get(page.stem):
+        titles = re.findall(r"^# (.+)$", write(), re.MULTILINE)
         assert len(titles) == 1
-        assert len(CHINESE_LETTERS.findall(text)) > 500
+        assert len(CHINESE_LETTERS.findall(write())) > 500
         return
     assert page in TRANSLATED, f"{page.stem}.zh.md is missing"
     told = TRANSLATED[page].read_text(encoding="utf-8")
@@ -224,6 +225,25 @@ def test_the_site_builds_strictly(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     for page in ("api/index.html", "zh/api/index.html"):
         assert 'id="precision_debug.Report.exit_status"' in (tmp_path / page).read_text(encoding="utf-8")
+    entries = {"settings": "--check_error_stat", "columns": COLUMNS[-1].title, "reasons": "turned"}
+    for name, entry in entries.items():
+        for page in (f"{name}/index.html", f"zh/{name}/index.html"):
+            assert entry in (tmp_path / page).read_text(encoding="utf-8"), page
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("name", PAGES_OF_CODE)
+def test_the_site_has_the_pages_that_the_code_writes(name: str) -> None:
+    """What mkdocs does with them, without mkdocs; in the repository a pointer says how to get each."""
+    hook = runpy.run_path(str(ROOT / "mkdocs_pages.py"))["on_page_markdown"]
+    pointer = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    made = hook(pointer, page=SimpleNamespace(file=SimpleNamespace(src_uri=f"{name}.md")))
+    assert made == PAGES_OF_CODE[name]()
+    assert made.splitlines()[2] == pointer.splitlines()[0]
+    assert pointer.count(f"`python -m precision_debug doctor --{name}_page {name}.md`") == 2
+    other = hook("text", page=SimpleNamespace(file=SimpleNamespace(src_uri="tutorials/int8.md")))
+    assert other == "text"
+    assert re.search(r"^hooks: \[mkdocs_pages\.py\]", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
 
 
 @pytest.mark.quick
@@ -280,17 +300,14 @@ def test_run_modes_of_the_readme_exist(document: Path) -> None:
 
 
 @pytest.mark.quick
-def test_the_page_of_all_columns_is_what_the_table_has() -> None:
-    assert columns_page.page() == (ROOT / "docs" / "columns.md").read_text(encoding="utf-8"), (
-        "write it again: python -m precision_debug doctor --columns_page docs/columns.md"
-    )
-    titles = [row[0] for row in rows_of_table(ROOT / "docs" / "columns.md", "| Column |")]
+def test_the_page_of_all_columns_is_what_the_table_has(tmp_path: Path) -> None:
+    written = tmp_path / "columns.md"
+    written.write_text(PAGES_OF_CODE["columns"](), encoding="utf-8")
+    titles = [row[0] for row in rows_of_table(written, "| Column |")]
     assert titles == [column.title for column in COLUMNS]
 
 
-@pytest.mark.parametrize(
-    "document", [d for d in DOCUMENTS if d not in GENERATED], ids=lambda d: str(d.relative_to(ROOT))
-)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: str(d.relative_to(ROOT)))
 @pytest.mark.quick
 def test_options_exist(document: Path) -> None:
     known = set(re.findall(r"--\w+", build_parser().format_help())) | {

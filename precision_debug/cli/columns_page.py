@@ -1,6 +1,6 @@
-"""Every column of the table, as people read it: the page docs/columns.md.
+"""Every column of the table, as people read it: the page columns.md of the site.
 
-The page is written by ``precision_debug doctor --columns_page docs/columns.md``; a test keeps it equal.
+``precision_debug doctor --columns_page columns.md`` writes it, and so does the site's build (mkdocs_pages.py).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from ..report.layout import COLUMNS
 
 __all__ = ["page"]
 
-_TOP = """<!-- written by `python -m precision_debug doctor --columns_page docs/columns.md`: do not edit -->
+_TOP = """<!-- written by `python -m precision_debug doctor --columns_page columns.md` -->
 
 # Columns · 列
 

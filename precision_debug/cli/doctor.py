@@ -24,7 +24,7 @@ from .language import language_of
 from .parser import flag, parse, verb_parser
 from .settings_page import cells
 
-__all__ = ["run"]
+__all__ = ["PAGES", "run"]
 
 SUMMARY = "which run modes run here, and what the others need"
 SUMMARY_ZH = "哪些运行模式可在本机运行，其余缺少什么"
@@ -41,14 +41,10 @@ def run(arguments: Sequence[str]) -> int:
     """Print the machine, the packages and every run mode; 0 if at least one mode can run here, else 1."""
     args = parse(verb_parser("doctor", __doc__, DESCRIPTION_ZH, _FLAGS), arguments)
     language = language_of(args.lang)
-    pages: dict[str, Callable[[], str]] = {
-        args.columns_page: columns_page.page,
-        args.settings_page: lambda: settings_page.page(_tables()),
-        args.reasons_page: lambda: reasons_page.page(_reasons()),
-    }
-    if any(pages):
-        for path in filter(None, pages):
-            _write_page(Path(path), pages[path]())
+    wanted = {name: path for name in PAGES if (path := getattr(args, f"{name}_page"))}
+    if wanted:
+        for name, path in wanted.items():
+            _write_page(Path(path), PAGES[name]())
         return 0
     from rich.console import Console
 
@@ -118,11 +114,11 @@ def _table_of_modes(backend: str, modes: Mapping[RunMode, Availability], languag
 
 _FLAGS = (
     flag("--settings", "the backends' settings instead", "改为列出各后端的设置", action="store_true"),
-    flag("--settings_page", "write them there, as docs/settings.md", "将设置写入该文件，格式同 docs/settings.md",
+    flag("--settings_page", "write them there, as the site has them", "将设置写入该文件，内容同文档网站的页面",
          metavar="FILE.md"),
-    flag("--reasons_page", "write what reports say, as docs/reasons.md", "写出报告中的各种说明，格式同 docs/reasons.md",
+    flag("--reasons_page", "write what reports say, as the site has it", "写出报告中的各种说明，内容同文档网站的页面",
          metavar="FILE.md"),
-    flag("--columns_page", "the table's columns, as docs/columns.md", "写出表格各列的说明，格式同 docs/columns.md",
+    flag("--columns_page", "the table's columns, as the site has them", "写出表格各列的说明，内容同文档网站的页面",
          metavar="FILE.md"),
 )  # fmt: skip
 
@@ -181,6 +177,14 @@ def _tables() -> dict[str, Sequence[Setting]]:
 def _reasons() -> dict[str, Catalogue]:
     own = {f"backend {backend.name}": backend.reasons for backend in registry.backends()}
     return {"every backend": REASONS, **own}
+
+
+PAGES: Mapping[str, Callable[[], str]] = {
+    "columns": columns_page.page,
+    "settings": lambda: settings_page.page(_tables()),
+    "reasons": lambda: reasons_page.page(_reasons()),
+}
+"""The pages that are written from tables of the code, by their names on the site."""
 
 
 def _write_page(path: Path, text: str) -> None:

@@ -69,9 +69,9 @@ def settings_help() -> tuple[str, str]:
     listed = "\n".join(lines) + "\n"
     return (
         "settings, each with --option KEY=VALUE (baseline.KEY or target.KEY: of one side only);\n"
-        f"`precision_debug doctor --settings` and docs/settings.md explain them:\n{listed}",
+        f"`precision_debug doctor --settings` explains them:\n{listed}",
         "设置，用 --option KEY=VALUE 给出（baseline.KEY 或 target.KEY 只用于一侧）；\n"
-        f"`precision_debug doctor --settings` 与 docs/settings.md 逐一说明：\n{listed}",
+        f"`precision_debug doctor --settings` 逐一说明：\n{listed}",
     )
 
 

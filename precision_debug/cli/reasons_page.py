@@ -1,6 +1,6 @@
-"""Every reason that is given, as people read them: the page docs/reasons.md.
+"""Every reason that is given, as people read them: the page reasons.md of the site.
 
-The page is written by ``precision_debug doctor --reasons_page docs/reasons.md``; a test keeps it equal.
+``precision_debug doctor --reasons_page reasons.md`` writes it, and so does the site's build (mkdocs_pages.py).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ..reasons.what_to_do import WHAT_TO_DO
 
 __all__ = ["page"]
 
-_TOP = """<!-- written by `python -m precision_debug doctor --reasons_page docs/reasons.md`: do not edit -->
+_TOP = """<!-- written by `python -m precision_debug doctor --reasons_page reasons.md` -->
 
 # Reasons · 原因
 

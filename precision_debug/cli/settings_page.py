@@ -1,6 +1,6 @@
-"""Options and backends' settings as people read them: a table on the terminal, and the page docs/settings.md.
+"""Options and backends' settings as people read them: a table on the terminal, and the page settings.md of the site.
 
-The page is written by ``precision_debug doctor --settings_page docs/settings.md``; a test keeps it equal.
+``precision_debug doctor --settings_page settings.md`` writes it, and so does the site's build (mkdocs_pages.py).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _KINDS: Mapping[str, str] = {
     "ranges": "NAME:LOW,HIGH …", "renames": "TARGET=BASELINE …",
 }  # fmt: skip
 _MARK = "<!-- options -->\n"
-_TOP = """<!-- written by `python -m precision_debug doctor --settings_page docs/settings.md`: do not edit -->
+_TOP = """<!-- written by `python -m precision_debug doctor --settings_page settings.md` -->
 
 # Options and settings · 选项与设置
 

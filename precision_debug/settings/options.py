@@ -2,7 +2,8 @@
 
 An option is a field of one of these records. Its name, type and default are the field's; the heading that it stands
 under, its help in English and Chinese, and how it is written stand beside them, in ``option(…)``. The command line,
-its help, ``compare()``, --gen_script and docs/settings.md are made from here: a new option is a field, and its reader.
+its help, ``compare()``, --gen_script and the page of settings are made from here: a new option is a field and its
+reader.
 """
 
 from __future__ import annotations
