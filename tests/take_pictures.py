@@ -3,11 +3,16 @@
 An encoder of four layers whose third one overflows float16 in its attention scores is compared in float16; the page is
 photographed light, dark, on a phone and on paper, with the culprit's row open, and in Chinese; and the workbook as
 LibreOffice prints it. Needs chromium, playwright, libreoffice, poppler-utils and Pillow.
+
+Beside the pictures lies taken.json: of which code and of which words they are. tests/test_pictures.py says when either
+has changed since.
 """
 
 from __future__ import annotations
 
-import os
+import hashlib
+import json
+import re
 import shutil
 import subprocess
 import sys
@@ -17,13 +22,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 from planted.onnx_faults import Graph, tokens
 
-import precision_debug
 from precision_debug.report import Report
+from precision_debug.report.formats.json import load
+from precision_debug.report.lead import lead
 
 _LAYER = 2
+ROOT = Path(__file__).resolve().parents[1]
+TAKEN = ROOT / "docs" / "pictures" / "taken.json"
 _TALL = 560
 """Pixels of a sheet that are shown."""
 
@@ -50,15 +57,36 @@ def encoder() -> tuple[Graph, Sequence[str]]:
 
 
 def reported(folder: Path) -> Report:
-    """The comparison."""
+    """Compare as a user does, in the folder: pictures show the model's name without one."""
     g, outputs = encoder()
     g.save(folder / "encoder.onnx", outputs)
-    os.chdir(folder)  # pictures show the model's name without a folder
-    return precision_debug.compare("encoder.onnx", run_mode="ort_fp16_sim", inputs=g.feeds)
+    np.savez(folder / "inputs.npz", **g.feeds)
+    command = [sys.executable, "-m", "precision_debug", "--model_file", "encoder.onnx", "--run_mode", "ort_fp16_sim"]
+    command += ["--inputs", "inputs.npz", "--quiet", "--output", "encoder.json"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    return load(folder / "encoder.json")
+
+
+def code() -> str:
+    """Return the hash of what draws the page and the workbook."""
+    found = hashlib.sha256()
+    for name in ("html", "xlsx"):
+        for path in sorted((ROOT / "precision_debug" / "report" / "formats" / name).rglob("*")):
+            if path.is_file() and path.suffix != ".pyc":
+                found.update(f"{path.relative_to(ROOT).as_posix()}\0".encode() + path.read_bytes())
+    return found.hexdigest()
+
+
+def words(report: Report) -> list[list[str]]:
+    """Return the first sentences, in both languages, without what another processor may compute otherwise."""
+    return [[re.sub(r"\d[\d.,e+-]*", "#", text) for text in (said.en, said.zh)] for said in lead(report)]
 
 
 def small(path: Path, wide: int) -> None:
     """Few colours, and no wider than needed."""
+    from PIL import Image
+
     with Image.open(path) as picture:
         shown = picture.convert("RGB")
     if shown.width > wide:
@@ -88,7 +116,7 @@ def photograph(report: Report, folder: Path, work: Path) -> None:
             page.screenshot(path=folder / f"{name}.png")
             small(folder / f"{name}.png", 1000 if size is desk else 390)
             if name == "light":
-                page.pdf(path=work / "paper.pdf", format="A4", landscape=True)
+                page.pdf(path=work / "paper.pdf", format="A4")
             context.close()
         browser.close()
     first = ["-r", "80", "-f", "1", "-l", "1", "-png", "-singlefile"]
@@ -98,6 +126,8 @@ def photograph(report: Report, folder: Path, work: Path) -> None:
 
 def workbook(report: Report, folder: Path, work: Path) -> None:
     """The summary and the charts, as LibreOffice prints them."""
+    from PIL import Image
+
     report.save(work / "book.xlsx")
     profile = f"-env:UserInstallation=file://{work}/profile"
     subprocess.run(["soffice", "--headless", profile, "--convert-to", "pdf", "--outdir", work, work / "book.xlsx"],
@@ -115,13 +145,15 @@ def workbook(report: Report, folder: Path, work: Path) -> None:
 
 
 def main() -> None:
-    folder = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).resolve().parents[1] / "docs" / "pictures")
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else TAKEN.parent)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
         report = reported(work)
         photograph(report, folder, work)
         workbook(report, folder, work)
+        taken = {"code": code(), "words": words(report)}
+        (folder / TAKEN.name).write_text(json.dumps(taken, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     for path in sorted(folder.glob("*.png")):
         print(f"{path.stat().st_size:>8,} {path.name}")
 

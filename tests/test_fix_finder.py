@@ -138,6 +138,9 @@ def test_the_next_command_is_the_comparisons_own(tmp_path: Path) -> None:
     assert search_command(typed) == (
         "`python -m precision_debug search --model_file 'a b.onnx' --run_mode ov_int8 --seed 3`"
     )
+    assert search_command("precision_debug --model_file m -o r.html -q --run_mode=trt_fp16 -or.xlsx --rtol -1") == (
+        "`precision_debug search --model_file m --run_mode=trt_fp16 --rtol -1`"
+    )
     for other in ("", "precision_debug.compare", "precision_debug search --model_file m", "precision_debug '"):
         assert search_command(other) == ""
 

@@ -45,5 +45,5 @@ def test_a_stretch_is_named_as_one_and_bisected(tmp_path: Path) -> None:
     assert first.inner_part >= 0.5
     said = lead(report)[0]
     assert said.en.startswith(f"The stretch of {len(first.inside)} operators from {first.op_types[0]} `")
-    assert said.zh.startswith(f"精度损失于 由 {first.op_types[0]} `")
+    assert said.zh.startswith(f"精度在由 {first.op_types[0]} `")
     assert f"rounding `{first.inner}` alone" in " ".join(line[-1].text.en for line in blame(report).lines)

@@ -111,10 +111,11 @@ def _sentence(culprit: Culprit, precision: str, to_keep: ToKeep | None) -> Text:
         first, last = f"{culprit.op_types[0]} `{culprit.inside[0]}`", culprit.op_types[-1]
         what = f"The stretch of {count(len(culprit.inside))} operators from {first} to {last}"
         stretch = f"由 {first} 至 {last}"
+    lost = f"精度在{'' if stretch.startswith('由') else ' '}{stretch} `{culprit.name}` 处丢失"
     certain = known is not None and not known.by_a_pass  # why is known: nothing is left to compare
     if precision == MODEL or (certain and not is_narrow(precision)):
         return Text(f"{what} `{culprit.name}` lost the precision:"
-                    f" {why.en}.", f"精度损失于 {stretch} `{culprit.name}`：{why.zh}。")
+                    f" {why.en}.", f"{lost}：{why.zh}。")
     wide = "FP64" if precision == "float64" else "FP32"
     if not is_narrow(precision) and known is not None and known.by_a_pass:
         return Text(
@@ -127,15 +128,15 @@ def _sentence(culprit: Culprit, precision: str, to_keep: ToKeep | None) -> Text:
         return Text(
             f"{what} `{culprit.name}` lost the precision: {why.en}. The target computes in {wide} too: compare what"
             " both sides compute here.",
-            f"精度损失于 {stretch} `{culprit.name}`：{why.zh}。目标同样以 {wide} 计算：请对照两侧在此处的运算。",
+            f"{lost}：{why.zh}。目标同样以 {wide} 计算：请对照两侧在此处的运算。",
         )
     if not untold(to_keep):
         return Text(f"{what} `{culprit.name}` lost the precision:"
-                    f" {why.en}.", f"精度损失于 {stretch} `{culprit.name}`：{why.zh}。")
+                    f" {why.en}.", f"{lost}：{why.zh}。")
     return Text(
         f"{what} `{culprit.name}` lost the precision: {why.en}. Keep {keep} in FP32, and the operators that read"
         f" {'it' if len(culprit.keep) == 1 else 'them'}.",
-        f"精度损失于 {stretch} `{culprit.name}`：{why.zh}。请将 {kept} 及其读取者保留为 FP32。",
+        f"{lost}：{why.zh}。请将 {kept} 及其读取者保留为 FP32。",
     )
 
 
@@ -378,7 +379,7 @@ def _evidence(culprit: Culprit, row: Row | None, shown: str) -> Text:
     if culprit.share is not None and culprit.at:
         with_others = bool(culprit.evidence.get("too"))  # of one channel: see explain.one_outlier
         who, zhe = ("together they explain", "它们共同解释") if with_others else ("alone it explains", "单独即可解释")
-        what, shen = ("NaN and Inf", "NaN 和 Inf 的") if culprit.non_finite else ("squared error", "平方误差的")
+        what, shen = ("NaN and Inf", " NaN 和 Inf 的") if culprit.non_finite else ("squared error", "平方误差的")
         english.append(f"{who} {percent(culprit.share)} of the {what} at {culprit.at}")
         chinese.append(f"{zhe} {culprit.at} 处{shen} {percent(culprit.share)}")
     if culprit.without is not None and culprit.at:

@@ -95,8 +95,8 @@ def _answered(fix: Fix) -> Text:
             f"; {count(still.low)} of {many(still.of, 'operator')} still {'runs' if still.low == 1 else 'run'} in"
             f" {still.precision} ({count(was.low)} of"
             f" {count(was.of)} before)",
-            f"；{count(still.of)} 个算子中的 {count(still.low)} 个仍以 {still.precision} 运行"
-            f"（此前 {count(was.of)} 个中的 {count(was.low)} 个）",
+            f"；仍有 {count(still.low)}/{count(still.of)} 个算子以 {still.precision} 运行"
+            f"（此前为 {count(was.low)}/{count(was.of)}）",
         )
     keys = [*(f"`{unit.key}`" for unit in fix.kept[:6]), *(["…"] if len(fix.kept) > 6 else [])]
     first = Text("Keep", "将")

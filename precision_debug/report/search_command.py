@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 
 __all__ = ["search_command"]
 
 _VERB = "precision_debug"
 
-_LEFT_OUT = ("--output", "--record", "--lang")
-"""Of a comparison's options, those that say where it goes, and in which language: a search has a report of its own."""
+_LEFT_OUT = (
+    "--output", "--record", "--lang", "--gen_script", "--plots", "--checkpoint", "--demo_sheet", "--quiet", "--verbose",
+)  # fmt: skip
+"""Of a comparison's options, those that say where it goes, in which language and how loud: a search has a report of its
+own."""
+
+_SHORT = re.compile("-[oqv]")
+"""The same by their letters: -o r.html, -or.html, -qo r.html."""
 
 _DROP = "1%"
 """How much worse a metric may get in the search for what to keep, where nobody said it of the comparison."""
@@ -31,8 +38,9 @@ def search_command(command: str) -> str:
     kept: list[str] = []
     skipping = False
     for word in words[place:]:
-        if word.startswith("--"):
-            skipping = word.partition("=")[0].replace("-", "_").replace("__", "--", 1) in _LEFT_OUT
+        if re.match(r"--?[A-Za-z]", word):
+            name = word.partition("=")[0].replace("-", "_").replace("__", "--", 1)
+            skipping = name in _LEFT_OUT or _SHORT.match(word) is not None
         if not skipping:
             kept.append(word)
     named = {word.partition("=")[0] for word in kept}

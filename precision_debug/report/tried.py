@@ -65,7 +65,7 @@ def about(kept: ToKeep, mode: str, *, strict: bool = False, of_many: float | Non
     if tried.still is not None and (tried.was is None or tried.was.low):  # else nobody sees what runs in it
         low = _low(tried.still)
         en += f"; {low.en} still {_run(tried.still)} in {tried.still.precision}"
-        zh += f"；{low.zh}仍以 {tried.still.precision} 运行"
+        zh += f"；仍有 {low.zh} 个算子以 {tried.still.precision} 运行"
         if tried.was is not None:
             before = _low(tried.was)
             en += f" ({count(tried.was.low)} of {count(tried.was.of)} before)"
@@ -227,7 +227,7 @@ def _nothing(kept: ToKeep, tried: Tried) -> Text:
         if tried.whole_still is not None and tried.whole_still.low:
             low = _low(tried.whole_still)
             en += f", although {low.en} still {_run(tried.whole_still)} in {tried.whole_still.precision}"
-            zh += f"，且 {low.zh}仍以 {tried.whole_still.precision} 运行"
+            zh += f"，但仍有 {low.zh} 个算子以 {tried.whole_still.precision} 运行"
     helps = tried.whole is not None and tried.whole <= (math.inf if tried.before is None else tried.before) / 2
     if tried.each and helps:
         en += "; none of them can be left in low precision on its own, so only keeping all of them helps"
@@ -245,7 +245,7 @@ def _run(executed: Executed) -> str:
 def _low(executed: Executed) -> Text:
     return Text(
         f"{count(executed.low)} of {many(executed.of, 'operator')}",
-        f"{count(executed.of)} 个算子中的 {count(executed.low)} 个",
+        f"{count(executed.low)}/{count(executed.of)}",
     )
 
 

@@ -104,7 +104,7 @@ def budget(report: Report, places: Places) -> str:
     title = Text("Error budget", "误差来源占比")
     what = Text("squared error", "平方误差")
     if shares_of_broken(explanation):
-        what = Text("NaN and Inf (of who makes none: of the squared error)", "NaN 和 Inf（不产生者则为平方误差）")
+        what = Text("NaN and Inf (of who makes none: of the squared error)", " NaN 和 Inf（不产生者则为平方误差）")
     about = Text(
         f"Share of the {what.en} at {explanation.at} that each operator's own error explains alone; they need not"
         " add up to 100 %.",
