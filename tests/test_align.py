@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from precision_debug.errors import MarkError
 from precision_debug.pairing import isomorphic
-from precision_debug.pairing.align import align, stem
+from precision_debug.pairing.align import Alignment, align, stem
 from precision_debug.protocols import Matches
 from precision_debug.records import TensorMeta
 
@@ -207,3 +209,40 @@ def test_a_chain_of_other_names_is_paired_in_a_time_that_grows_with_its_length(m
         return len(made)
 
     assert looks(200) < 3 * looks(100)
+
+
+def test_what_was_decided_before_is_kept_of_tensors_that_both_sides_have() -> None:
+    decided = {"t": ("a", "outputs of the model"), "gone": ("a", "exact"), "u": ("gone", "exact")}
+    found = Alignment.of([meta("a"), meta("b")], [meta("t"), meta("u")], decided, rivals={"u": "t"})
+    assert pairs(found) == {"t": ("a", "outputs of the model")}
+    assert (found.rivals, [one.name for one in found.baseline], [one.name for one in found.target]) == (
+        {"u": "t"}, ["a", "b"], ["t", "u"],
+    )  # fmt: skip
+    pair = found.partner("t")
+    assert pair is not None
+    assert (pair.base.name, pair.target.name) == ("a", "t")
+
+
+def test_who_came_first_keeps_a_tensor_against_all_that_follow() -> None:
+    result = align([meta("x")], [meta(name, origin="x") for name in "pqr"])
+    assert pairs(result) == {"p": ("x", "graph metadata")}
+    assert result.rivals == {"q": "p", "r": "p"}
+    assert result.missing == {}
+
+
+def test_only_a_clamp_of_one_input_gives_what_it_read() -> None:
+    """A Clip with bounds reads those, too: which of its inputs is meant is not told by their place."""
+    norm = TensorMeta(name="n", op_type="BatchNormalization", inputs=("x",))
+    form = meta("n_QuantizeLinear_Output", view="dequantised")
+    clip = TensorMeta(name="r", op_type="Clip", inputs=("n",))
+    bounded = TensorMeta(name="r", op_type="Clip", inputs=("n", "low"))
+    other = TensorMeta(name="r", op_type="Tanh", inputs=("n",))
+    for reader, held in ((clip, "r"), (bounded, "n"), (other, "n")):
+        assert pairs(align([norm, reader], [form])) == {form.name: (held, "graph metadata")}
+    here = TensorMeta(name="r", op_type="BatchNormalization")
+    for reader, found in ((dataclasses.replace(clip, op_type="Relu"), True),
+                          (TensorMeta(name="r", op_type="Relu", inputs=("n", "low")), False),
+                          (other, False)):  # fmt: skip
+        result = align([norm, reader], [here])
+        assert bool(result.pairs) is found
+        assert bool(result.refused) is not found

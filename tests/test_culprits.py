@@ -503,3 +503,122 @@ def test_what_only_moves_numbers_amplifies_nothing(monkeypatch: pytest.MonkeyPat
     assert culprits._where_it_shows(subject, "product", effect) == ""
     monkeypatch.setattr(culprits, "_fails_first", lambda *_: "bent")
     assert culprits._where_it_shows(subject, "product", effect) == "bent"
+
+
+def uncompared(name: str, **values: Any) -> Row:
+    return Row(index=0, op_type="Add", name=name, status=Status.NOT_COMPARED, **values)
+
+
+def test_a_tensor_without_numbers_fails_nothing() -> None:
+    found = subject_of({"a": uncompared("a"), "b": 1e-5, "y": 0.5})
+    assert first_failing(found) == "y"
+    assert not non_finite_alone(found.row_of["a"] if "a" in found.row_of else uncompared("a"))
+
+
+def test_suspects_are_those_behind_whom_an_error_grows_most() -> None:
+    """An error below one rounding grows from nothing that anybody lost: it is held against a rounding."""
+    graph = {"a": (), "b": ("a",), "c": ("b",), "d": ("c",), "e": ("d",), "y": ("e",)}
+    errors = {"a": 1e-9, "b": 1e-6, "c": 0.01, "d": 0.05, "e": 0.06, "y": 0.06}
+    found = suspects_before(subject_of(errors, graph))
+    assert found[:3] == ["b", "c", "d"]  # c grew 20-fold over one rounding, d fivefold over c
+    assert set(found) == set(errors)
+    assert suspects_before(subject_of(errors, graph), most=1) == ["b"]
+    broken = {**errors, "e": row("e", 0.06, target={"nan": 1})}
+    assert suspects_before(subject_of(broken, graph))[:2] == ["d", "e"]
+
+
+def test_of_two_that_break_about_as_much_the_first_is_named_first_up_to_a_half() -> None:
+    own = {name: Introduced(name=name, method="isolated", elements=4, born_inf=1) for name in "ab"}
+    effects = {name: [Effect(at="y", share=share, non_finite=1)] for name, share in (("a", 0.5), ("b", 1.0))}
+    assert list(accused(effects, own, sinks=(sink(0.09, non_finite=4),))) == ["a", "b"]
+
+
+SMALL = 5 * UNIT  # of few roundings: looked at, and not far off
+
+
+@pytest.mark.parametrize(
+    ("shares", "named"),
+    [((0.8, 0.1, 0.01), ["a"]), ((0.6, 0.2, 0.01), []), ((0.9, 0.05, 0.05), ["a"]), ((0.4, 0.04, 0.01), [])],
+)
+def test_of_a_small_error_the_author_outweighs_everybody_else(shares: tuple[float, ...], named: list[str]) -> None:
+    errors = {"a": 1e-4, "b": 1e-4, "c": 1e-4, "y": SMALL}
+    assert list(accused(dict(zip("abc", shares, strict=True)), {}, errors, out=SMALL)) == named
+
+
+def test_who_makes_nan_of_anothers_rounding_is_named_beside_it() -> None:
+    nan = {"target": {"nan": 1}}
+    errors = {"a": 1e-4, "b": 1e-4, "c": row("c", 0.09, **nan), "y": row("y", 0.09, is_output=True, **nan)}
+    broken = [Effect(at="y", share=0.9, non_finite=2)]
+    found = accused({"a": broken}, {"a": 1.0}, errors, sinks=(sink(0.09, non_finite=4),))["a"]
+    assert (found.cause, found.amplifier) == ("amplified", "c")
+    finite = accused({"a": 0.9}, {"a": 1.0}, {"a": 1e-4, "b": 1e-4, "c": row("c", 2e-4, **nan), "y": 0.09})["a"]
+    assert finite.amplifier == "y"
+
+
+def test_where_nothing_grows_much_it_is_told_where_the_error_shows() -> None:
+    graph = {"a": (), "b": ("a",), "c": ("b",), "y": ("c",)}
+    errors = {"a": 0.004, "b": 0.008, "c": 0.02, "y": 0.05}
+    found = accused({"a": 0.9}, {"a": 1.0}, errors, out=0.05, graph=graph)["a"]
+    assert (found.amplifier, found.fails_first) == ("c", "c")
+    far = accused({"a": 0.9}, {"a": 100.0}, errors, out=0.05, graph=graph)["a"]
+    assert far.amplifier == ""  # its own error is enough
+
+
+def test_where_no_tensor_is_out_of_bounds_nothing_fails_first() -> None:
+    errors = {"a": 1e-4, "b": 1e-4, "c": 1e-4, "y": SMALL}
+    assert accused({"a": 0.95}, {"a": 1.0}, errors, out=SMALL)["a"].fails_first == ""
+
+
+def test_of_a_loop_what_reaches_an_output_counts_and_not_what_stays_before_it() -> None:
+    graph = {"s": (), "x@0": ("s",), "x@1": ("x@0",), "y": ("x@1",)}
+    errors = {"s": 1e-4, "x@0": 1e-4, "x@1": 0.02, "y": 0.09}
+    sinks = (sink(0.02, "x@1", is_output=False), sink(0.09))
+    inside = [Effect(at="x@1", share=0.9), Effect(at="y", share=0.001)]
+    found = accused({"x@0": inside, "x@1": 0.6}, {}, errors, graph=graph, sinks=sinks)
+    assert {name: one.share for name, one in found.items()} == {"x@1": 0.6}
+    assert not accused({"x@0": 0.0, "x@1": 0.0}, {}, errors, graph=graph, sinks=sinks)
+
+
+@pytest.mark.parametrize(
+    ("times", "other", "share"),
+    [(4, 0.0, 0.8), (10, 0.0, 1.0), (10, 0.5, 0.5), (1, 0.0, 0.2)],
+)
+def test_iterations_that_were_not_tried_have_what_nothing_else_explains(
+    monkeypatch: pytest.MonkeyPatch, times: int, other: float, share: float
+) -> None:
+    graph = {"s": (), "x@0": ("s",), "y": ("x@0",)}
+    found = subject_of({"s": 1e-4, "x@0": 1e-4, "y": 0.09}, graph)
+    monkeypatch.setattr(Subject, "times", lambda _self, name: times if name == "x@0" else 1)
+    effects = {"x@0": [Effect(at="y", share=0.2)], "s": [Effect(at="y", share=other)]}
+    shares = culprits._iterations(found, effects, {"y": sink(0.09)})
+    assert shares == {"x@0": pytest.approx(share)}
+
+
+def test_of_a_small_error_three_authors_are_rounding_everywhere() -> None:
+    """Two nearly equal numbers have an author each; where the error is large, any number may share it."""
+    graph = {"a": (), "b": (), "c": (), "y": ("a", "b", "c")}
+    for out, shares, named in (
+        (SMALL, (0.31, 0.31, 0.31), set()), (SMALL, (0.46, 0.46, 0.0), {"a", "b"}), (SMALL, (0.4, 0.4, 0.0), set()),
+        (0.09, (0.31, 0.31, 0.31), {"a", "b", "c"}), (SMALL, (0.46, 0.4, 0.06), {"a", "b"}),
+    ):  # fmt: skip
+        errors = {"a": 1e-4, "b": 1e-4, "c": 1e-4, "y": out}
+        assert set(accused(dict(zip("abc", shares, strict=True)), {}, errors, out=out, graph=graph)) == named
+
+
+def test_the_author_of_the_first_failing_tensor_is_named_where_the_output_feels_it() -> None:
+    """Of an output that is off by little: a third of its error is the least that it must feel."""
+    errors = {"a": 1e-4, "b": SMALL, "c": SMALL, "y": SMALL}
+    sinks = (sink(0.09, "b", is_output=False), sink(SMALL))
+    for share, named in ((0.4, ["a"]), (0.2, [])):
+        effects = {"a": [Effect(at="b", share=0.95), Effect(at="y", share=share)]}
+        assert list(accused(effects, {"a": 1.0}, errors, sinks=sinks, first="b")) == named
+
+
+def test_whose_effect_is_measured_first() -> None:
+    """What gave birth to NaN, then what lost far more than a rounding, the most first, then as suspected before."""
+    nan = Introduced(name="y", method="isolated", elements=4, born_nan=1)
+    names = {"a": 1e-4, "b": 1e-4, "c": 1e-4, "y": 0.09}
+    own = alone_of({"a": 2.0, "b": 9.0, "c": 20.0, "y": nan})
+    assert candidates_of(subject_of(names), own, ["a"]) == ["y", "c", "b", "a"]
+    mild = alone_of({"a": 2.0, "b": 1.0, "c": 3.0})
+    assert candidates_of(subject_of(names), mild, ["c", "b"]) == ["c", "b", "a"]

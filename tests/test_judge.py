@@ -11,10 +11,10 @@ import pytest
 
 from precision_debug.numbers import compare, describe, measure
 from precision_debug.numbers.born import is_broken
-from precision_debug.numbers.judge import as_expected, validated, verdict
+from precision_debug.numbers.judge import as_expected, told_slices, validated, verdict
 from precision_debug.numbers.judge import judged as judged_row
 from precision_debug.numbers.merged import Merged
-from precision_debug.records import Comparison, Introduced, Row, Status, Tolerance
+from precision_debug.records import Comparison, Introduced, Row, Slices, Status, Tolerance
 
 NAN, INF = np.nan, np.inf
 UNKNOWN = Status.INCONCLUSIVE
@@ -354,3 +354,107 @@ def test_ids_are_equal_or_not(dtype: str, by_kernel: bool) -> None:
         same = dataclasses.replace(row, comparison=compare(base, base, tolerance))
         assert judged_row(same, tolerance, allowed=0.1).status is Status.PASS
     assert compare(base, target, Tolerance(given=False)).mismatched == 1
+
+
+def shaped(base: tuple[int, ...], target: tuple[int, ...], **values: Any) -> Row:
+    numbers = compare(np.ones(base, np.float32), np.ones(target, np.float32), Tolerance())
+    given = {"index": 0, "op_type": "X", "name": "x", "status": Status.PASS, "target_name": "r", **values}
+    return judged_row(Row(comparison=numbers, **given), Tolerance())
+
+
+@pytest.mark.parametrize(
+    ("base", "target", "values", "status"),
+    [
+        ((2, 1, 3), (3, 2), {}, Status.INCONCLUSIVE), ((4, 2, 3), (4, 3, 2), {}, Status.INCONCLUSIVE),
+        ((2, 3), (2, 4), {}, Status.FAIL), ((2, 3), (3,), {}, Status.FAIL),
+        ((2, 3), (3, 2), {"target_name": "x"}, Status.FAIL), ((2, 3), (3, 2), {"target_name": ""}, Status.FAIL),
+        ((2, 3), (3, 2), {"is_output": True}, Status.FAIL),  # the model itself says how an output lies
+    ],
+)
+def test_an_inner_tensor_that_may_be_turned_is_not_known_to_be_wrong(
+    base: tuple[int, ...], target: tuple[int, ...], values: dict[str, Any], status: Status
+) -> None:
+    row = shaped(base, target, **values)
+    assert (row.status, row.reason.code) == (status, "turned" if status is Status.INCONCLUSIVE else "shape")
+
+
+def slices_of(*places: tuple[int, int], lost: bool = True, size: float = 0.5) -> tuple[Slices, ...]:
+    return tuple(
+        Slices(axis=1, first=first, last=last, of=32, error=0.25, size=size, spread=0.1, peak=0.6 + first,
+               largest=90.0, lost=lost)
+        for first, last in places
+    )  # fmt: skip
+
+
+def test_a_lost_slice_fails_an_output_that_is_right_as_a_whole() -> None:
+    for given in (True, False):
+        for slices, status in ((slices_of((3, 3)), Status.FAIL), (slices_of((3, 3), lost=False), Status.PASS)):
+            numbers = numbers_of(0.001, mismatched=0, slices=slices)
+            row = Row(index=0, op_type="X", name="x", status=Status.PASS, comparison=numbers, is_output=True)
+            told = judged_row(row, Tolerance(given=given), allowed=0.01)
+            assert told.status is status
+            assert (told.reason.code == "slices_lost") is (status is Status.FAIL)
+    numbers = numbers_of(0.001, slices=slices_of((1, 1)))
+    row = Row(index=0, op_type="X", name="x", status=Status.PASS, comparison=numbers)
+    assert as_expected(row, 0.01).status is Status.FAIL
+
+
+def test_which_slices_are_lost_is_told_of_the_largest() -> None:
+    told = told_slices(numbers_of(0.001, slices=slices_of((1, 1), (4, 6), (2, 2))))
+    assert told == {"slices": "1, 4-6, 2", "axis": 1, "count": 5, "all": 32, "part": 0.5, "peak": 4.6, "largest": 90.0}
+    many = told_slices(numbers_of(0.001, slices=slices_of(*((n, n) for n in range(0, 12, 2)))))
+    assert many["slices"].endswith("…")
+    assert many["count"] == 6
+    four = told_slices(numbers_of(0.001, slices=slices_of(*((n, n) for n in range(0, 8, 2)))))
+    assert four["slices"] == "0, 2, 4, 6"
+    assert told_slices(numbers_of(0.001, slices=slices_of((1, 1), size=0.0)))["part"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("base", "target", "values", "passes"),
+    [
+        (-3e38, -65504.0, {}, True), (3e38, 65504.0, {}, True), (3e38, -65504.0, {}, False),
+        (-3e38, -9e3, {}, False), (-1e17, -65504.0, {}, False),
+        (-3e38, -65504.0, {"inputs": ("a",)}, False),  # what it was given is not known to be right
+    ],
+)
+def test_a_tensor_that_is_a_mask_everywhere_has_nothing_else(
+    base: float, target: float, values: dict[str, Any], passes: bool
+) -> None:
+    numbers = compare(np.full(4, base, np.float32), np.full(4, target, np.float32), Tolerance(given=False))
+    assert (judged_by(0.01, numbers, **values) is Status.PASS) is passes
+    unknown = Introduced(name="x", method="isolated", elements=4)
+    assert (judged_by(0.01, numbers, introduced=unknown, **values) is Status.PASS) is passes
+    wrong = Introduced(name="x", method="isolated", elements=4, rel_l2=0.5, inherited=0.0)
+    assert judged_by(0.01, numbers, introduced=wrong, **values) is Status.FAIL
+
+
+def test_what_has_no_numbers_or_was_not_compared_is_as_it_was() -> None:
+    given: dict[str, Any] = {"index": 0, "op_type": "X", "name": "x"}
+    for row in (
+        Row(status=Status.PASS, **given), Row(status=Status.NOT_COMPARED, comparison=numbers_of(0.5), **given),
+    ):  # fmt: skip
+        assert judged_row(row, Tolerance(given=False), allowed=0.01) is row
+        assert as_expected(row, 0.01) is row
+
+
+@pytest.mark.parametrize(
+    ("op_type", "output", "rounded", "status"),
+    [
+        ("QuantizeLinear", False, False, Status.PASS), ("QuantizeLinear", True, False, Status.FAIL),
+        ("ArgMax", False, False, Status.FAIL), ("ArgMax", True, True, Status.PASS),
+    ],
+)
+def test_whole_numbers_that_stand_for_others_are_judged_by_their_size(
+    op_type: str, output: bool, rounded: bool, status: Status
+) -> None:
+    numbers = compare(np.int8([100, 90]), np.int8([100, 91]), Tolerance(given=False))
+    row = Row(index=0, op_type=op_type, name="x", status=Status.PASS, comparison=numbers, is_output=output)
+    judged_one = judged_row(row, Tolerance(given=False), allowed=0.02, rounded=rounded)
+    assert judged_one.status is status
+    if status is Status.FAIL:
+        assert judged_one.reason.code == "elements"
+    within = dataclasses.replace(row, comparison=dataclasses.replace(numbers, mismatched=0))
+    told = judged_row(within, Tolerance(given=False), allowed=0.02, rounded=rounded)
+    assert told.status is status
+    assert status is Status.PASS or (told.reason.code, told.reason.args["most"]) == ("whole", 1)
