@@ -361,13 +361,15 @@ class Culprit:
     of the squared error at ``at`` that its own error explains; of all that are lost to one outlier channel, where the
     evidence has "too"; of the NaN and Inf there, where its error alone makes ``non_finite`` of them. without: relative
     L2 that is left there where all errors but those of the tensors ``left_out`` are put into the baseline's run, and
-    with_all with those too; None: not measured. amplifier: the tensor whose operator made ordinary rounding large, ""
-    where the introduced error is large by itself. fails_first: the first tensor out of bounds because of it. keep: what
-    to keep in higher precision, this one among them. inside: of a stretch between tensors that both sides show, what
-    its operators make, this one last; inner: the one whose rounding to the target's type makes most of the stretch's
-    error in the baseline's run, inner_part that error over the stretch's; "" and None: none makes half, or not
-    measured. ranks: of a step of several ranks, those whose gradients it spoils; errors: relative L2 of the output at
-    ``at`` on each rank, by its number, inf where it is NaN or Inf. Both empty where there is one.
+    with_all with those too; None: not measured. repaired: what is left there when its own error alone is left out, and
+    others_repaired when those of all others are: each as a run gave it, neither scaled nor capped. amplifier: the
+    tensor whose operator made ordinary rounding large, "" where the introduced error is large by itself. fails_first:
+    the first tensor out of bounds because of it. keep: what to keep in higher precision, this one among them. inside:
+    of a stretch between tensors that both sides show, what its operators make, this one last; inner: the one whose
+    rounding to the target's type makes most of the stretch's error in the baseline's run, inner_part that error over
+    the stretch's; "" and None: none makes half, or not measured. ranks: of a step of several ranks, those whose
+    gradients it spoils; errors: relative L2 of the output at ``at`` on each rank, by its number, inf where it is NaN or
+    Inf. Both empty where there is one.
     """
 
     name: str
@@ -382,6 +384,8 @@ class Culprit:
     non_finite: int = 0
     without: Number | None = None
     with_all: Number | None = None
+    repaired: Number | None = None
+    others_repaired: Number | None = None
     left_out: tuple[str, ...] = ()
     at: str = ""
     amplifier: str = ""

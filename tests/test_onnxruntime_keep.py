@@ -207,3 +207,45 @@ def test_in_int8_what_hands_on_a_grid_goes_with_what_made_it(tmp_path: Path) -> 
     kept = error("node_a", "node_scaled")
     assert kept < 0.7 * nothing
     assert error("node_a_mm", "node_scaled") == kept, "a product and a sum become one Gemm between two Reshapes"
+
+
+def test_a_dynamic_product_with_a_sum_can_be_kept(tmp_path: Path) -> None:
+    """The quantiser's table has no Gemm: it makes a MatMul of one first, unless that is scaled or turned."""
+    from precision_debug_onnxruntime.engine.int8_units import Int8Units
+
+    graph = Graph(seed=3)
+    x = tokens(graph, 16, 8)
+    weight, bias = (graph.weight(name, np.ones(size, np.float32)) for name, size in (("w", (8, 8)), ("b", (8,))))
+    flat = graph.op("Reshape", [x, graph.weight("s", np.array([-1, 8]))], "flat")
+    a = graph.op("Gemm", [flat, weight, bias], "a", transB=1)
+    b = graph.op("Gemm", [a, weight, bias], "b", alpha=0.5)
+    path = graph.save(tmp_path / "gemm.onnx", [graph.op("Gemm", [b, weight, bias], "y")])
+    assert [*Int8Units.of(str(path), "int8_dynamic").home] == ["node_a", "node_y"]
+    assert not Int8Units.of(str(path), "int8_dynamic", ["Conv"]).home
+
+
+def test_a_set_that_cannot_run_fails_by_itself_once_another_ran(tmp_path: Path) -> None:
+    """What the first of all lacks, the machine lacks; what a later one lacks must not take what held with it."""
+    from precision_debug.errors import UsageError
+    from precision_debug.records import ModelFiles, RunSpec
+    from precision_debug.run.plan import make_plan
+    from precision_debug.run.searching.criterion import Criterion, Sample
+    from precision_debug.run.searching.trials import Trials
+    from precision_debug.search.request import SearchRequest
+    from precision_debug.settings.options import Tolerance
+
+    graph = Graph(seed=4)
+    path = graph.save(tmp_path / "m.onnx", [graph.dense(tokens(graph, 16, 8), 16, 8, "y")])
+    target = make_plan(RunSpec(model=ModelFiles(model_file=str(path)), run_mode="ort_int8_dynamic")).target
+    assert target.capabilities.keeper is not None
+    keep = target.capabilities.keeper.keep(target.spec)
+    assert keep is not None
+    y = precision_debug.compare(path, run_mode="ort_opt", inputs=graph.feeds, explain="off").outputs[0].name
+    sample = Sample(feeds=graph.feeds, target_feeds=graph.feeds, values={y: np.ones((1, 1), np.float32)})
+    trials = Trials(target, keep, Criterion.of(SearchRequest(), Tolerance(), {y: y}, 1.0), [graph.feeds], tmp_path)
+    with pytest.raises(UsageError):
+        trials.run(["nobody"], [sample])
+    assert trials.run([], [sample]).text is not None
+    found = trials.run(["nobody"], [sample])
+    assert not found.passes
+    assert "nobody" in found.text

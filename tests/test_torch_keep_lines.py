@@ -123,3 +123,11 @@ def test_the_mode_ends_with_a_run_that_fails(tmp_path: Path) -> None:
 def test_both_homes_of_the_rule_agree(name: str) -> None:
     """One of them is copied to users, who have nothing but torch."""
     assert is_line(name) is line_in_torch(name) is (name == "model.py:57")
+
+
+def test_what_lies_between_modules_is_refused_under_autocast(net: str) -> None:
+    """It would be read by nobody: autocast casts call by call, and a line of source names one."""
+    with pytest.raises(UsageError) as told:
+        error(net, keep_modules="['(between)']")
+    assert told.value.where == "--option keep_modules"
+    assert "model.py:57" in str(told.value.hint)

@@ -254,8 +254,8 @@ REASONS = Catalogue("onnxruntime", {
     ),
     # what a search gives away
     "handed_judged": Wording(
-        "the model that was compared: precisions written into it, for any ONNX engine",
-        "参与对比的模型：精度已写入其中，适用于任何 ONNX 引擎",
+        "the model that was compared: precisions written into it; run in ONNX Runtime, and in no other engine",
+        "参与对比的模型：精度已写入其中；仅在 ONNX Runtime 中运行过",
     ),
     "handed_bfloat16": Wording(
         "a model in bfloat16",

@@ -120,6 +120,10 @@ def build(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> Built:
     if lines and not recipe.autocast:
         what = "lines of source are kept under autocast alone, where the weights stay in float32"
         raise UsageError(what, where="--option keep_modules", hint="name modules, or use torch_autocast_*")
+    if between and recipe.autocast:
+        what = f"{BETWEEN} is kept where a model is cast; autocast casts call by call, and would not see it"
+        hint = 'name lines of its source, as "model.py:57", or modules'
+        raise UsageError(what, where="--option keep_modules", hint=hint)
     kept = outermost("" if name == WHOLE else name for name in asked if name not in (BETWEEN, *lines))
     trains_low = recipe.change == "fp8" and isinstance(model.module, TrainingStep)
     if model.kind == "exported" and recipe.dtype not in ("", "float32"):

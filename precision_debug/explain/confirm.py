@@ -21,7 +21,7 @@ from .introduced import Alone
 from .subject import Subject
 from .work import Work
 
-__all__ = ["confirmed", "without_whom"]
+__all__ = ["confirmed", "with_repairs", "without_whom"]
 
 _SMALLER = 1.5
 """Times that an error must become smaller without its author's, if that is no more than rounding, whatever its share
@@ -37,6 +37,9 @@ them out of it says nothing."""
 _MANY = 6
 """Operators besides a culprit from which on two of them all are few: two of an error that all make alike would leave
 87 % of it."""
+
+_REPAIRED = 3
+"""Culprits of which it is measured what their repair leaves, unasked: each takes a run of the baseline."""
 
 _FIRST, _CLEARLY = 4, 0.9
 """Culprits each of which is left out where most of the error is left without the first, and what must be left without
@@ -82,7 +85,7 @@ def confirmed(
     left = without(family)
     if left is None:
         return culprits
-    times = sink.rel_l2 / whole
+    times = sink.rel_l2 / whole  # to hold a replay against what the target gave; what is told is the replay's own
     if left * times * _SMALLER > sink.rel_l2:
         others = tuple(one for one in culprits if one not in together)
         every = _family(alone, culprits, first.amplifier)
@@ -94,7 +97,7 @@ def confirmed(
             left, family = both, every
         else:
             return confirmed(subject, alone, others, tried, sinks, plain, work, dropped | family)
-    return (_known(subject, alone, first, family, left * times, sink), *culprits[1:])
+    return (_known(subject, alone, first, family, left, whole), *culprits[1:])
 
 
 def _far(
@@ -127,15 +130,43 @@ def _far(
             return confirmed(subject, alone, others, tried, sinks, plain, work)
     if not replayed:
         return culprits
-    return (_known(subject, alone, first, family, left * sink.rel_l2 / whole, sink), *culprits[1:])
+    return (_known(subject, alone, first, family, left, whole), *culprits[1:])
 
 
 def _known(
-    subject: Subject, alone: Alone, first: Culprit, family: Collection[str], left: float, sink: Sink
+    subject: Subject, alone: Alone, first: Culprit, family: Collection[str], left: float, whole: float
 ) -> Culprit:
     """The first culprit with what is left without it, and without what else was left out with it."""
     told = sorted({*family} & alone.found.keys(), key=lambda name: (name != first.name, subject.order.get(name, 0)))
-    return dataclasses.replace(first, without=left, with_all=sink.rel_l2, left_out=tuple(told))
+    return dataclasses.replace(first, without=left, with_all=whole, left_out=tuple(told))
+
+
+def with_repairs(
+    subject: Subject, alone: Alone, culprits: tuple[Culprit, ...], tried: Carried, sinks: Sequence[Sink],
+    plain: Mapping[str, Any], work: Work,
+) -> tuple[Culprit, ...]:  # fmt: skip
+    """The culprits with what is left when each alone is repaired, and when all others are. Where an output has NaN or
+    Inf, or counts decisions, no error is left that could be told. Takes a run of the baseline for each, and one for
+    each output that they are judged at. Raises work.Ended."""
+    found, wholes = list(culprits), dict[str, float | None]()
+    judged = {sink.name: sink for sink in sinks if sink.squared and not sink.non_finite and not sink.flips}
+    for place, one in enumerate(culprits if work.full else culprits[:_REPAIRED]):
+        effect = next((effect for effect in tried.effects.get(one.name, ()) if effect.at == one.at), None)
+        sink = judged.get(one.at)
+        if effect is None or sink is None or subject.times(one.name) > 1 or stem(one.name) != one.name:
+            continue
+
+        def left(out: Collection[str], sink: Sink = sink) -> float | None:
+            work.go_on()
+            error = error_without(subject, alone, list(alone.found), out, sink, plain)
+            return error if error is not None and math.isfinite(error) else None
+
+        if one.at not in wholes:
+            wholes[one.at] = one.with_all if one.with_all is not None else left(())
+        found[place] = dataclasses.replace(
+            one, repaired=left({one.name}), others_repaired=effect.rel_l2, with_all=wholes[one.at]
+        )
+    return tuple(found)
 
 
 def without_whom(

@@ -20,7 +20,7 @@ from .born_on_both import born_on_both
 from .bounds import LOOK_LEAST, allowed_error, worth
 from .broken_outputs import breaks_outputs
 from .conclusion import concluded
-from .confirm import confirmed, without_whom
+from .confirm import confirmed, with_repairs, without_whom
 from .culprits import (
     candidates_of,
     first_failing,
@@ -161,6 +161,7 @@ def _explained(
         if not culprits and looked and overlap is None:
             off = [sink.name for sink in judged if sink.rel_l2 > allowed_error(subject.typical_unit, expected.get(at))]
             culprits = amplifying(subject, alone, off)
+        culprits = with_repairs(subject, alone, culprits, tried, sinks, plain, work)
         culprits = culprits or born_on_both(subject, partly=False)
         culprits = with_stretches(subject, alone, culprits, work)
         explanation = _explanation(subject, work, alone, tried, culprits, judged, expected, at, first)

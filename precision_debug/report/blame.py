@@ -44,6 +44,10 @@ is too small to accuse anybody."""
 _OTHERS = 4
 """Tensors beside a culprit's that a line of evidence names; the JSON has all."""
 
+_TWICE = 2.0
+"""Times the whole squared error that what one repair leaves and what all others' leave are apart from it, together,
+from which on the operators interact: independent errors add up to it."""
+
 _CONFIDENCE = {
     "isolated": Text("measured on the engine, alone, on the baseline's inputs", "在引擎上以基线输入单独运行测得"),
     "replayed": Text(
@@ -376,13 +380,18 @@ def _evidence(culprit: Culprit, row: Row | None, shown: str) -> Text:
         part = percent(min(1.0, culprit.inner_part or 0.0))
         english.append(f"inside it, rounding `{culprit.inner}` alone in the baseline's run makes {part} of that error")
         chinese.append(f"其内部仅将 `{culprit.inner}` 舍入（在基线的运行中）即造成该误差的 {part}")
-    if culprit.share is not None and culprit.at:
+    capped = culprit.share == 1 and culprit.others_repaired is not None  # which may be more than all there is
+    if culprit.share is not None and culprit.at and not capped:
         with_others = bool(culprit.evidence.get("too"))  # of one channel: see explain.one_outlier
         who, zhe = ("together they explain", "它们共同解释") if with_others else ("alone it explains", "单独即可解释")
         what, shen = ("NaN and Inf", " NaN 和 Inf 的") if culprit.non_finite else ("squared error", "平方误差的")
         english.append(f"{who} {percent(culprit.share)} of the {what} at {culprit.at}")
         chinese.append(f"{zhe} {culprit.at} 处{shen} {percent(culprit.share)}")
-    if culprit.without is not None and culprit.at:
+    if (repairs := _repairs(culprit)) is not None:
+        english.append(repairs.en)
+        chinese.append(repairs.zh)
+    only = culprit.repaired is not None and not {*culprit.left_out} - {culprit.name}  # told by its repair already
+    if culprit.without is not None and culprit.at and not only:
         whose = _left_out(culprit)
         much = f" instead of {figure(culprit.with_all)}" if culprit.with_all is not None else ""
         duo = f"，而非 {figure(culprit.with_all)}" if culprit.with_all is not None else ""
@@ -395,6 +404,24 @@ def _evidence(culprit: Culprit, row: Row | None, shown: str) -> Text:
     english.append(sure.en)
     chinese.append(sure.zh)
     return Text("; ".join(english), "；".join(chinese))
+
+
+def _repairs(culprit: Culprit) -> Text | None:
+    """What is left when it alone is repaired, and when all others are; that they interact where these do not add up."""
+    left, rest, whole = culprit.repaired, culprit.others_repaired, culprit.with_all
+    if left is None or rest is None or not whole:
+        return None
+    en = f"repaired alone it leaves {figure(left)} of {figure(whole)} at {culprit.at}, and all others repaired leave"
+    en += f" {figure(rest)}"
+    zh = f"仅修复它，{culprit.at} 的误差由 {figure(whole)} 变为 {figure(left)}；修复其余全部算子则剩 {figure(rest)}"
+    together = (left**2 + rest**2) / whole**2
+    if left > whole:
+        en += " (the operators interact: repairing it alone makes it worse)"
+        zh += "（各算子相互影响：仅修复它反而更差）"
+    elif not 1 / _TWICE <= together <= _TWICE:
+        en += " (the operators interact: their errors do not add up)"
+        zh += "（各算子相互影响：误差不是相加的）"
+    return Text(en, zh)
 
 
 def _left_out(culprit: Culprit) -> Text:

@@ -43,11 +43,11 @@ class Int8Units:
             before = home.get(source.name) if source is not None and folds else None
             if before is not None:
                 home[node.name] = before
-            elif node.op_type in types:
+            elif node.op_type in types or _becomes_product(node, change, types):
                 home[node.name] = node.name
             else:
                 continue
-            if node.op_type in types:
+            if node.op_type in types or _becomes_product(node, change, types):
                 names.setdefault(home[node.name], []).append(node.name)
         return cls(home=home, names={key: tuple(several) for key, several in names.items()})
 
@@ -60,6 +60,15 @@ def _quantised_types(change: str) -> frozenset[str]:
         (registry.QLinearOpsRegistry, registry.QDQRegistry)
     )  # fmt: skip
     return frozenset(kind for table in tables for kind in table)
+
+
+def _becomes_product(node: Any, change: str, types: frozenset[str]) -> bool:
+    """Whether the dynamic quantiser, whose table has no Gemm, makes a MatMul of it first and quantises that."""
+    if change != "int8_dynamic" or node.op_type != "Gemm" or "MatMul" not in types:
+        return False
+    settings = {attribute.name: attribute for attribute in node.attribute}
+    scales = [settings[name].f for name in ("alpha", "beta") if name in settings]
+    return all(scale == 1.0 for scale in scales) and not ("transA" in settings and settings["transA"].i)
 
 
 def _single_numbers(graph: Any) -> frozenset[str]:

@@ -65,6 +65,7 @@ class Trials:
         self.opening = dataclasses.replace(opening, spec=spec)
         self.keep, self.criterion, self.feeds, self.folder = keep, criterion, feeds, folder
         self.opened = 0
+        self.ran = False  # whether any set has run here: then what another lacks, it lacks by what it keeps
 
     @property
     def mode(self) -> str:
@@ -90,7 +91,8 @@ class Trials:
         self, keys: Sequence[str], samples: Sequence[Sample], others: Sequence[Sample] = (), *, timed: bool = True,
         beside: Session | None = None, rough: bool = False,
     ) -> Evaluation:  # fmt: skip
-        """What comes of keeping these. A set that does not run fails; what is missing on this machine is raised.
+        """What comes of keeping these. A set that does not run fails; what is missing on this machine, as long as no
+        set has run on it, is raised.
 
         others: held-out samples that are run in the same session, since an engine takes long to build. timed: a few
         runs more tell the milliseconds of one. beside: the target with nothing kept, which takes turns with it, so that
@@ -115,12 +117,13 @@ class Trials:
                     slower = None if beside is None else _times_as_long(session, beside, samples[0])
                     obeyed = tuple(getattr(session, "obeyed", tuple)())
                     size = engine.stat().st_size if engine.exists() else None
-        except (BackendUnavailable, UsageError):
-            raise
         except PrecisionDebugError as error:
+            if isinstance(error, (BackendUnavailable, UsageError)) and not self.ran:
+                raise
             return Evaluation(
                 kept=tuple(keys), mode=self.mode, passes=False, text=str(error), seconds=time.monotonic() - begun
             )
+        self.ran = True
         return dataclasses.replace(
             self._evaluation(keys, self.mode, results, begun), milliseconds=milliseconds, bytes=size,
             obeyed=obeyed, others=tuple(passes for passes, _, _ in more), executed=executed, slower=slower,
