@@ -17,8 +17,10 @@ from precision_debug.events import (
     Event,
     Explained,
     Inputs,
+    Layers,
     Note,
     Paired,
+    RepeatsFound,
     RowDone,
     Saved,
     Selected,
@@ -26,6 +28,7 @@ from precision_debug.events import (
     Start,
     Tensors,
 )
+from precision_debug.inspector import EngineLayer
 from precision_debug.records import ModelFiles, RunSpec, Status, TensorMeta
 from precision_debug.report.from_journal import report_of_events
 from precision_debug.run import pipeline
@@ -265,3 +268,49 @@ def test_two_runs_that_cannot_advance_together_say_why() -> None:
         refuse_lockstep(True, *sides)
     refuse_lockstep(False, *sides)
     refuse_lockstep(True, sides[0], sides[0])
+
+
+def test_the_engines_layers_are_told_after_the_run(fake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import precision_debug_fake as module
+
+    layer = EngineLayer(name="t0 + t1", layer_type="Fused")
+    monkeypatch.setattr(module.FakeSession, "layers", (layer,))
+    events = told(fake, tmp_path)
+    places = [place for place, event in enumerate(events) if isinstance(event, Layers)]
+    assert places
+    assert events[places[-1]].layers == (layer,)  # type: ignore[union-attr]
+    assert report_of_events(events).layers == (layer,)
+
+
+def test_each_side_announces_its_own_tensors(fake: str, tmp_path: Path) -> None:
+    events = told(fake, tmp_path, "fake_fused")
+    announced = {event.side: {meta.name for meta in event.tensors} for event in events if isinstance(event, Tensors)}
+    assert announced == {
+        "baseline": {f"t{number}" for number in range(8)}, "target": {f"f{number}" for number in (1, 3, 5, 7)},
+    }  # fmt: skip
+
+
+def test_a_target_is_built_anew_as_often_as_was_asked(fake: str, tmp_path: Path) -> None:
+    events = told(fake, tmp_path, repeat=2, explain="off")
+    assert [event.repeats.count for event in events if isinstance(event, RepeatsFound)] == [2]
+    assert isinstance(events[-1], End)
+
+
+@pytest.mark.parametrize(("explain", "more"), [("off", False), ("fast", True)])
+def test_a_sample_is_run_once_more_only_to_be_explained(
+    fake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, explain: str, more: bool
+) -> None:
+    import precision_debug_fake as module
+
+    runs: list[float] = []
+    real = module.FakeSession.run
+
+    def counted(self: Any, feeds: Any, *given: Any, **named: Any) -> Any:
+        runs.append(float(np.asarray(feeds["x"]).flat[0]))
+        return real(self, feeds, *given, **named)
+
+    monkeypatch.setattr(module.FakeSession, "run", counted)
+    spec = RunSpec(model=ModelFiles(model_file=fake), run_mode="fake_off", explain=explain)
+    with Journal(tmp_path / "j") as journal:
+        pipeline.execute(spec, journal, folder=tmp_path, feeds=(X, {"x": X["x"] - np.float32(3.5)}))
+    assert (runs.count(-3.5) > 2) is more  # the worse of two samples, once on each side
