@@ -65,6 +65,8 @@ class InputMeta:
     dtype: numpy's name ("float32", "bfloat16", "str"). shape: one entry a dimension; a str names a dynamic one; None:
     rank unknown. guessed: the model says neither, so they bind nobody: an array that is given keeps its own.
     optional: the model has a default for it. limit: its values index so many entries. layout: "NCHW", … of an image.
+    codes, scale, zero_point: of an input in real numbers that the file itself holds as integers of type ``codes``, what
+    those stand for: (code - zero_point) * scale. An array of that type is such integers.
     """
 
     name: str
@@ -74,6 +76,9 @@ class InputMeta:
     limit: int | None = None
     layout: str = ""
     guessed: bool = False
+    codes: str = ""
+    scale: float = 1.0
+    zero_point: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -137,6 +137,21 @@ def test_raw_inputs_are_the_files_integers() -> None:
     np.testing.assert_array_equal(real["probabilities"], raw["probabilities"])
 
 
+@pytest.mark.parametrize("mode", ["tflite_ref", "tflite_opt"])
+def test_an_array_of_the_files_own_type_is_its_integers(mode: str) -> None:
+    image = litert_files.images(4)
+    told = Flat.read(str(INT8)).real_numbers()
+    codes = told.codes("image", image, np.zeros(image.shape, np.int8))
+    both = [
+        precision_debug.compare(str(INT8), run_mode=mode, inputs={"image": one}, explain="off", seed=0)
+        for one in (told.shown("image", codes), codes)
+    ]
+    real, whole = [[row.comparison for row in report.outputs] for report in both]
+    assert real == whole
+    assert any(note.code == "input_codes" for note in both[1].notes)
+    assert not any(note.code == "input_codes" for note in both[0].notes)
+
+
 def test_the_delegate_is_told() -> None:
     session = opened(INT8, "tflite_opt", side="target")
     assert any("XNNPACK took 7 of 8 operators" in note and "SOFTMAX 1" in note for note in session.notes)

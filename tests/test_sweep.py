@@ -9,6 +9,7 @@ import os
 import shutil
 from pathlib import Path
 
+import numpy as np
 import onnx
 import onnx_models
 import pytest
@@ -20,6 +21,7 @@ from precision_debug.run.sweep import Mode, Speed, Sweep, front, run
 from precision_debug.run.sweep.plot import svg
 from precision_debug.run.sweep.run import file_name, parse_modes
 from precision_debug.run.sweep.sentences import sentences, tone
+from precision_debug.run.sweep.speed import _runs
 from precision_debug.run.sweep.table import heads, lines, shown
 from precision_debug.run.sweep.write import as_table, as_text, write
 
@@ -381,3 +383,22 @@ def test_a_book_leaves_nothing_in_tmpdir_where_it_cannot_be_written(
     with pytest.raises(Exception, match="No space left"):
         write_book(made, tmp_path / "s.xlsx")
     assert os.listdir(place) == []
+
+
+@pytest.mark.parametrize("location", ["weights.bin", "sub/m.data", "m.onnx.data"])
+def test_the_size_of_a_model_is_that_of_its_external_weights_too(location: str, tmp_path: Path) -> None:
+    weights = np.ones((64, 64), np.float32)
+    value = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("MatMul", ["x", "w"], ["y"])], "g", [value("x", 1, [1, 64])], [value("y", 1, [1, 64])],
+        [onnx.numpy_helper.from_array(weights, "w")],
+    )  # fmt: skip
+    (tmp_path / "sub").mkdir()
+    path = tmp_path / "m.onnx"
+    onnx.save_model(
+        onnx.helper.make_model(graph), str(path), save_as_external_data=True, location=location, size_threshold=0
+    )
+    (tmp_path / "empty").mkdir()
+    name, size = _runs(tmp_path / "empty", ModelFiles(model_file=str(path)))
+    assert name == "m.onnx"
+    assert size == path.stat().st_size + weights.nbytes

@@ -142,7 +142,7 @@ REASONS = Catalogue("onnxruntime", {
         "the model from the stock converter does not load; it was given the types that ONNX Runtime infers, and your"
         " converter needs them too ({detail})",
         "标准转换器生成的模型无法加载；已为其提供 ONNX Runtime 推断的类型，您的转换也需要这些类型（{detail}）",
-        "Pass the types that ONNX Runtime infers to your converter.",
+        "Pass the types that ONNX Runtime infers to your converter.", departs=True,
     ),
     "all_kept": Wording(
         "everything that could be float16 is kept in float32: the model is unchanged",
@@ -218,6 +218,24 @@ REASONS = Catalogue("onnxruntime", {
         "{names} stays in float: onnxruntime.quantization would remove it, and the model would compute something else"
         " ({why})",
         "{names} 保持浮点：onnxruntime.quantization 会将其删除，模型的计算结果会因此改变（{why}）",
+        "Exclude it from quantisation (nodes_to_exclude), or deploy the model that --save_model writes.", departs=True,
+    ),
+    "left_in_float_measured": Wording(
+        "{names} stays in float: onnxruntime.quantization would remove it, and the model would compute something else"
+        " ({why}); its own file is off by {stock:.3g} (Rel L2 of the worst output, on the first sample) where the one"
+        " that was compared is off by {ours:.3g}: exclude it (nodes_to_exclude), or deploy what --save_model writes",
+        "{names} 保持浮点：onnxruntime.quantization 会将其删除，模型的计算结果会因此改变（{why}）；其自身生成的文件"
+        "误差为 {stock:.3g}（首个样本上误差最大的输出的相对 L2），参与对比的模型为 {ours:.3g}：请将其排除"
+        "（nodes_to_exclude），或部署 --save_model 写出的模型",
+        "Exclude it from quantisation (nodes_to_exclude), or deploy the model that --save_model writes.", departs=True,
+    ),
+    "biases_named": Wording(
+        "biases that several operators read were given names of their own ({names}): onnxruntime.quantization would"
+        " name its copy as another tensor is named, and the model would read that one",
+        "为多个算子共用的偏置另取了名称（{names}）：onnxruntime.quantization 会给其副本取与其他张量相同的名称，"
+        "模型会读到那个张量",
+        "Give each of them a bias of its own before you quantise, or deploy the model that --save_model writes.",
+        departs=True,
     ),
     "simulated": Wording(
         "a simulation: a float32 graph in which weights, inputs and every operator's output are rounded to {type}; a"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ..reasons import Text, as_reason, same
 from ..records import Row, Status
+from ..registry import wording
 from ..report.advice import advice, finer_than_rounding
 from ..report.blame import blame, culprits, expectation
 from ..report.doubts import decides, rests_on, worded
@@ -258,6 +259,8 @@ def _notes(report: Report, only: frozenset[str] = frozenset()) -> Iterator[Line]
         return
     sides = ((Text("baseline", "基线"), report.baseline), (Text("target", "目标"), report.target))
     for note in dict.fromkeys((*report.baseline.notes, *report.target.notes)):
+        if (known := wording(as_reason(note).code)) is not None and known.departs:
+            continue  # the answer begins with it
         whose, text = [name for name, side in sides if note in side.notes], explained(note)
         english, chinese = " and ".join(n.en for n in whose), "与".join(n.zh for n in whose)
         yield Line(label=label, text=Text(f"{english}: {text.en}", f"{chinese}：{text.zh}"), style="dim")

@@ -98,6 +98,9 @@ def _checked(value: Any, meta: InputMeta, notes: list[Reason], where: str) -> An
         raise InputError(f"the value of '{meta.name}' cannot become an array: {error}", where=where) from error
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
     array = _text(array, meta, where) if array.dtype.kind in "OSTU" else array
+    if meta.codes and array.dtype.name == meta.codes:
+        array = ((array.astype(np.int64) - meta.zero_point) * np.float32(meta.scale)).astype(wanted)
+        notes.append(say("input_codes", name=meta.name, dtype=meta.codes, scale=meta.scale, zero=meta.zero_point))
     if meta.guessed and not (is_float(array.dtype) and is_float(wanted)):
         wanted = array.dtype
     if untyped and array.size == 0:

@@ -69,6 +69,11 @@ INPUTS: Mapping[str, Wording] = {
     "input_converted": Wording(
         "{name}: {have} converted to {dtype} without loss", "{name}：{have} 转换为 {dtype}，数值不变"
     ),
+    "input_codes": Wording(
+        "{name}: {dtype} is the type of the file's own input, so the array is its integers: (integer - {zero}) *"
+        " {scale:.6g}",
+        "{name}：{dtype} 是文件自身输入的类型，因此数组即其整数：(整数 - {zero}) * {scale:.6g}",
+    ),
     "input_non_finite": Wording(
         "{name}: {nan} NaN and {inf} infinite of {count} {count:value|values}",
         "{name}：{count} 个值中有 {nan} 个 NaN、{inf}"

@@ -80,6 +80,8 @@ class Wording:
     do: what a reader can do about it, for the page of all reasons; "" where it only informs.
     whole: nothing is missing from a comparison because of it: the tensor's numbers are elsewhere, or it has none.
     decides: of a doubt, whether it leaves the verdict open.
+    departs: of a note, whether what ran is not what the tool that it names makes by itself: who deploys that tool's own
+    file must read it first, since none of the report's numbers is about that file.
     """
 
     en: str
@@ -87,6 +89,7 @@ class Wording:
     do: str = ""
     whole: bool = False
     decides: bool = True
+    departs: bool = False
 
 
 class Catalogue(Mapping[str, Wording]):

@@ -7,6 +7,7 @@ from ..explain import LEAST, MOST, allowed_by, hidden_share
 from ..observe.sample_columns import SAMPLES
 from ..reasons import NOTHING, Text, as_reason, same
 from ..records import Culprit, Row, Status
+from ..registry import wording
 from .advice import advice
 from .blame import blame, culprits, diffuse, harmless, said_of
 from .figures import count, figure, many, percent, were
@@ -80,6 +81,7 @@ def lead(report: Report) -> tuple[Text, ...]:
         sentences.insert(0, _checked(report))
     if (kept := _metric_kept(report)) is not None and not found:
         sentences.insert(0, kept)
+    sentences[:0] = _departures(report)
     if report.failure:
         why = explained(report.failure)
         ended = Text(f"The run ended early: {why.en}.", f"运行提前结束：{why.zh}。")
@@ -96,6 +98,14 @@ def lead(report: Report) -> tuple[Text, ...]:
         )
         return (*sentences, ended, far) if named else (ended, far, *sentences)
     return tuple(sentences) or (same(str(report.verdict)),)
+
+
+def _departures(report: Report) -> list[Text]:
+    """That what ran is not what a tool makes by itself: no number that follows is about that tool's own file."""
+    notes = dict.fromkeys(as_reason(note) for side in (report.target, report.baseline) for note in side.notes)
+    told = [explained(note) for note in notes if (known := wording(note.code)) is not None and known.departs]
+    return [Text(f"What ran is not the tool's own file: {text.en}.", f"运行的不是工具自身生成的文件：{text.zh}。")
+            for text in told]  # fmt: skip
 
 
 def _why(report: Report, state: State) -> Text | None:

@@ -117,15 +117,16 @@ def _quantised(
         whole = read_model(source.path)
         with our_errors(source.path):
             onnx.load_external_data_for_model(whole.proto, str(whole.folder))
-            _give_biases_names(whole.proto.graph)
+            named = _give_biases_names(whole.proto.graph)
             onnx.save_model(
                 whole.proto, str(path), save_as_external_data=True, location="before.bin", size_threshold=1024
             )
     else:
         whole = model
-        _give_biases_names(model.proto.graph)
+        named = _give_biases_names(model.proto.graph)
         path.write_bytes(model.proto.SerializeToString())
     kept: dict[str, Reason] = {}
+    stock: float | None = None
     while True:
         excluded = {**common, "nodes_to_exclude": [*common["nodes_to_exclude"], *kept]}
         try:
@@ -148,20 +149,55 @@ def _quantised(
         wrong = removed_wrongly(whole, made)
         if not wrong.keys() - kept.keys():
             break
+        stock = stock if kept else _off_by(source, result, feeds)
         kept |= wrong
     infer_types(made, runtime, folder)
-    return made, tuple(_left(kept))
+    ours = _off_by(source, result, feeds) if kept else None
+    renamed = (say("biases_named", names=some(named)),) if named else ()
+    return made, (*_left(kept, stock, ours), *renamed)
 
 
-def _left(found: Mapping[str, Reason]) -> Iterator[Reason]:
-    """What stays in float since the quantiser would remove it, a note for each reason."""
+def _left(found: Mapping[str, Reason], stock: float | None, ours: float | None) -> Iterator[Reason]:
+    """What stays in float since the quantiser would remove it, a note for each reason.
+
+    stock, ours: how far the quantiser's own file and the one that is compared are off; None where that could not run.
+    """
     for why in dict.fromkeys(found.values()):
-        yield say("left_in_float", names=some([name for name, other in found.items() if other == why]), why=why)
+        names = some([name for name, other in found.items() if other == why])
+        if stock is None or ours is None:
+            yield say("left_in_float", names=names, why=why)
+        else:
+            yield say("left_in_float_measured", names=names, why=why, stock=stock, ours=ours)
 
 
-def _give_biases_names(graph: Any) -> None:
+def _off_by(source: Model, result: Path, feeds: Sequence[Feeds]) -> float | None:
+    """Relative L2 error of the worst output of a written file against the source's on the first sample, both as a
+    script of a few lines runs them; None where one of them does not run or no output has numbers to compare."""
+    import onnxruntime as ort
+
+    if not feeds:
+        return None
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    try:
+        both = [
+            ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"]).run(None, dict(feeds[0]))
+            for path in (source.path, result)
+        ]
+    except Exception:  # onnxruntime raises classes of its own; a file that does not run has no number
+        return None
+    worst = None
+    for mine, other in zip(*both, strict=False):
+        true, given = np.asarray(mine, np.float64), np.asarray(other, np.float64)
+        size = float(np.linalg.norm(true))
+        if true.shape == given.shape and size and np.isfinite(off := float(np.linalg.norm(given - true)) / size):
+            worst = max(worst or 0.0, off)
+    return worst
+
+
+def _give_biases_names(graph: Any) -> list[str]:
     """A bias that several nodes read becomes one for each, where the quantiser's own copy, whose name has the next
-    number behind it ("conv1d_25" gives "conv1d_252"), would have the name of another tensor."""
+    number behind it ("conv1d_25" gives "conv1d_252"), would have the name of another tensor. Gives their names."""
     names = {name for node in graph.node for name in (*node.input, *node.output)}
     biases = Counter(node.input[2] for node in graph.node if node.op_type in _BIASED and len(node.input) > 2)
     held = {item.name: item for item in graph.initializer if biases[item.name] > 1}
@@ -172,6 +208,7 @@ def _give_biases_names(graph: Any) -> None:
             copy.CopyFrom(held[node.input[2]])
             copy.name = f"{node.output[0]}/bias"
             node.input[2] = copy.name
+    return sorted(meant)
 
 
 @contextlib.contextmanager
