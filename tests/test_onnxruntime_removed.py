@@ -248,3 +248,36 @@ def test_what_an_optimiser_fuses_is_not_called_gone(bounds: Sequence[float], tmp
     assert "FusedConv" in {node.op_type for node in onnx.load(str(made)).graph.node}
     report = precision_debug.compare(str(made), baseline_model=path, run_mode="ort_opt", inputs=FEEDS, explain="off")
     assert "is not in the second" not in "\n".join(map(str, report.notes))
+
+
+@pytest.mark.parametrize(("zero", "kind", "lets"), [
+    ("float8_e4m3fn", None, "-448 to 448"), ("float8_e5m2", None, "-5.734e+04 to 5.734e+04"),
+    ("absent", TensorProto.INT8, "-128 to 127"), ("absent", TensorProto.UINT8, ""), ("absent", None, ""),
+    ("int4", None, "-8 to 7"), ("uint4", None, ""),
+])  # fmt: skip
+def test_a_zero_point_of_every_type_and_none(zero: str, kind: int | None, lets: str, tmp_path: Path) -> None:
+    """A float8 has no end at 0 whatever its scale; a quantiser without a zero point ends where its type does."""
+    import ml_dtypes
+
+    from precision_debug.onnx.model import read_model
+    from precision_debug.onnx.removed_activations import removed_wrongly
+
+    before = read_model(model(tmp_path, "Relu"))
+    made = onnx.load(str(tmp_path / "model.onnx"))
+    graph, held = made.graph, [numpy_helper.from_array(np.float32(1.0), "scale")]
+    relu = next(node for node in graph.node if node.op_type == "Relu")
+    graph.node.remove(relu)
+    graph.node[0].output[0] = "act"
+    read = ["act", "scale"]
+    if zero != "absent":
+        held.append(numpy_helper.from_array(np.zeros((), getattr(ml_dtypes, zero)), "zero"))
+        read.append("zero")
+    more = {} if kind is None else {"output_dtype": kind}
+    graph.node.insert(1, helper.make_node("QuantizeLinear", read, ["codes"], **more))
+    graph.node.insert(2, helper.make_node("DequantizeLinear", ["codes", *read[1:]], ["real"]))
+    graph.node[3].input[0] = "real"
+    graph.initializer.extend(held)
+    made.opset_import[0].version, made.ir_version = 21, 10
+    onnx.save(made, str(tmp_path / "quantised.onnx"))
+    found = removed_wrongly(before, read_model(str(tmp_path / "quantised.onnx")))
+    assert [f"{why.args['least']:.4g} to {why.args['most']:.4g}" for why in found.values()] == ([lets] if lets else [])

@@ -20,6 +20,7 @@ from ..reasons import Reason, say
 from .constants import Constants
 from .graph import attribute, outer_reads
 from .model import Model
+from .types import numpy_dtype
 
 __all__ = ["not_removable", "removed_wrongly"]
 
@@ -27,6 +28,8 @@ _REMOVED = ("Relu", "Clip")
 _FOLDED = ("Conv", "ConvTranspose", "Gemm", "MatMul", "Add")
 """What may give the name of the result in place of what came before it, where that was folded or split."""
 _UNKNOWN = (math.nan, math.nan)
+_UINT8 = 2
+"""TensorProto's number of the type that a quantiser without a zero point, and without ``output_dtype``, gives."""
 
 
 def not_removable(model: Model) -> dict[str, Reason]:
@@ -88,11 +91,30 @@ def _ranges(model: Model) -> dict[str, tuple[float, float, float]]:
     constants = Constants(model)
     found: dict[str, tuple[float, float, float]] = {}
     for node in model.proto.graph.node:
-        if node.op_type != "QuantizeLinear" or len(node.input) < 3:
+        if node.op_type != "QuantizeLinear":
             continue
-        scale, zero = constants.get(node.input[1]), constants.get(node.input[2])
-        if scale is None or zero is None or scale.size != 1 or zero.dtype.kind not in "iu":
+        named = node.input[2] if len(node.input) > 2 else ""
+        scale, zero = constants.get(node.input[1]), constants.get(named) if named else None
+        if scale is None or scale.size != 1 or (named and zero is None):
             continue
-        step, point, info = float(scale.reshape(())), int(zero.reshape(())), np.iinfo(zero.dtype)
-        found[node.input[0]] = ((info.min - point) * step, (info.max - point) * step, step)
+        dtype = zero.dtype if zero is not None else numpy_dtype(int(attribute(node, "output_dtype", 0)) or _UINT8)
+        ends = _ends(dtype) if dtype is not None else None
+        if ends is None:
+            continue
+        step, point = float(scale.reshape(())), 0.0 if zero is None else float(zero.reshape(()))
+        found[node.input[0]] = ((ends[0] - point) * step, (ends[1] - point) * step, step)
     return found
+
+
+def _ends(dtype: np.dtype[Any]) -> tuple[float, float] | None:
+    """The least and the largest number of a type: of integers of 4 bits and of float8, which numpy's ``kind`` does not
+    tell, too. None of a type that has none."""
+    import ml_dtypes
+
+    for info in (ml_dtypes.iinfo, ml_dtypes.finfo):
+        try:
+            found = info(dtype)
+        except (TypeError, ValueError):
+            continue
+        return float(found.min), float(found.max)
+    return None
