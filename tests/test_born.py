@@ -23,6 +23,8 @@ from precision_debug.run.sweep.plot import svg
 from precision_debug.run.sweep.result import Mode, Speed, Sweep
 from precision_debug.testing.thresholds import Thresholds, complaint
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 pytest.importorskip("onnxruntime")
 
 ERRORS = ("max_abs", "max_rel", "mean_abs", "mean_rel", "rmse", "relative_l2", "cosine_distance", "introduced_rel_l2",

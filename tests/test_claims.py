@@ -38,6 +38,8 @@ from precision_debug.recording.training_log import Departure, ParameterNumbers, 
 from precision_debug.records import Doubt, Row, Side, Status
 from precision_debug.report.difference import difference
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 

@@ -16,6 +16,8 @@ from precision_debug.cli import main
 from precision_debug.report.difference import Change, difference
 from precision_debug.report.difference_sentences import sentences
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 
 def test_a_report_and_itself_are_the_same() -> None:
     report = make_report(40)

@@ -21,6 +21,8 @@ from precision_debug.report.lead import lead
 from precision_debug.report.overlays.explorer import BROKEN
 from precision_debug.report.overlays.marks import colour, marks
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 ROOT = Path(__file__).parent.parent
 DIGITS = ROOT / "examples" / "digits"
 

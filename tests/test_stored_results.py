@@ -96,6 +96,20 @@ def test_another_library_of_the_same_version_is_another_engine(home: Path, monke
     assert contents(spec()) != before
 
 
+def test_an_engine_that_is_installed_or_upgraded_meanwhile_is_another(home: Path) -> None:
+    """Versions are read again where a folder of the import path has changed."""
+    found = [contents(spec())["versions"]]
+    for version in ("1.0", "1.1"):
+        for old in (home / "other").glob("*.dist-info"):
+            old.rename(home / f"{old.name}.gone")
+        info = home / "other" / f"torchao-{version}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: torchao\nVersion: {version}\n")
+        found.append(contents(spec())["versions"])
+    assert len(set(found)) == 3
+    assert contents(spec())["versions"] == found[-1]
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from attack.case import patience
 from warm import command
 
 from precision_debug import Report, Status
@@ -163,7 +164,7 @@ def rescued(stderr: str) -> Report:
 def test_ctrl_c_leaves_the_partial_report(model: Path, number: signal.Signals) -> None:
     process = start_hanging()
     process.send_signal(number)
-    _, stderr = process.communicate(timeout=55)
+    _, stderr = process.communicate(timeout=patience(55))
     assert process.returncode == 3
     assert "interrupted" in stderr
     report = Report.load("out/r.json")
@@ -175,8 +176,8 @@ def test_ctrl_c_leaves_the_partial_report(model: Path, number: signal.Signals) -
 def test_when_the_supervisor_is_killed_the_worker_delivers(model: Path) -> None:
     process = start_hanging()
     process.kill()
-    process.communicate(timeout=55)
-    deadline = time.monotonic() + 55
+    process.communicate(timeout=patience(55))
+    deadline = time.monotonic() + patience(55)
     while not Path("out/r.json").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     report = Report.load("out/r.json")
@@ -190,7 +191,7 @@ def test_two_runs_into_one_report_do_not_mix(model: Path) -> None:
     assert done.returncode == 2
     assert "another run is writing this report" in done.stderr
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=55)
+    process.communicate(timeout=patience(55))
     assert compare("fake_fp32").returncode == 0
 
 
@@ -200,7 +201,7 @@ def test_a_run_that_was_killed_a_moment_ago_is_waited_for(model: Path) -> None:
     process.kill()
     process.wait(30)
     done = compare("fake_fp32")
-    process.communicate(timeout=55)
+    process.communicate(timeout=patience(55))
     assert done.returncode == 0, done.stderr
     assert not Report.load("out/r.json").failure
     assert not leftovers()
@@ -218,7 +219,7 @@ def test_a_journal_of_a_run_that_nobody_survived_becomes_a_report(model: Path) -
     journal = next(Path("out").glob(".precision_debug-*/journal.jsonl"))
     Path("kept.jsonl").write_bytes(journal.read_bytes())
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=55)
+    process.communicate(timeout=patience(55))
     done = command("report", "kept.jsonl", "--output", "rescued.xlsx", "--output", "rescued.json")
     assert done.returncode == 3, done.stderr
     assert len(Report.load("rescued.json").compared) == 5
@@ -279,7 +280,7 @@ def test_a_signal_while_the_models_are_opened_leaves_nothing(model: Path, number
     process = start("fake_hang_open", "--output", "out/r.json")
     wait_for(lambda: found(".precision_debug-*/target/begun"), process)
     process.send_signal(number)
-    _, stderr = process.communicate(timeout=55)
+    _, stderr = process.communicate(timeout=patience(55))
     assert process.returncode == 3
     assert "interrupted" in stderr
     assert os.listdir("out") == []
@@ -289,7 +290,7 @@ def test_a_killed_supervisor_while_the_models_are_opened_leaves_a_log(model: Pat
     process = start("fake_hang_open", "--output", "out/r.json")
     wait_for(lambda: found(".precision_debug-*/target/begun"), process)
     process.kill()
-    process.communicate(timeout=55)
+    process.communicate(timeout=patience(55))
     wait_for(lambda: os.listdir("out") == ["r.json.log"])
     assert "the supervising process was killed" in Path("out/r.json.log").read_text(encoding="utf-8")
 
@@ -302,7 +303,7 @@ def kill_both(process: subprocess.Popen[str]) -> None:
     process.kill()
     for child in children:
         os.kill(int(child), signal.SIGKILL)
-    process.communicate(timeout=55)
+    process.communicate(timeout=patience(55))
 
 
 def test_the_next_run_clears_what_nobody_survived(model: Path) -> None:
@@ -334,7 +335,7 @@ def test_a_run_that_is_on_is_no_leftover(model: Path) -> None:
     done = command("--model_file", "m.fake", "--run_mode", "fake_fp32", "--output", "out/other.json")
     assert (done.returncode, done.stderr) == (0, "")
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=55)
+    process.communicate(timeout=patience(55))
     assert len(Report.load("out/r.json").compared) == 5
 
 
@@ -357,7 +358,7 @@ def test_a_signal_during_delivery_does_not_end_it(model: Path) -> None:
     delivering(process)
     process.send_signal(signal.SIGTERM)
     text = Path("out/pipe.json").read_text(encoding="utf-8")
-    _, stderr = process.communicate(timeout=55)
+    _, stderr = process.communicate(timeout=patience(55))
     assert process.returncode == 0, stderr
     assert "the report is being written; once more leaves it" in stderr
     assert json.loads(text)["format"] == "precision_debug report"
@@ -372,7 +373,7 @@ def test_a_second_signal_during_delivery_says_where_the_rows_are(model: Path) ->
         process.send_signal(signal.SIGINT)
         delivering(process)
         time.sleep(0.3)
-    _, stderr = process.communicate(timeout=55)
+    _, stderr = process.communicate(timeout=patience(55))
     assert process.returncode == 3
     assert len(rescued(stderr.splitlines()[-1]).compared) == 5
 
@@ -381,7 +382,7 @@ def test_a_report_that_cannot_be_written_says_where_the_rows_are(model: Path) ->
     process = start_hanging("out/r.json", "out/r.html")
     Path("out/r.json").mkdir()
     process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=55)
+    _, stderr = process.communicate(timeout=patience(55))
     assert process.returncode == 2
     assert "is a folder" in stderr
     assert len(rescued(stderr).compared) == 5
@@ -542,6 +543,6 @@ def test_two_runs_that_record_into_one_folder_do_not_mix(model: Path) -> None:
         assert "another run is recording into this folder" in done.stderr
         assert len(done.stderr.strip().splitlines()) == 1
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=55)
+    process.communicate(timeout=patience(55))
     done = command("--model_file", "m.fake", "--run_mode", "fake_fp32", "--record", "kept")
     assert done.returncode == 0, done.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import math
 import os
 import random
 import re
@@ -24,7 +25,7 @@ from precision_debug.run.outcome import Outcome
 from precision_debug.safety.visible import visible
 
 __all__ = [
-    "CANARY", "ROOT", "Attack", "Lost", "command", "files_of", "holds", "own_error", "python", "spoiled",
+    "CANARY", "ROOT", "Attack", "Lost", "command", "files_of", "holds", "own_error", "patience", "python", "spoiled",
     "spoiled_text", "whole_command",
 ]  # fmt: skip
 
@@ -54,7 +55,7 @@ def holds(attack: Attack, random_: random.Random, folder: Path, seconds: int = 6
     before = Path.cwd()
     os.chdir(folder)
     try:
-        with _limited(seconds), warnings.catch_warnings():
+        with _limited(math.ceil(patience(seconds))), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             attack(random_, folder)
     except Lost as lost:
@@ -67,6 +68,11 @@ def holds(attack: Attack, random_: random.Random, folder: Path, seconds: int = 6
         os.chdir(before)
     ran = [str(path.relative_to(folder)) for path in folder.rglob(CANARY)]
     return f"code ran: {ran}" if ran else ""
+
+
+def patience(seconds: float) -> float:
+    """Return how long what ends within that many seconds on an idle machine may take on this one, as busy as it is."""
+    return seconds * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 @contextlib.contextmanager

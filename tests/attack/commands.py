@@ -17,7 +17,7 @@ from onnx_models import mlp
 from precision_debug.cli.compare import build_parser
 from precision_debug.settings.words import parse_shapes, parse_val_range
 
-from .case import CANARY, ROOT, Lost, command, files_of, own_error, whole_command
+from .case import CANARY, ROOT, Lost, command, files_of, own_error, patience, whole_command
 
 __all__ = ["beside_the_report", "command_lines", "dying_children", "planted_modules", "settings", "values"]
 
@@ -171,14 +171,14 @@ def _signalled(random_: random.Random) -> None:
         [sys.executable, "-m", "precision_debug", *_run("fake_hang", "--output", "out/r.json")],
         env={**os.environ, "PYTHONPATH": own}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    end = time.monotonic() + 55
+    end = time.monotonic() + patience(55)
     while time.monotonic() < end and not any(
         '"row"' in path.read_text(encoding="utf-8", errors="replace") for path in Path(".").glob("out/.*/journal.jsonl")
     ):
         time.sleep(0.05)
     child.send_signal(random_.choice((signal.SIGINT, signal.SIGTERM)))
     try:
-        _, err = child.communicate(timeout=55)
+        _, err = child.communicate(timeout=patience(55))
     except subprocess.TimeoutExpired:
         child.terminate()
         child.wait(20)

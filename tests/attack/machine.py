@@ -21,7 +21,7 @@ import numpy as np
 import onnx
 from onnx_models import mlp
 
-from .case import ROOT, Lost
+from .case import ROOT, Lost, patience
 
 __all__ = ["disks_full", "memory_short", "other_threads", "signals_at_random"]
 
@@ -83,7 +83,7 @@ def _begin(folder: Path, verb: str, *, limit: Callable[[], None] | None = None) 
 def _ended(process: subprocess.Popen[str], verb: str) -> tuple[int, str]:
     """Status and what was said. Raises Lost for anything but our statuses and one clear line."""
     try:
-        out, err = process.communicate(timeout=_MOST_SECONDS)
+        out, err = process.communicate(timeout=patience(_MOST_SECONDS))
     except subprocess.TimeoutExpired as error:
         with contextlib.suppress(OSError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -196,7 +196,7 @@ def signals_at_random(random_: random.Random, folder: Path) -> None:
     begun = time.monotonic()
     process.send_signal(number)
     if number is signal.SIGKILL:
-        process.communicate(timeout=_MOST_SECONDS)
+        process.communicate(timeout=patience(_MOST_SECONDS))
     else:
         try:
             _ended(process, verb)
@@ -206,12 +206,12 @@ def signals_at_random(random_: random.Random, folder: Path) -> None:
             late = process.returncode == -number and any((folder / "out").glob("[a-z]*"))
             if not early and not late:
                 raise Lost(f"{signal.Signals(number).name}: {lost}") from lost
-    end = time.monotonic() + 20
+    end = time.monotonic() + patience(20)
     while (left := _alive(process.pid)) and time.monotonic() < end:
         time.sleep(0.05)
     if left:
         raise Lost(f"{verb} after {signal.Signals(number).name}: processes {left} live on")
-    if time.monotonic() - begun > _MOST_SECONDS:
+    if time.monotonic() - begun > patience(_MOST_SECONDS):
         raise Lost(f"{verb} after {signal.Signals(number).name}: {time.monotonic() - begun:.0f} s")
     if number is signal.SIGKILL:  # what a killed run leaves, the next one clears
         _ended(_begin(folder, "marks"), "marks")
