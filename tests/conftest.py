@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import approval
 import outcomes
 import pytest
 from hypothesis import HealthCheck, settings
@@ -38,6 +39,7 @@ LONGEST = ("test_attack", "test_supervisor", "test_training_ranks", "test_readme
 def pytest_configure(config: pytest.Config) -> None:
     config.option.loadscopereorder = False
     outcomes.pytest_configure(config)
+    approval.configure(config)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -36,6 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     usual = os.environ.pop("OUTCOMES", "")
     group.addoption("--outcomes", metavar="FILE", default=usual, help="write what became of each test")
     group.addoption("--passed-in", metavar="FILE", default="", help="leave out what passed in that file")
+    group.addoption("--approve", action="store_true", help="approve reworded sentences: see tests/approval.py")
 
 
 def pytest_configure(config: pytest.Config) -> None:

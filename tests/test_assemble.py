@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from approval import is_approved
+
 from precision_debug.pairing.align import align
 from precision_debug.records import Row, Status, TensorMeta
 from precision_debug.report.complete_table import complete_table
@@ -42,4 +44,4 @@ def test_only_what_a_run_had_not_reached_says_so() -> None:
         "late": ended,
     }
     assert ended not in reasons(True, "b").values()
-    assert reasons(True)["late"] == "the target's graph has no such tensor"
+    assert is_approved(reasons(True)["late"])

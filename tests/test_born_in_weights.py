@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from approval import holds_approved
 
 from precision_debug import compare
 from precision_debug.claims import State
@@ -31,4 +32,4 @@ def test_an_operator_is_not_said_to_read_none_of_what_its_weights_hold(held: flo
     assert "MatMul `t`" in first
     assert said.startswith(f"MatMul `t` makes the {called} of `y`")
     assert "inputs that have none" not in said
-    assert "look at what it reads, its weights among it" in said
+    assert holds_approved(said)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from approval import holds_approved
 
 pytest.importorskip("onnx", reason="the models are ONNX's")
 pytest.importorskip("onnxruntime", reason="they run in ONNX Runtime")
@@ -45,7 +46,7 @@ def test_an_epsilon_that_vanishes_behind_what_vanished_is_the_culprit(tmp_path: 
     assert (first.at, first.fails_first, first.share) == ("y", "log", None)
     assert {one.name for one in said.culprits} == {"floored"}
     evidence = blame(report).lines[1][1].text
-    assert "putting the target's values into the baseline's run" in evidence.en
+    assert holds_approved(evidence.en)
     assert "代入该张量的值会使输出出现 NaN 或 Inf" in evidence.zh
     kept = report.to_keep
     assert kept is not None

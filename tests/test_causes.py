@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from approval import is_approved
 
 from precision_debug.explain import causes as explained
 from precision_debug.explain import is_mended
@@ -110,12 +111,10 @@ def test_a_new_cause_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     assert explained._by_its_own_rule(None, "y", exact, -exact) == ("sign", {"count": 3})  # type: ignore[arg-type]
     assert explained._by_its_own_rule(None, "y", exact, exact) is None  # type: ignore[arg-type]
     told = Culprit(name="y", node="n", op_types=("Conv",), cause="sign", evidence={"count": 3})
-    assert sentence_of(told, "float16").en == "Conv `y`: all 3 elements have the other sign. Turn it round."
+    assert is_approved(sentence_of(told, "float16").en)
     assert not is_mended("sign", "float16")
 
 
 def test_a_cause_of_another_version_is_shown_by_its_code() -> None:
     told = Culprit(name="y", node="n", op_types=("Conv",), cause="of_tomorrow", evidence={"count": 3}, keep=("y",))
-    assert sentence_of(told, "float16").en == (
-        "Conv `y` lost the precision: of_tomorrow. Keep `y` in FP32, and the operators that read it."
-    )
+    assert is_approved(sentence_of(told, "float16").en)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from approval import holds_approved
 
 pytest.importorskip("onnx", reason="the models are ONNX's")
 pytest.importorskip("onnxruntime", reason="they run in ONNX Runtime")
@@ -115,7 +116,7 @@ def test_two_runs_of_a_file_that_is_wrong_begin_with_that(tmp_path: Path) -> Non
         g.save(tmp_path / "m.onnx", net(g, bias=1e12)), run_mode="ort_opt", inputs=g.feeds
     )  # fmt: skip
     first, second = (one.en for one in lead(report)[:2])
-    assert "int32 bias `c2.b.q` that reaches 2^31-1" in first
+    assert holds_approved(first)
     assert second.startswith("All ")
 
 
@@ -129,7 +130,7 @@ def test_a_constant_that_a_cast_rounded_is_named(tmp_path: Path) -> None:
     report = precision_debug.compare(g.save(tmp_path / "m.onnx", [out]), run_mode="ort_fp16_sim", inputs=g.feeds)
     assert report.explanation is not None
     assert report.explanation.culprits[0].evidence["weight"] == "rope.inv_freq"
-    assert "its constant rope.inv_freq was rounded to float16" in lead(report)[0].en
+    assert holds_approved(lead(report)[0].en)
 
 
 def test_a_transposed_weight_is_called_so(tmp_path: Path) -> None:
@@ -140,7 +141,7 @@ def test_a_transposed_weight_is_called_so(tmp_path: Path) -> None:
     base, model = (g.save(tmp_path / f"{n}.onnx", ["y"]) for n, g in enumerate(graphs))
     culprit, sentence = first_of(model, base, "ort_fp32", graphs[0].feeds)
     assert culprit.name == "a_v_mm"
-    assert "transposed (axes 1, 0) in the target's" in sentence
+    assert holds_approved(sentence)
 
 
 def test_what_one_file_alone_puts_before_an_operator_is_told(tmp_path: Path) -> None:
@@ -228,7 +229,7 @@ def test_an_attribute_that_one_file_leaves_out_is_told_by_its_default(tmp_path: 
         g.op("Conv", [image(g), g.weight("c.w", g.random.normal(size=(4, 3, 3, 3)))], "y", pads=[1 + n] * 4, **more)
     base, model = (g.save(tmp_path / f"{n}.onnx", ["y"]) for n, g in enumerate(graphs))
     _, sentence = first_of(model, base, "ort_fp32", graphs[0].feeds)
-    assert "attribute dilations is [1, 1] in the baseline's and [2, 2] in the target's" in sentence
+    assert holds_approved(sentence)
 
 
 def test_what_an_engine_puts_before_a_fused_product_is_not_told_of_its_file(tmp_path: Path) -> None:
@@ -296,7 +297,7 @@ def test_an_outlier_channel_in_a_residual_stream_is_told_where_it_comes_from(tmp
     first = blame(report).lines[1][1].text
     assert "together they explain" in first.en
     assert "它们共同解释" in first.zh
-    assert "without its error and those of `l1_m`" in first.en
+    assert holds_approved(first.en)
     assert report.to_keep is not None
     assert report.to_keep.option
 
@@ -401,4 +402,4 @@ def test_squares_inside_a_module_that_pass_the_type_are_named(tmp_path: Path) ->
     """What the module is given is not seen: it is scaled between two modules."""
     report = in_torch(tmp_path, "square", "torch_fp16", level="module")
     assert (report.explanation.culprits[0].name, report.explanation.culprits[0].cause) == ("norm", "range_inside")
-    assert "whole rows at once, because their divisor exceeds 6.55e+04" in lead(report)[0].en
+    assert holds_approved(lead(report)[0].en)

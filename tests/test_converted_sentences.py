@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from approval import holds_approved
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
@@ -48,7 +49,7 @@ def test_an_epsilon_that_the_converter_raises_did_not_become_zero(tmp_path: Path
     assert report.explanation is not None
     assert [one.cause for one in report.explanation.culprits] == ["weight_underflow"]
     said = " ".join(one.en for one in lead(report))
-    assert "eps (an epsilon?), 1e-10, is below the type's smallest value, 5.96e-08" in said
+    assert holds_approved(said)
     assert "became 0" not in said
     assert "which is 0" not in said
     assert any("1 weight is below" in note and "raised to 5.96e-08" in note for note in map(str, report.target.notes))
@@ -123,4 +124,4 @@ def test_the_first_tensor_that_fails_is_by_the_bound_that_decided() -> None:
     assert "first tensor that fails" not in blame(report).lines[1][1].text.en
     passes = dataclasses.replace(rows[0], status=Status.PASS)
     report = dataclasses.replace(report, rows=(passes, *rows[1:]))
-    assert "first tensor that fails because of it: b" in blame(report).lines[1][1].text.en
+    assert holds_approved(blame(report).lines[1][1].text.en)

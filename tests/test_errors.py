@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from approval import begins_approved
+
 from precision_debug.errors import shortened
 
 
@@ -12,7 +14,7 @@ def test_a_short_line_stays() -> None:
 def test_a_reason_behind_long_names_is_kept() -> None:
     name = "/".join(f"module_{number}" for number in range(300))
     line = shortened(f"Non-zero status code while running Reshape node. Name:'{name}' Status Message: shapes differ")
-    assert line.startswith("Non-zero status code while running Reshape node. Name:'module_0/")
+    assert begins_approved(line)
     assert line.endswith("Status Message: shapes differ")
     assert len(line) < 300
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
+from approval import begins_approved, holds_approved
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
@@ -65,7 +66,7 @@ def test_random_has_each_inputs_own_type_and_shape():
     assert feeds["float32"].min() < 0
     assert set(feeds["int64"].ravel()) <= {-2, -1, 0, 1, 2}
     assert set(feeds["uint8"].ravel()) <= {0, 1, 2}, "a range for all inputs is cut to the type"
-    assert any(note.startswith("int64 (int64): whole numbers from -2 to 2") for note in made.notes)
+    assert begins_approved(made.notes)
     assert not any("chosen" in note for note in made.notes)
 
 
@@ -288,7 +289,7 @@ def test_polygraphys_own_file():
     made = make_feeds([meta("x", shape=("n", 3)), meta("ids", "int32", ("n",))], source=str(POLYGRAPHY))
     assert same(made.feeds[0]["x"], np.arange(6, dtype=np.float32).reshape(2, 3))
     assert made.feeds[1]["ids"].tolist() == [3, 4]
-    assert "ids: int64 converted to int32 without loss" in made.notes
+    assert holds_approved(made.notes)
 
 
 def test_what_polygraphy_writes_here(tmp_path):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from approval import raises_approved
 
 from precision_debug.errors import InputError
 from precision_debug.feeds import make_feeds
@@ -32,14 +33,14 @@ def test_two_arrays_of_one_name_are_refused(tmp_path: Path, second: str, axis: i
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("x.npy", _npy(ONES))
         archive.writestr(second, _npy(2 * ONES))
-    with pytest.raises(InputError, match=r"a\.npz: holds 'x' twice; write it with numpy\.savez"):
+    with raises_approved(InputError):
         make_feeds([X], source=str(path), samples_axis=axis)
 
 
 def test_a_second_array_in_a_npy_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.npy"
     path.write_bytes(_npy(ONES) + _npy(2 * ONES))
-    with pytest.raises(InputError, match=r"a\.npy: holds more than one array; write it with numpy\.save"):
+    with raises_approved(InputError):
         make_feeds([X], source=str(path))
 
 
@@ -51,5 +52,5 @@ def test_labels_are_not_the_first_array_of_several(tmp_path: Path, arrays: dict[
 
 
 def test_an_axis_of_samples_without_inputs_is_refused() -> None:
-    with pytest.raises(InputError, match="--samples_axis: has no effect without --inputs FILE"):
+    with raises_approved(InputError):
         make_feeds([X], samples_axis=0)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from approval import holds_approved
 from onnx import helper
 from onnx_models import model, value
 
@@ -32,7 +33,7 @@ def test_a_mean_whose_sum_overflows_is_no_pass(tmp_path: Path) -> None:
     report = _compared(tmp_path, MEAN, np.full((2, 4096), 54.0))
     assert str(report.verdict) == "inconclusive"
     said = lead(report)[0]
-    assert "ReduceMean `y` may overflow inside: its sum of 4096 terms reaches 1.106e+05" in said.en
+    assert holds_approved(said.en)
     assert "4096 项之和达到 1.106e+05" in said.zh
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import onnx_models
 import pytest
+from approval import begins_approved, is_approved
 from onnx import helper
 
 from precision_debug.cli import main
@@ -192,9 +193,9 @@ def test_an_engine_by_the_stand_in_for_tensorrt(
     first, size, memory_line, *rest = text.splitlines()
     assert first.endswith("TensorRT engine, read by TensorRT 10.3.0 on GPU")
     assert "layers, 1 profiles" in size
-    assert memory_line == "1.0 MiB of device memory for a run"
+    assert is_approved(memory_line)
     assert "input   image  float32 [2, 3, 32, 32]" in rest
-    assert any(line.startswith("binding image: Row major linear FP32") for line in rest)
+    assert begins_approved(list(rest), 2)
     assert any(line.startswith("real precision: ") and "FP16" in line for line in rest)
     assert any("tactic sm80_xmma_f16f16_f16f16_f16 0x1" in line for line in rest)
     assert any("conv1 + " in line and "FP16" in line for line in rest)

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from approval import holds_approved
 from onnx import helper
 from onnx_models import if_model, mlp, model, value
 
@@ -33,7 +34,7 @@ def test_a_model_is_told_with_all_that_it_holds(tmp_path: Path, capsys: pytest.C
     assert "conv: x, w -> c" in whole
     assert "pads = [1, 1, 1, 1]" in whole
     assert "auto_pad = NOTSET" in whole
-    assert "w  float32 [1, 1, 3, 3]  -3 to 4, 1 not finite" in whole
+    assert holds_approved(whole)
 
 
 def test_every_operator_and_weight_is_told_also_in_bodies(capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,8 +67,8 @@ def test_data_is_told_as_it_would_be_read(capsys: pytest.CaptureFixture[str]) ->
     assert main(["inspect", "data", "in.json", "out.json", "in.npz", "in.npy"]) == 0
     printed = capsys.readouterr().out
     assert printed.count("x  float32 [3]  1 to 6, mean 3\n") == 2
-    assert "sample 1:\n  x  float32 [2]  1 to 1, mean 1, 1 NaN\n" in printed
-    assert "runner, iteration 0:\n  y  int64 [4]  0 to 3, mean 1.5\n" in printed
+    assert holds_approved(printed)
+    assert holds_approved(printed, 2)
     assert "(only input)  float32 [3]" in printed
     assert main(["inspect", "data", "nowhere.npz"]) == 2
 

@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from approval import begins_approved, is_approved
 
 from precision_debug.errors import ModelError
 from precision_debug.inspector import (
@@ -307,8 +308,8 @@ def test_marking_everything_breaks_the_fusion():
     assert diff.layers == (26, 87)
     assert diff.reformats == (2, 34)
     assert (len(diff.kept), len(diff.lost), len(diff.added)) == (7, 17, 46)
-    assert diff.lost[0] == "conv2d (Output: batch_norm_0.tmp_2_subgraph_15) + relu (Output: relu_0.tmp_0_subgraph_17)"
-    assert diff.summary.startswith("fusion changed: 26 layers to 87, format copies 2 to 34; 7 kept, 17 lost")
+    assert is_approved(diff.lost[0])
+    assert begins_approved(diff.summary, 2)
     assert "\n" not in diff.summary
     assert diff_engines(engine("trt86_resnet18_fp16"), engine("trt86_resnet18_fp16_marked")).layers == (29, 88)
 
@@ -321,7 +322,7 @@ def test_fp32_and_fp16_fuse_alike_with_other_tactics():
     assert name == "/c/Conv + /Relu"
     assert "tf32" in old
     assert "f16f16" in new
-    assert diff.summary == "fusion kept: 29 layers to 29; 21 of 25 common layers run another tactic"
+    assert is_approved(diff.summary)
 
 
 def test_the_same_engine_twice():

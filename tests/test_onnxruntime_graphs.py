@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import onnx_models
 import pytest
+from approval import holds_approved
 from onnx import TensorProto, helper
 from precision_debug_onnxruntime import OnnxRuntimeBackend
 from precision_debug_onnxruntime.engine.runtime import our_errors
@@ -348,7 +349,7 @@ def test_a_converted_model_that_is_refused_says_how_to_keep_operators(open_model
     sides = [onnx_models.value("x", [2], TensorProto.INT32), onnx_models.value("y", [2])]
     with pytest.raises(PrecisionDebugError) as caught:
         open_model(onnx_models.model([node], sides[:1], sides[1:], opset=26, ir=13), "ort_fp16")
-    assert "after its conversion to float16" in str(caught.value)
+    assert holds_approved(str(caught.value))
     assert "op_block_list" in str(caught.value)
 
 

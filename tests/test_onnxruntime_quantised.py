@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from approval import holds_approved, raises_approved
 from onnx import TensorProto, helper, numpy_helper
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
@@ -48,9 +49,9 @@ def test_a_refusal_is_tried_against_the_quantiser_as_it_is(product: str) -> None
         product, run_mode="ort_int8", inputs={"x": X, "k": np.float32(2)}, explain="off", op_types=["MatMul"]
     )
     said = [str(note) for note in report.target.notes]
-    assert any("leaves every operator of it in float" in note for note in said), "why it is not folded"
+    assert holds_approved(list(said)), "why it is not folded"
     assert report.outputs[0].relative_l2
-    with pytest.raises(ModelError, match="leaves every operator of it in float"):
+    with raises_approved(ModelError, 2):
         precision_debug.compare(
             product, run_mode="ort_int8", inputs={"x": X, "k": np.float32(2)}, explain="off",
             op_types=["Conv"],
@@ -63,7 +64,7 @@ def test_a_number_may_be_fed_as_one_element(product: str) -> None:
     row = {row.name: row for row in report.rows}["k"]
     assert row.comparison is not None
     assert (row.comparison.base.shape, row.comparison.base.max) == ((), 2.0)
-    assert any("a scalar was given with the shape [1]" in str(note) for note in report.notes)
+    assert holds_approved([str(note) for note in report.notes])
 
 
 def test_a_shared_bias_whose_copy_would_have_the_name_of_a_tensor(tmp_path: Path) -> None:

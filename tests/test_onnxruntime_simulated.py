@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import onnx_models
 import pytest
+from approval import raises_approved
 from onnx import TensorProto, helper
 from precision_debug_onnxruntime import OnnxRuntimeBackend
 
@@ -187,7 +188,7 @@ def test_a_blocked_node_keeps_the_weights_that_it_reads_and_an_output_of_the_mod
 @pytest.mark.parametrize("mode", ["ort_fp16", "ort_fp16_sim", "ort_bf16_sim"])
 def test_a_node_that_is_not_there_cannot_be_blocked(mode: str, tmp_path: Path) -> None:
     model, feeds = everything()
-    with pytest.raises(UsageError, match="no node or tensor nowhere"):
+    with raises_approved(UsageError):
         opened(model, mode, tmp_path, feeds, node_block_list="nowhere")
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import onnx_models
 import pytest
+from approval import begins_approved, raises_approved
 from onnxruntime import quantization
 
 from precision_debug import compare
@@ -72,7 +73,7 @@ def test_the_rest_of_a_model_is_quantised_beside_what_is_already(plain: Path) ->
 
 
 def test_what_is_float16_already_is_not_converted(half: Path) -> None:
-    with pytest.raises(ModelError, match="has no float32 tensor to convert"):
+    with raises_approved(ModelError):
         compare(half, run_mode="ort_fp16", inputs={"x": X["x"].astype(np.float16)})
 
 
@@ -83,7 +84,7 @@ def test_an_fp32_baseline_that_is_none_says_so(made: str, named: str, request: p
     report = compare(path, run_mode="ort_opt", inputs=feeds, atol=0.1, rtol=0.1)
     said = [worded(doubt).en for doubt in report.doubts]
     assert len(said) == 1
-    assert said[0].startswith("ort_fp32 is not FP32 here: the model itself contains")
+    assert begins_approved(said[0])
     assert named in said[0]
     assert report.verdict is Verdict.PASS
 

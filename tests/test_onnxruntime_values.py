@@ -13,6 +13,7 @@ import onnx
 import onnx_models
 import onnxruntime as ort
 import pytest
+from approval import holds_approved, raises_approved
 from onnx import TensorProto, helper
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_dynamic, quantize_static
 from onnxruntime.transformers.float16 import convert_float_to_float16
@@ -325,7 +326,7 @@ def test_static_quantisation_wants_inputs(tmp_path: Path) -> None:
 
 def test_a_model_with_nothing_to_quantise_says_so(tmp_path: Path) -> None:
     feeds = {"x": np.float32([1, -2]), "k": np.array(3)}
-    with pytest.raises(ModelError, match="leaves every operator of it in float") as caught:
+    with raises_approved(ModelError) as caught:
         opened(onnx_models.loop_model(), "ort_int8", tmp_path, feeds)
     assert "Loop" in str(caught.value), "what it does not look into"
 
@@ -334,7 +335,7 @@ def test_a_flat_model_with_nothing_to_quantise_is_told_of_no_loops(tmp_path: Pat
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy")
     graph = helper.make_graph([helper.make_node("Exp", ["x"], ["y"])], "g", [x], [y])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 15)], ir_version=8)
-    with pytest.raises(ModelError, match="leaves every operator of it in float;") as caught:
+    with raises_approved(ModelError) as caught:
         opened(model, "ort_int8", tmp_path, {"x": np.float32([1, -2])})
     assert caught.value.exit_status == 2
     assert "Loop" not in str(caught.value)
@@ -406,10 +407,10 @@ def test_float16_notes_say_what_the_cpu_really_does_and_which_weights_do_not_fit
             tensor.CopyFrom(onnx.numpy_helper.from_array(array, "w2"))
     session = opened(model, "ort_fp16", tmp_path, {"x": X})
     text = "\n".join(session.notes)
-    assert "float16 on the CPU is not real float16" in text
+    assert holds_approved(text)
     assert "ort_fp16_sim" in text
-    assert "2 weights exceed float16's maximum of 65504 and are clamped to it by the converter: w2 (2)" in text
-    assert "1 weight is below float16's smallest value" in text
+    assert holds_approved(text, 2)
+    assert holds_approved(text, 3)
 
 
 def test_float16_nodes_can_be_kept_in_float32(tmp_path: Path) -> None:

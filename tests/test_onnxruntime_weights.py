@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from approval import raises_approved
 from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -261,7 +262,7 @@ def test_damaged_bytes_are_refused_or_still_a_message(data: st.DataObject) -> No
 def test_a_model_that_is_cut_off_is_refused_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(model(1000).SerializeToString()[:-500])
-    with pytest.raises(ModelError, match=r"m\.onnx: is not an ONNX model, or is truncated"):
+    with raises_approved(ModelError):
         read_source(str(path))
     path.write_bytes(b"")
     with pytest.raises(ModelError, match="the file is empty"):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from approval import begins_approved
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
@@ -50,7 +51,7 @@ def test_an_error_that_others_make_as_well_without_it_is_nobodys(tmp_path: Path)
     assert overlap.fewest is not None
     assert overlap.fewest > 2
     first = lead(report)[0]
-    assert first.en.startswith("Diffuse: no single culprit, because the errors of the operators do not add up. That of")
+    assert begins_approved(first.en)
     assert "`there0`" in first.zh
 
 
