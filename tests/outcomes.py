@@ -40,8 +40,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # read already: the pytests that tests start would add it to their own command
-    os.environ.pop("PYTEST_ADDOPTS", None)
+    # read already: the pytests that tests start would add it to their own command; workers have yet to read it
+    if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
+        os.environ.pop("PYTEST_ADDOPTS", None)
     if (path := config.getoption("--outcomes")) and not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Outcomes(Path(path)), "outcomes of this run")
 

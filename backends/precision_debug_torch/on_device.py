@@ -21,9 +21,12 @@ from precision_debug import numbers
 from precision_debug.numbers.arrays import as_array
 from precision_debug.numbers.cuda.compare import start_on_device
 from precision_debug.numbers.cuda.describe import start_describing
+from precision_debug.numbers.number_types import NUMBER_TYPES
 from precision_debug.records import Comparison, TensorStats, Tolerance
 
 __all__ = ["DeviceComparer", "DeviceStore", "brought_together", "meeting_place", "moved"]
+
+_FLOAT16 = NUMBER_TYPES["float16"]
 
 HOLD = 3 << 29
 """Bytes of tensors whose results are under way."""
@@ -200,9 +203,9 @@ class _Apart:
     def finish(self) -> Comparison:
         ours, theirs = (side.finish() for side in self._sides)
         big = self._base.abs() if self._base.dtype != torch.bool else self._base
-        small = (big > 0) & (big < 2.0**-14)
+        small = (big > 0) & (big < _FLOAT16.smallest_normal)
         return Comparison(
-            base=ours, target=theirs, shapes_match=False, fp16_overflow=int((big > 65504).sum()),
+            base=ours, target=theirs, shapes_match=False, fp16_overflow=int((big > _FLOAT16.largest).sum()),
             fp16_subnormal=int(small.sum()),
         )  # fmt: skip
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from ..numbers.number_types import NUMBER_TYPES, number_type
 from ..numbers.precisions import is_narrow
 from ..reasons.causes import CAUSES
 from ..records import Row, TensorStats
@@ -26,25 +27,10 @@ __all__ = [
     "unit_of",
 ]
 
-_BITS = {
-    "float64": 53, "float32": 24, "tf32": 11, "float16": 11, "bfloat16": 8, "float8_e4m3fn": 4, "float8_e5m2": 3,
-    "float8_e4m3fnuz": 4, "float8_e5m2fnuz": 3,
-}  # fmt: skip
-"""Bits of the significand, the hidden one included (IEEE 754; OCP 8-bit formats)."""
-
-_LARGEST = {
-    "float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38,
-    "float8_e4m3fn": 448.0, "float8_e5m2": 57344.0, "float8_e4m3fnuz": 240.0, "float8_e5m2fnuz": 57344.0,
-}  # fmt: skip
+_FLOAT32_BITS = NUMBER_TYPES["float32"].bits
 
 NARROW = 2.0**-20
 """A unit of rounding above this is of a narrow type, not of float32."""
-
-_SMALLEST = {
-    "float16": 2.0**-24, "bfloat16": 2.0**-133, "float8_e4m3fn": 2.0**-9, "float8_e5m2": 2.0**-16,
-    "float8_e4m3fnuz": 2.0**-10, "float8_e5m2fnuz": 2.0**-17,
-}  # fmt: skip
-"""The smallest positive numbers, subnormal ones."""
 
 INT8 = 0.01
 """Typical unit of rounding to 8-bit integers, where the tensors' own is not known: scales that are computed while it
@@ -58,10 +44,7 @@ FEW_STEPS = 1 / 18
 one step in 5 % of the elements. Engines that quantise a bias of their own differ by one step in 0.1 to 0.3 %; a resize
 that ONNX Runtime 1.23 moved before its DequantizeLinear, in 38 %."""
 
-_STEPS = {"int8": 255, "uint8": 255, "int4": 15, "uint4": 15, "int16": 65535, "uint16": 65535}
-"""Steps from the least to the largest integer of a type."""
-
-INTEGERS = frozenset(_STEPS)
+INTEGERS = frozenset(one.name for one in NUMBER_TYPES.values() if 0 < one.steps < 1 << 16)
 """Types of quantised tensors."""
 
 
@@ -70,9 +53,10 @@ def unit_of(held_as: str, stats: TensorStats | None) -> float:
 
     held_as: the type in which the target holds the tensor, in numpy's words. 0 where rounding is no question.
     """
-    if held_as in _BITS:
-        return float(2.0 ** -_BITS[held_as])
-    steps = _STEPS.get(held_as)
+    held = number_type(held_as)
+    if held is not None and held.bits:
+        return held.rounding
+    steps = steps_of(held_as)
     if not steps or stats is None or not stats.rms or stats.min is None or stats.max is None:
         return 0.0
     span = max(stats.max, 0.0) - min(stats.min, 0.0)
@@ -80,28 +64,32 @@ def unit_of(held_as: str, stats: TensorStats | None) -> float:
 
 
 def steps_of(held_as: str) -> int:
-    """Steps from the least to the largest integer of a type; 0 of any other."""
-    return _STEPS.get(held_as, 0)
+    """Steps from the least to the largest integer of a quantised type; 0 of any other."""
+    return NUMBER_TYPES[held_as].steps if held_as in INTEGERS else 0
 
 
 def bits_of(held_as: str) -> int:
     """Bits of a floating-point type's significand, the hidden one included; 0 of any other."""
-    return _BITS.get(held_as, 0)
+    held = number_type(held_as)
+    return held.bits if held is not None else 0
 
 
 def largest_of(held_as: str) -> float:
-    """The largest finite number of a floating-point type; inf where it has none, or none that matters."""
-    return _LARGEST.get(held_as, math.inf)
+    """The largest finite number of a floating-point type; inf of any other."""
+    held = number_type(held_as)
+    return held.largest if held is not None and held.bits else math.inf
 
 
 def smallest_of(held_as: str) -> float:
     """The smallest positive number of a narrow type; 0 where it has none that matters."""
-    return _SMALLEST.get(held_as, 0.0)
+    held = number_type(held_as)
+    return held.smallest if held is not None and held.bits < _FLOAT32_BITS else 0.0
 
 
 def normal_of(held_as: str) -> float:
     """The smallest number of a narrow type that has all of its digits; 0 where there is none that matters."""
-    return smallest_of(held_as) * 2.0 ** (_BITS.get(held_as, 1) - 1)
+    held = number_type(held_as)
+    return held.smallest_normal if held is not None and held.bits < _FLOAT32_BITS else 0.0
 
 
 def model_unit(units: Iterable[float]) -> float:

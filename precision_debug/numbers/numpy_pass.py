@@ -9,6 +9,7 @@ from . import histogram
 from .blocks import BLOCK, FlatReader
 from .kinds import Array
 from .metrics import DECLARED, FURTHER, Declared, evaluated
+from .number_types import NUMBER_TYPES
 from .totals import Pairs, Scales, Side, Task, Totals
 from .widen import Pair, widen, widen_pair
 
@@ -18,8 +19,7 @@ REL_EPSILON = 1e-7
 """Added to |baseline| under the relative error, as in Paddle-Inference-Demo's table, so that 0 against 0 is no
 error."""
 
-FP16_MAX, FP16_TINY = 65504.0, 2.0**-14
-"""The largest finite float16, and its smallest normal number, below which it has fewer bits."""
+_FLOAT16 = NUMBER_TYPES["float16"]
 
 
 def measure(task: Task) -> Totals:
@@ -117,8 +117,8 @@ def _scaled(values: Array, scale: int) -> Array:
 
 
 def _count_fp16(totals: Totals, magnitude: Array) -> None:
-    totals.fp16_overflow += int(np.count_nonzero(magnitude > FP16_MAX))
-    small = int(np.count_nonzero(magnitude < FP16_TINY))
+    totals.fp16_overflow += int(np.count_nonzero(magnitude > _FLOAT16.largest))
+    small = int(np.count_nonzero(magnitude < _FLOAT16.smallest_normal))
     if small:
         totals.fp16_subnormal += small - int(np.count_nonzero(magnitude == 0))
 

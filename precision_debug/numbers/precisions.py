@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from .number_types import NUMBER_TYPES
+
 __all__ = [
     "BEFORE_ROUNDING", "BEHIND_FLOAT32", "CONVERTS", "MIXED", "MODEL", "PRECISIONS", "QUANTISED",
     "QUANTISED_WEIGHT", "Precision",
@@ -53,15 +55,19 @@ class Precision:
     narrow: bool = True
 
 
+def _of_type(name: str, *shown_by: str, narrow: bool = True) -> Precision:
+    held = NUMBER_TYPES[name]
+    return Precision(short=held.short, rounding=held.rounding, shown_by=shown_by, computes=name, narrow=narrow)
+
+
 PRECISIONS: Mapping[str, Precision] = {
-    # bits of the significand, the hidden one included: IEEE 754, bfloat16, NVIDIA's TF32, OCP 8-bit formats
-    "float64": Precision(short="FP64", rounding=2.0**-53, shown_by=("float64",), computes="float64", narrow=False),
-    "float32": Precision(short="FP32", rounding=2.0**-24, shown_by=("float32",), computes="float32", narrow=False),
-    "tf32": Precision(short="TF32", rounding=2.0**-11, shown_by=(), computes="tf32"),
-    "float16": Precision(short="FP16", rounding=2.0**-11, shown_by=("float16",), computes="float16"),
-    "bfloat16": Precision(short="BF16", rounding=2.0**-8, shown_by=("bfloat16",), computes="bfloat16"),
-    "float8_e4m3fn": Precision(short="FP8", rounding=2.0**-4, shown_by=("float8",), computes="float8_e4m3fn"),
-    "float8_e5m2": Precision(short="FP8", rounding=2.0**-3, shown_by=("float8",), computes="float8_e5m2"),
+    "float64": _of_type("float64", "float64", narrow=False),
+    "float32": _of_type("float32", "float32", narrow=False),
+    "tf32": _of_type("tf32"),
+    "float16": _of_type("float16", "float16"),
+    "bfloat16": _of_type("bfloat16", "bfloat16"),
+    "float8_e4m3fn": _of_type("float8_e4m3fn", "float8"),
+    "float8_e5m2": _of_type("float8_e5m2", "float8"),
     "int8": Precision(short="INT8", rounding=2.0**-8, shown_by=("int8", "uint8"), computes="int8"),
     "int4": Precision(short="INT4", rounding=0.0, shown_by=("int4", "uint4"), computes="int4"),
     MIXED: Precision(short="mixed", rounding=0.0, shown_by=(), computes="float16"),

@@ -18,7 +18,8 @@ __all__ = ["provable"]
 
 Array = np.ndarray[Any, Any]
 
-_LIMITS = {"float16": (65504.0, 2.0**-25)}
+_FLOAT16 = np.finfo(np.float16)
+_LIMITS = {"float16": (float(_FLOAT16.max), float(_FLOAT16.smallest_subnormal) / 2)}
 """The largest number of a type, and the size below which one becomes 0."""
 
 _PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})

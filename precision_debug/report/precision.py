@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from ..explain.operators import plain_type
+from ..explain.units import INTEGERS
 from ..inspector import real_precision
+from ..numbers.number_types import number_type
 from ..numbers.precisions import CONVERTS, PRECISIONS, QUANTISED, promised
 from ..reasons import Text, same
 from ..records import Row, Status
@@ -15,7 +17,6 @@ from .section import Cell, Section, plain
 
 __all__ = ["precision", "unit_of"]
 
-_SHORT = {"float32": "FP32", "float16": "FP16", "bfloat16": "BF16", "float64": "FP64", "int8": "INT8", "uint8": "UINT8"}
 _TOLD = "Real Precision"
 
 
@@ -29,7 +30,8 @@ def _held(row: Row) -> str:
     for known in PRECISIONS.values():  # a quantised layer's result is in the type that its readers take
         if known.narrow and row.target_op_type.startswith(tuple(f"{name}." for name in known.shown_by)):
             return known.short
-    return _SHORT.get(side.dtype, side.dtype)
+    held = number_type(side.dtype)
+    return held.short if held is not None and (held.bits or held.name in INTEGERS) else side.dtype
 
 
 def _multiplies_integers(row: Row) -> bool:
@@ -81,4 +83,4 @@ def unit_of(report: Report) -> float:
     if explanation is not None and explanation.unit:
         return explanation.unit
     promise = promised(report.target.precision)
-    return promise.rounding if promise.narrow and promise.rounding else 2.0**-24
+    return promise.rounding if promise.narrow and promise.rounding else promised("float32").rounding

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..explain import Subject
 from ..numbers.arrays import as_array
+from ..numbers.number_types import NUMBER_TYPES
 from ..numbers.precisions import BEHIND_FLOAT32
 from ..reasons import Reason, say
 from ..records import Doubt, Row
@@ -18,9 +19,9 @@ __all__ = ["inside_sums"]
 
 Array = np.ndarray[Any, Any]
 
-_LIMIT = 65504.0
+_LIMIT = NUMBER_TYPES["float16"].largest
 """The largest float16."""
-_LOST = 2.0**-11
+_LOST = NUMBER_TYPES["float16"].rounding
 """Relative error of rounding to float16 once; adding up n numbers rounds n times at most."""
 
 _SQUARED = frozenset({"ReduceL2", "ReduceSumSquare"})

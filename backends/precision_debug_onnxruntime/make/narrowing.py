@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from precision_debug.numbers.number_types import NUMBER_TYPES
 from precision_debug.onnx.graph import all_graphs
 from precision_debug.reasons import Plain, Reason, some
 
@@ -15,11 +16,6 @@ __all__ = ["Trouble", "as_float16", "constant_tensor", "constants_of", "trouble"
 
 _FLOAT = 1
 _SHOWN = 3
-# the largest number of a type, its smallest normal one, and its smallest at all
-_LIMITS = {
-    "float16": (65504.0, 2.0**-14, 5.96e-08),
-    "bfloat16": (float.fromhex("0x1.fep127"), 2.0**-126, 2.0**-133),
-}
 
 
 Says = Callable[[int, Plain], Reason]
@@ -62,16 +58,16 @@ _BLOCK = 1 << 16
 
 def trouble(array: Any, to: str) -> tuple[int, int, int]:
     """How many of an array's float32 numbers are beyond a type, below its smallest number, and in its subnormals."""
-    most, normal, smallest = _LIMITS[to]
+    narrow = NUMBER_TYPES[to]
     flat = np.asarray(array).reshape(-1)
     beyond = below = subnormal = 0
     for start in range(0, flat.size, _BLOCK):
         size = np.abs(flat[start : start + _BLOCK])
-        beyond += int(np.count_nonzero((size > most) & np.isfinite(size)))
-        small = size[size < normal]
+        beyond += int(np.count_nonzero((size > narrow.largest) & np.isfinite(size)))
+        small = size[size < narrow.smallest_normal]
         if small.size:
-            below += int(np.count_nonzero((small > 0) & (small < smallest)))
-            subnormal += int(np.count_nonzero(small >= smallest))
+            below += int(np.count_nonzero((small > 0) & (small < narrow.smallest)))
+            subnormal += int(np.count_nonzero(small >= narrow.smallest))
     return beyond, below, subnormal
 
 

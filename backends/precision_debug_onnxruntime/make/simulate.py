@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from precision_debug.numbers.number_types import NUMBER_TYPES
 from precision_debug.onnx.graph import Scope, external_data, scopes, words
 from precision_debug.onnx.model import Model
 from precision_debug.onnx.types import numpy_dtype
@@ -27,18 +28,18 @@ from .narrowing import Trouble, constant_tensor, trouble, trouble_notes
 __all__ = ["internal", "is_rounded", "simulate"]
 
 _FLOAT, _DOUBLE = 1, 11
-_ELEMS = {"float16": 10, "bfloat16": 16}
 
 
-def _does(name: str, most: str) -> Trouble:
+def _does(name: str) -> Trouble:
+    limit = f"{NUMBER_TYPES[name].largest:.5g}"
     return Trouble(
-        beyond=lambda count, names: say("weights_overflow", count=count, type=name, limit=most, names=names),
+        beyond=lambda count, names: say("weights_overflow", count=count, type=name, limit=limit, names=names),
         below=lambda count, names: say("weights_below", count=count, type=name, names=names),
         subnormal=lambda count, names: say("weights_subnormal", count=count, type=name, names=names),
     )
 
 
-_DOES = {name: _does(name, most) for name, most in (("float16", "65504"), ("bfloat16", "3.39e38"))}
+_DOES = {name: _does(name) for name in ("float16", "bfloat16")}
 _EXACT, _NARROW, _ROUNDED, _COPY = "!exact", "!narrow", "!rounded", "!copy"
 _BEHIND, _BESIDE = "round:", "Cast:round:"  # the second is not a form of the value before it, but a value of its own
 # inputs that an engine keeps in float32 whatever the precision: scales, rois, thresholds
@@ -73,7 +74,7 @@ def simulate(plain: Model, types: Types, to: str, folder: Path, blocked: Blocked
     doubles = 0
     for scope in reversed(found):  # those inside first: a graph's nodes are copied, and their names change
         if not blocked.covers_scope(scope):
-            doubles += _round_values(scope, types, _ELEMS[to], blocked)
+            doubles += _round_values(scope, types, NUMBER_TYPES[to].onnx, blocked)
     notes = [say("simulated", type=to)]
     notes += trouble_notes(weights.trouble, _DOES[to])
     if doubles:
@@ -110,7 +111,8 @@ class _Weights:
     """
 
     def __init__(self, source: Path, folder: Path, to: str) -> None:
-        self.source, self.folder, self.to, self.dtype = source, folder / "rounded", to, numpy_dtype(_ELEMS[to])
+        self.source, self.folder, self.to = source, folder / "rounded", to
+        self.dtype = numpy_dtype(NUMBER_TYPES[to].onnx)
         self.folder.mkdir(exist_ok=True)
         self.trouble: dict[str, tuple[int, int, int]] = {}
 

@@ -15,19 +15,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from precision_debug.inspector import EngineLayer, is_opaque, producers, real_precision, strip_subgraph_suffix
+from precision_debug.numbers.number_types import NUMBER_TYPES
 from precision_debug.ownership import is_ours, owned
 from precision_debug.reasons import NOTHING, Reason, ReasonOrText
 
 from ..reasons import say
 
 __all__ = [
-    "WANTED", "InspectorFiles", "columns", "kept", "norms_apart", "precision_note", "precisions_differ",
+    "InspectorFiles", "columns", "kept", "norms_apart", "precision_note", "precisions_differ",
     "without_suffixes",
 ]  # fmt: skip
 
 _NAME = re.compile(r"engine_info_\w*\.json$")
-WANTED = {"float32": "FP32", "float16": "FP16", "bfloat16": "BF16", "int8": "INT8"}
-"""A recipe's precision in the words of the inspector."""
 _MOVES = frozenset({"NoOp", "Shuffle", "Reformat"})
 _NORM = re.compile(r"batchnorm_add_scale \(Output: ([^()]+)\)")
 _OUTPUT = re.compile(r"\(Output: ([^()]+)\)")
@@ -89,7 +88,7 @@ def precision_note(layers: Sequence[EngineLayer], precision: str, mode: str, *, 
     busy = [layer for layer in layers if layer.layer_type not in _IDLE and not layer.is_reformat]
     counts = collections.Counter(real_precision(layer)[0] for layer in busy)
     silent = counts.pop("", 0)
-    wanted = WANTED[precision]
+    wanted = NUMBER_TYPES[precision].short
     detail: ReasonOrText = _listed(counts)
     if silent:
         detail = say("and_untold", kinds=detail, count=silent)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from precision_debug.errors import BackendUnavailable, UsageError
+from precision_debug.numbers.number_types import NUMBER_TYPES
 from precision_debug.protocols import Feeds, Session
 from precision_debug.records import SessionSpec
 
@@ -31,7 +32,6 @@ from .predictor import Runner
 
 __all__ = ["open_pir"]
 
-_PRECISIONS = {"float32": "FP32", "float16": "FP16", "bfloat16": "BF16", "int8": "INT8"}
 
 
 def open_pir(
@@ -92,7 +92,7 @@ def _config(converter: Any, spec: SessionSpec, recipe: Recipe, feeds: Sequence[F
         min_subgraph_size=setting(options, "min_subgraph_size"),
         save_model_dir=str(target),
         disable_ops=_operators(setting(options, "disable_tensorrt_ops")) or None,
-        precision_mode=converter.PrecisionMode[_PRECISIONS[recipe.precision]],
+        precision_mode=converter.PrecisionMode[NUMBER_TYPES[recipe.precision].short],
         ops_run_float=_operators(setting(options, "disable_mixed_precision_ops")) or None,
         disable_passes=list(setting(options, "delete_pass")),
         workspace_size=setting(options, "workspace"),

@@ -12,6 +12,7 @@ import numpy as np
 
 from precision_debug.errors import BackendError, BackendUnavailable, UsageError
 from precision_debug.inspector import EngineLayer, diff_engines, ran_instead
+from precision_debug.numbers.number_types import NUMBER_TYPES
 from precision_debug.protocols import Feeds, Hook, Session
 from precision_debug.reasons import NOTHING, Reason
 from precision_debug.records import Doubt, SessionSpec, TensorMeta
@@ -24,7 +25,7 @@ from ..session import HookSession, meta_of, metas_of
 from ..settings import setting
 from . import capability
 from .framework import keep_kernels_loaded
-from .inspector_files import WANTED, columns, kept, norms_apart, precision_note, precisions_differ, without_suffixes
+from .inspector_files import columns, kept, norms_apart, precision_note, precisions_differ, without_suffixes
 from .predictor import Runner
 from .tensorrt import Builder
 
@@ -105,7 +106,7 @@ class EngineSession:
     @property
     def doubts(self) -> Sequence[Doubt]:
         """Of the engine that ships, the unmarked one: whether it ran in what the mode asks for."""
-        wanted = WANTED[self._builder.recipe.precision]
+        wanted = NUMBER_TYPES[self._builder.recipe.precision].short
         instead = ran_instead(self._plain or (), wanted) if wanted != "FP32" else None
         return (Doubt(code="precision_not_run", values={"precision": wanted, "detail": instead}),) if instead else ()
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from precision_debug.numbers.number_types import NUMBER_TYPES
 from precision_debug.reasons import Reason, some
 
 from ..reasons import say
@@ -16,7 +17,7 @@ from .messages import WeightIssue
 
 __all__ = ["WeightCount", "builder_lines", "count_weights"]
 
-_SMALLEST, _SUBNORMAL, _LARGEST = 2.0**-24, 2.0**-14, 65504.0
+_FLOAT16 = NUMBER_TYPES["float16"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +78,7 @@ def builder_lines(issues: Sequence[WeightIssue], counts: Mapping[str, WeightCoun
 def _count(array: np.ndarray[Any, Any]) -> tuple[int, int, int, int]:
     size = np.abs(array)
     with np.errstate(invalid="ignore"):
-        lost = int(np.count_nonzero((size > 0) & (size < _SMALLEST)))
-        subnormal = int(np.count_nonzero((size >= _SMALLEST) & (size < _SUBNORMAL)))
-        over = int(np.count_nonzero(size > _LARGEST))
+        lost = int(np.count_nonzero((size > 0) & (size < _FLOAT16.smallest)))
+        subnormal = int(np.count_nonzero((size >= _FLOAT16.smallest) & (size < _FLOAT16.smallest_normal)))
+        over = int(np.count_nonzero(size > _FLOAT16.largest))
     return array.size, subnormal, lost, over

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 
 from precision_debug.inspector import EngineLayer, EngineTensor
+from precision_debug.numbers.number_types import NUMBER_TYPES
 
 __all__ = ["heard", "kernels_of"]
 
@@ -19,8 +20,7 @@ _OF = re.compile(r"Original ATen: \[([^\]]*)\]")
 _MADE = re.compile(r"^\s*(buf\d+) = empty_strided\w*\(\(([^)]*)\), .*torch\.(\w+)\)")
 _AGAIN = re.compile(r"^\s*(buf\d+) = (?:reinterpret_tensor\()?(buf\d+)")
 _BUFFER = re.compile(r"\bbuf\d+\b")
-_TYPES = {"float64": "FP64", "float32": "FP32", "float16": "FP16", "bfloat16": "BF16", "int8": "INT8", "int32": "INT32",
-          "int64": "INT64", "bool": "BOOL"}  # fmt: skip
+_TYPES = {**{one.name: one.short for one in NUMBER_TYPES.values()}, "bool": "BOOL"}
 _KINDS = {"extern_kernels": "library", "triton": "Triton", "cpp": "C++"}
 
 
