@@ -45,3 +45,28 @@ def test_what_does_not_fit_is_cut_to_its_first_sentences(tmp_path: Path) -> None
 def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="cannot be written"):
         step_summary.append(make_report(1), tmp_path / "absent" / "step.md")
+
+
+def test_what_does_not_pass_is_annotated_in_github_actions_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    onnx.save(onnx_models.mlp(), tmp_path / "m.onnx")
+    words = ["--model_file", str(tmp_path / "m.onnx"), "--run_mode", "ort_fp16_sim", "--quiet", "--explain", "off"]
+    words += ["--output", str(tmp_path / "r.json")]
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+    assert main([*words, "--atol", "0", "--rtol", "0"]) == 1
+    assert capsys.readouterr().out == ""
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    assert main([*words, "--atol", "10"]) == 0
+    assert capsys.readouterr().out == ""
+    assert main([*words, "--atol", "0", "--rtol", "0"]) == 1
+    told = capsys.readouterr().out
+    assert told.startswith("::error title=ort_fp16_sim m.onnx::")
+    assert told.count("\n") == 1
+
+
+def test_an_annotation_is_one_command_whatever_it_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    said = step_summary.annotation(make_report(300), title="a::b,c%\n::error::x")
+    assert said.split("::")[1].endswith(" title=a%3A%3Ab%2Cc%25%0A%3A%3Aerror%3A%3Ax")
+    assert "\n" not in said

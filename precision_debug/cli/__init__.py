@@ -19,7 +19,7 @@ from ..reasons import say
 from ..safety import import_path
 from ..safety.nearest import nearest
 from ..safety.visible import visible
-from . import polygraphy, streams
+from . import completion, polygraphy, streams
 
 __all__ = ["main", "verbs"]
 
@@ -90,6 +90,8 @@ def _begin_in_utf8() -> None:
 
 
 def _run(arguments: list[str]) -> int:
+    if completion.wanted():
+        arguments = completion.begin(verbs())
     if arguments[:1] in (["help"], ["version"]):
         arguments = ["--version"] if arguments[0] == "version" else [*arguments[1:2], "--help"]
     if arguments and not arguments[0].startswith("-") and arguments[0] not in verbs():

@@ -16,7 +16,7 @@ from ..records import ModelFiles, RunSpec
 from ..run.overwriting import refuse_overwriting
 from ..safety.visible import visible
 from ..settings.options import DEFAULT_OUTPUT, GROUPS, OPTIONS, Workers, options_of, spec_of
-from . import overlay_outputs
+from . import completion, overlay_outputs
 from . import verbs as all_verbs
 from .engine_options import add_engine_options, engine_options, settings_help
 from .language import Help, error_line, language_of
@@ -92,10 +92,10 @@ def _verbs(place: int) -> str:
 def run(arguments: Sequence[str]) -> int:
     """Compare, write the report and the summary, and return the exit status."""
     parser = build_parser()
-    if not arguments:
+    if not arguments and not completion.wanted():
         parser.print_help()
         raise UsageError(say("no_model"), hint=say("name_a_model"))
-    args = parse(parser, arguments)
+    args = parse(parser, arguments, verbs=tuple(all_verbs()))
     spec = make_spec(args, command=f"{program()} {shlex.join(arguments)}")
     wanted, shown = overlay_outputs.split_outputs(args.output)
     outputs = [] if spec.record and not spec.baseline else wanted or [Path(DEFAULT_OUTPUT)]
@@ -118,6 +118,10 @@ def run(arguments: Sequence[str]) -> int:
         )  # fmt: skip
     if outcome.report is not None:
         overlay_outputs.write(outcome.report, shown)
+        from ..report.step_summary import annotation
+
+        if said := annotation(outcome.report, language=language_of(args.lang)):
+            print(visible(said))
         if outputs and not args.quiet:
             from . import summary
             from .plots import show_plots

@@ -16,7 +16,7 @@ from ..report.widths import wrapped
 from ..safety.nearest import nearest
 from ..settings import Setting
 from ..settings.options import GROUPS
-from . import polygraphy
+from . import completion, polygraphy
 from .language import Help, add_language, language_of, requested_language
 
 __all__ = [
@@ -235,8 +235,10 @@ def _reworded(message: str) -> str:
     return message
 
 
-def parse(parser: Parser, arguments: Sequence[str]) -> argparse.Namespace:
+def parse(parser: Parser, arguments: Sequence[str], *, verbs: Iterable[str] = ()) -> argparse.Namespace:
     """Parse, taking --dashed-names for --underscored_names. Raises UsageError."""
+    if completion.wanted():
+        completion.complete(parser, verbs=verbs if parser.prog == program() else ())
     parser.language = language_of(requested_language(arguments))
     parser.words = [_underscored(text) for text in arguments]
     for text in arguments:

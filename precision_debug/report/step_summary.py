@@ -1,6 +1,7 @@
-"""The report in the summary of a GitHub Actions step: Markdown, added to the file that GITHUB_STEP_SUMMARY names.
+"""The report in a step of GitHub Actions: Markdown in the file that GITHUB_STEP_SUMMARY names, and one annotation.
 
-Source of the variable and of the limit: GitHub's documentation of workflow commands, "Adding a job summary".
+Source of the variables, of the limit and of what is escaped: GitHub's documentation of workflow commands, "Adding a job
+summary" and "Setting an error message", and its toolkit's packages/core/src/command.ts.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from pathlib import Path
 
 from ..errors import OutputError, UsageError
 from .formats import md
-from .model import Report
+from .lead import lead
+from .model import Report, Verdict
 
-__all__ = ["VARIABLE", "append", "place"]
+__all__ = ["VARIABLE", "annotation", "append", "place"]
 
 VARIABLE = "GITHUB_STEP_SUMMARY"
 
@@ -24,6 +26,24 @@ def place() -> Path | None:
     """The file of the step that this runs in; None outside of GitHub Actions."""
     named = os.environ.get(VARIABLE, "")
     return Path(named) if named else None
+
+
+def annotation(report: Report, *, title: str = "", language: str = "en") -> str:
+    """Return the line that GitHub shows beside the step, for a report that does not pass; "" elsewhere.
+
+    title: what was compared, in place of the report's model and run mode. The first sentence is its text; where the
+    verdict is open it warns.
+    """
+    if os.environ.get("GITHUB_ACTIONS") != "true" or report.exit_status == 0:
+        return ""
+    level = "warning" if report.verdict in (Verdict.INCONCLUSIVE, Verdict.PARTIAL) else "error"
+    named = title or f"{report.target.mode} {Path(report.spec.model.path).name}"
+    for plain, written in (("%", "%25"), ("\r", "%0D"), ("\n", "%0A"), (":", "%3A"), (",", "%2C")):
+        named = named.replace(plain, written)
+    text = lead(report)[0].of(language)
+    for plain, written in (("%", "%25"), ("\r", "%0D"), ("\n", "%0A")):
+        text = text.replace(plain, written)
+    return f"::{level} title={named}::{text}"
 
 
 def append(report: Report, path: Path | None = None, *, title: str = "") -> None:

@@ -8,6 +8,7 @@ In a step of GitHub Actions each report is added to the step's summary.
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -103,6 +104,8 @@ def assert_precision(request: pytest.FixtureRequest, tmp_path: Path) -> Callable
             step_summary.append(report, title=request.node.name)
         problem = complaint_of(report, before)
         if problem:
+            if said := step_summary.annotation(report, title=request.node.name):
+                sys.stdout.write(f"\n{said}\n")  # pytest prints what a failed test has written, line by line
             pytest.fail(f"{problem}\nreport: {kept}", pytrace=False)
         return report
 
