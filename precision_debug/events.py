@@ -147,12 +147,14 @@ class Selected:
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """The feeds. file: where they are stored, beside the report."""
+    """The feeds. file: where they are stored, beside the report. given, asked: see SamplesRead."""
 
     event: ClassVar[str] = "inputs"
     inputs: tuple[InputInfo, ...]
     source: ReasonOrText
     file: str
+    given: int = 1
+    asked: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,8 @@ from .settings.options import ModelFiles, Number, RunSpec, Shape, Tolerance
 __all__ = [
     "Availability", "Comparison", "Culprit", "Doubt", "Effect", "Explanation", "InputInfo", "InputMeta", "Introduced",
     "MetricChange", "ModelFiles", "Number", "Operator", "Overlap", "Repeated", "Row", "RunMode", "RunSpec",
-    "SessionSpec", "Shape", "Side", "Slices", "Status", "Stored", "TensorMeta", "TensorStats", "Tolerance",
+    "SamplesRead", "SessionSpec", "Shape", "Side", "Slices", "Status", "Stored", "TensorMeta", "TensorStats",
+    "Tolerance",
 ]  # fmt: skip
 
 
@@ -536,7 +537,9 @@ class Doubt:
 class Side:
     """One of the two runs. versions: framework and device to version. notes: what the session wants to be said, and
     doubts: what did not run as it was asked for. precision: what was promised (see RunMode); "": not told. outputs: the
-    final outputs as the model's own file declares them; (): it is of a kind that is not read here."""
+    final outputs as the model's own file, or its run, declares them; (): nothing is known of them. digest: of the
+    model's files as they were when it was opened, of a recording when it was made; "": not known. stored: of a side
+    that only replays, how it was held against the model that it is of: "same", "changed", "unknown"; else ""."""
 
     mode: str
     backend: str
@@ -549,6 +552,17 @@ class Side:
     tensors: int = 0
     seconds: Number | None = None
     outputs: tuple[str, ...] = ()
+    digest: str = ""
+    stored: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplesRead:
+    """Sample sets of a run: how many were given, how many of them are to be compared, and how many were."""
+
+    given: int = 1
+    asked: int = 1
+    read: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,10 +32,11 @@ from precision_debug.claims import (
 )
 from precision_debug.cli import main
 from precision_debug.errors import PrecisionDebugError
+from precision_debug.reasons import say
 from precision_debug.recording.rank_faults import RankFault
 from precision_debug.recording.rank_log import RankedStep, RankStep
 from precision_debug.recording.training_log import Departure, ParameterNumbers, StepNumbers, written
-from precision_debug.records import Doubt, Row, Side, Status
+from precision_debug.records import Doubt, Row, SamplesRead, Side, Status
 from precision_debug.report.difference import difference
 
 pytestmark = pytest.mark.usefixtures("forked")
@@ -264,6 +265,12 @@ AGAINST: list[tuple[str, tuple[Row, ...], dict[str, Any]]] = [
     ("outputs_finite", (both_sides(inf=1),), {}),
     ("tensors_seen", (), {}),
     ("all_read", PASSES, doubted("iterations_unread")),
+    ("all_read", PASSES, {"samples": SamplesRead(given=5, asked=5, read=4)}),
+    ("all_read", PASSES, {"samples": SamplesRead(given=5, asked=1, read=1), "notes": (say("one_recorded", count=5),)}),
+    ("all_read", PASSES, {"notes": (say("dump_skipped", count=1, file="a.npy", why="cut off"),)}),
+    ("all_read", (*PASSES, exact(1, op_type="Input", name="x")), {"inputs": ()}),
+    ("unchanged", PASSES, doubted("model_changed")),
+    ("unseen_inputs", PASSES, doubted("off_on_others")),
     ("criterion", (make_row(0, 0.1, status=Status.INCONCLUSIVE),), {}),
     ("within", (make_row(0, 0.1, is_output=True),), {}),
     ("repeatable", PASSES, doubted("draws_numbers")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import json
@@ -217,3 +218,21 @@ def test_a_quantised_head_ends_with_status_1(tmp_path: Path) -> None:
             assert report.to_keep is not None
             assert report.to_keep.tried is not None
             assert report.to_keep.tried.state == "mended"
+
+
+def test_what_an_output_lost_is_said_before_the_tensor_that_is_out_of_tolerance_first() -> None:
+    from report_factory import make_report, make_row
+
+    from precision_debug.reasons import say
+    from precision_debug.report.lead import lead
+
+    lost = say("slices_lost", slices="4-8", axis=1, count=5, all=9, part=1.0, peak=0.9, largest=640.0)
+    rows = (make_row(0, 0.01, name="inner"), make_row(1, 0.01, name="scores", is_output=True, reason=lost))
+    report = dataclasses.replace(make_report(0), rows=rows)
+    assert report.first_mismatch is not None
+    assert report.first_mismatch.name == "inner"
+    first = lead(report)[0]
+    for text in (first.en, first.zh):
+        assert "scores" in text
+        assert "4-8" in text
+        assert "inner" not in text

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from ..inspector import EngineLayer
 from ..reasons import Reason
-from ..records import Explanation, InputInfo, MetricChange, Row, RunSpec, Side
+from ..records import Explanation, InputInfo, MetricChange, Row, RunSpec, SamplesRead, Side
 from .claim import Claim
 
 __all__ = ["Covered", "Judged"]
@@ -46,6 +46,9 @@ class Judged(Protocol):
 
     @property
     def inputs(self) -> tuple[InputInfo, ...]: ...
+
+    @property
+    def samples(self) -> SamplesRead | None: ...
 
     @property
     def layers(self) -> tuple[EngineLayer, ...]: ...

@@ -5,6 +5,7 @@ A session tells of itself what did not run as it was asked for (``Side.doubts``)
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -27,11 +28,13 @@ _UNFELT = 1e-3
 """Share of a metric that it may lose of rounding alone, whatever resampling says: that many digits are reported."""
 
 _NAMES = 3
+_DIGITS = 16
+"""Of the digest of all inputs, in hexadecimal."""
 _OWN_PROGRAM = frozenset({"", "recording"})
 """What a side's backend is called where a script's hooks, or files, show tensors: nothing says which are final."""
 
 _OF_DOUBT = {"iterations_unread": "all_read", "draws_numbers": "repeatable", "differs_from_itself": "repeatable",
-             "fails_again": "repeatable"}  # fmt: skip
+             "fails_again": "repeatable", "off_on_others": "unseen_inputs", "model_changed": "unchanged"}  # fmt: skip
 """Which claim a side's own doubt is about, where it is not that it ran as asked."""
 
 
@@ -168,7 +171,47 @@ def _all_read(report: Judged) -> Iterator[Claim]:
     stopped = next((note for note in report.notes if as_reason(note).code in ("fail_fast", "fail_fast_sample")), None)
     if stopped is not None:
         yield opened(code, Doubt(code="stopped_early"))
-    yield held(code, inputs=len(report.inputs))
+    sets, codes = report.samples, {as_reason(note).code for note in report.notes}
+    asked = 0 if sets is None else sets.given if "one_recorded" in codes else sets.asked
+    if sets is not None and sets.read < asked and stopped is None and not report.failure:
+        yield opened(code, Doubt(code="samples_unread", values={"count": asked, "read": sets.read}))
+    own_program = {report.baseline.backend, report.target.backend} <= _OWN_PROGRAM
+    if not report.inputs and not own_program and any(row.op_type == "Input" for row in report.compared):
+        yield opened(code, Doubt(code="inputs_unknown"))
+    for note in (*report.notes, *report.baseline.notes, *report.target.notes):
+        reason = as_reason(note)
+        if reason.code == "dump_skipped":
+            unread = {name: _plain(one) for name, one in reason.args.items()}
+            yield opened(code, Doubt(code="files_unread", values=unread))
+    fed = hashlib.sha256("".join(one.sha256 for one in report.inputs).encode()).hexdigest()[:_DIGITS]
+    values: dict[str, Number | str] = {"inputs": len(report.inputs), "sha256": fed if report.inputs else ""}
+    if sets is not None and sets.given > 1:
+        yield held(code, None, kind="samples", read=sets.read, given=sets.given, **values)
+    else:
+        yield held(code, None, **values)
+
+
+def _unchanged(report: Judged) -> Iterator[Claim]:
+    """Both sides are what they were when what was stored of them was made."""
+    code = "unchanged"
+    yield from _of_sides(report, code)
+    stored = [side.stored for side in (report.baseline, report.target) if side.stored]
+    values = {"baseline": report.baseline.digest, "target": report.target.digest}
+    if stored:
+        yield held(code, None, kind="unknown" if "unknown" in stored else "same", **values)
+    else:
+        yield held(code, None, **values)
+
+
+def _unseen_inputs(report: Judged) -> Iterator[Claim]:
+    """What calibrated on the input that it is judged on is as good on others."""
+    code = "unseen_inputs"
+    yield from _of_sides(report, code)
+    tried = next((one for one in map(as_reason, report.notes) if one.code == "calibrated_here"), None)
+    if tried is None:
+        yield held(code)
+    else:
+        yield held(code, None, kind="tried", **{name: _plain(tried.args[name]) for name in ("count", "here", "there")})
 
 
 def _criterion(report: Judged) -> Iterator[Claim]:
@@ -309,6 +352,11 @@ def _of_doubt(code: str, doubt: Doubt) -> Claim:
     return opened(code, doubt) if known is None or known.decides else held(code, doubt)
 
 
+def _plain(value: object) -> Number | str:
+    """A reason's argument, where evidence takes it."""
+    return value if isinstance(value, (int, float)) else str(value)
+
+
 def _listed(names: Sequence[str]) -> str:
     more = f", … (+{len(names) - _NAMES:,})" if len(names) > _NAMES else ""
     return ", ".join(names[:_NAMES]) + more
@@ -323,6 +371,8 @@ _CLAIMS: Mapping[str, Callable[[Judged], Iterator[Claim]]] = {
     "outputs_finite": _outputs_finite,
     "tensors_seen": _tensors_seen,
     "all_read": _all_read,
+    "unchanged": _unchanged,
+    "unseen_inputs": _unseen_inputs,
     "criterion": _criterion,
     "within": _within,
     "repeatable": _repeatable,

@@ -12,7 +12,8 @@ from .judged import Judged
 
 __all__ = ["Judge", "claims_of_search", "claims_of_stage", "verdict_of_search", "verdict_of_stages"]
 
-_OF_COMPARISON = ("ran_as_asked", "outputs_compared", "outputs_finite", "all_read", "repeatable", ENDED)
+_OF_COMPARISON = ("ran_as_asked", "outputs_compared", "outputs_finite", "all_read", "unchanged", "unseen_inputs",
+                  "repeatable", ENDED)
 """What is claimed of the comparison with nothing kept, and without which no set proves anything either."""
 
 _LEFT_TO: Mapping[str, Collection[str]] = {
@@ -23,7 +24,7 @@ _LEFT_TO: Mapping[str, Collection[str]] = {
 wherever and however it runs them."""
 
 _NEEDED = ("set_found", "held_out", "handed_over", ENDED)
-_NEEDED_BESIDE = ("ran_as_asked", "all_read", "repeatable")
+_NEEDED_BESIDE = ("ran_as_asked", "all_read", "unchanged", "unseen_inputs", "repeatable")
 """Where no command judges."""
 
 _CAN_TELL = frozenset({"output_hidden"})

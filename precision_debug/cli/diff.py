@@ -26,6 +26,7 @@ from ..report.formats.md import plain
 from ..report.model import Report
 from ..report.widths import text_width, wrapped
 from ..run.overwriting import refuse_overwriting
+from ..run.unchanged import with_changes
 from ..safety.visible import visible
 from .language import language_of
 from .parser import flag, parse, verb_parser
@@ -60,7 +61,8 @@ def run(arguments: Sequence[str]) -> int:
             raise UsageError(say("no_difference_format", known=known), where=str(output), hint=say("end_the_name"))
     for source in (args.before, args.after):
         refuse_overwriting(outputs, source)
-    found = difference(Report.load(args.before), Report.load(args.after), times=args.times, noise=args.noise)
+    before, after = Report.load(args.before), with_changes(Report.load(args.after), args.after)
+    found = difference(before, after, times=args.times, noise=args.noise)  # the earlier model may well be gone
     language = language_of(args.lang)
     sys.stdout.writelines(visible(line, keep="\n") + "\n" for line in _lines(found, language))
     for output in outputs:

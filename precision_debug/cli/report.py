@@ -11,6 +11,7 @@ from pathlib import Path
 from ..report import write
 from ..report.model import Report
 from ..run.journal_report import report_of_journal
+from ..run.unchanged import with_changes
 from . import overlay_outputs, summary
 from .parser import flag, parse, verb_parser
 from .plots import show_plots
@@ -31,7 +32,7 @@ def run(arguments: Sequence[str]) -> int:
     args = parse(verb_parser("report", __doc__, DESCRIPTION_ZH, _FLAGS), arguments)
     outputs, shown = overlay_outputs.split_outputs(args.output)
     overlay_outputs.refuse(outputs, shown, args.source)
-    report = load(Path(args.source))
+    report = with_changes(load(Path(args.source)), args.source)
     for output in outputs:
         write(report, output, language=args.lang)
     overlay_outputs.write(report, shown)

@@ -28,6 +28,15 @@ CLAIMS: Mapping[str, Wording] = {
         "{share} of the expected tensors compared ({compared})", "应比较的张量已比较 {share}（{compared} 个）"
     ),
     "all_read": Wording("all that was given was read", "给出的内容均已读取"),
+    "all_read_samples": Wording("{read} of {given} samples read", "已读取 {given} 个样本中的 {read} 个"),
+    "unchanged_same": Wording("what was stored is of the model that is here", "所存内容与此处的模型相符"),
+    "unchanged_unknown": Wording(
+        "whether the model of what was stored changed since is unknown", "所存内容对应的模型此后是否改变未知"
+    ),
+    "unseen_inputs_tried": Wording(
+        "{count} {count:input|inputs} that did not calibrate, off by up to {there}",
+        "{count} 个未参与校准的输入，误差至多 {there}",
+    ),
     "metric": Wording("your metric `{name}`, {baseline} and {target}", "您的指标 `{name}`：{baseline} 与 {target}"),
     "metric_given": Wording(
         "your metric `{name}`, {baseline} and {target}, with at most {bound} lost",
@@ -53,6 +62,8 @@ CLAIM_NAME: Mapping[str, Text] = {
     "outputs_finite": Text("The outputs are numbers", "输出均为有限数值"),
     "tensors_seen": Text("Enough of the tensors was compared", "比较了足够多的张量"),
     "all_read": Text("All that was given was read", "给出的内容均已读取"),
+    "unchanged": Text("Both sides are what they were when anything of them was stored", "两侧与存储时一致"),
+    "unseen_inputs": Text("Inputs that did not calibrate give no larger error", "未参与校准的输入误差不更大"),
     "criterion": Text("What decides is known", "判定标准已知"),
     "within": Text("Nothing that decides is beyond it", "起决定作用的均未超出"),
     "repeatable": Text("Another run gives the same", "再次运行结果相同"),

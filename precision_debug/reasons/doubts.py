@@ -93,6 +93,26 @@ DOUBTS: Mapping[str, Wording] = {
         "{file} 含有 {count} 次迭代，只比较了 {read} 次：其余未知。",
         "Give the inputs of all of them, or choose one with --sample N.",
     ),
+    "samples_unread": Wording(
+        "{count} samples were to be compared, and only {read} {read:was|were}: nothing is known of the others.",
+        "应比较 {count} 个样本，只比较了 {read} 个：其余未知。",
+        "Compare them without --record, or choose one with --sample N.",
+    ),
+    "inputs_unknown": Wording(
+        "Nothing says what both sides were fed.", "没有记录两侧的输入。", "Run the comparison again."
+    ),
+    "files_unread": Wording(
+        "{count} {count:file|files} of the dump could not be read (the first is {file}: {why}): nothing is known of"
+        " what {count:it holds|they hold}.",
+        "转储中有 {count} 个文件无法读取（第一个为 {file}：{why}）：其中内容未知。",
+        "Save them in a form that can be read, or move them out of the folder.",
+    ),
+    "model_changed": Wording(
+        "{what} was made of {file} as it was {when}, and that file is another one now: nothing is proven of the model"
+        " that is here.",
+        "{what} 由 {file} 在 {when} 时的内容得到，而该文件现已不同：对此处的模型未证明任何内容。",
+        "Make it again from the model that is here, or give the model that it was made from.",
+    ),
     "draws_numbers": Wording(
         "{mode} draws random numbers without a seed ({detail}): both runs were seeded alike here, and another run gives"
         " something else.",

@@ -7,7 +7,8 @@
     .precision_debug.jsonl   name, bytes and crc32 of each file, a line written before the file: what a partial one has
     weights.npz          the model's own weights, to check an exported file's; absent where the backend gives none
 
-The manifest is one JSON object: format, version, mode, precision, backend, model {path, sha256, bytes}, versions,
+The manifest is one JSON object: format, version, mode, precision, backend, model {path, sha256, bytes, and digest, over
+all files that belong to it}, versions,
 notes, created, inputs, outputs and weights (names, where they lie), graph (TensorMeta of every tensor of the session,
 by codec), and tensors: for each hook call its name, op_type, dtype, shape, file, bytes and crc32 of the file, and node,
 inputs and is_output where the session knew them. Types that .npy does not hold (bfloat16, fp8, int4) are stored as

@@ -54,8 +54,8 @@ def open_recording(folder: str | Path) -> RecordedSession:
 class RecordedSession:
     """What ``open_recording`` returns; a protocols.Session.
 
-    mode, backend, model (path), model_sha256, created: of the run that was recorded. feeds: its inputs, to be given
-    to the other side. A tensor that was not recorded is listed with the reason.
+    mode, backend, model (path), model_sha256, model_digest, created: of the run that was recorded. feeds: its inputs,
+    to be given to the other side. A tensor that was not recorded is listed with the reason.
     """
 
     doubts: Sequence[Doubt] = ()
@@ -70,6 +70,7 @@ class RecordedSession:
         self.backend = str(manifest["backend"])
         self.model = str(manifest["model"]["path"])
         self.model_sha256 = str(manifest["model"]["sha256"])
+        self.model_digest = str(manifest["model"].get("digest", self.model_sha256))  # older ones know one file
         self.created = str(manifest["created"])
         self._versions = {str(name): str(version) for name, version in manifest["versions"].items()}
         replayed = say("replayed", folder=folder, when=self.created)

@@ -96,13 +96,14 @@ class RecordingWriter:
         tensors: Sequence[TensorMeta] = (),
         outputs: Mapping[str, Any] | None = None,
         weights: Mapping[str, Any] | None = None,
+        digest: str = "",
     ) -> Path:
         """Complete the recording and return its folder.
 
         precision: what the run computed in (see RunMode). model: path of the model; a file's SHA-256 is kept with it.
         tensors: the session's list, for what the hook was not told (node, inputs, origin, what could not be seen).
         outputs: what ``run`` returned. weights: the model's own, to check an exported file's; left
-        out above WEIGHT_BYTES.
+        out above WEIGHT_BYTES. digest: of the model with all files that belong to it; "": of its own file.
         """
         graph = {meta.name: meta for meta in tensors}
         kept = dict(weights or {}) if sum(array.nbytes for array in (weights or {}).values()) <= WEIGHT_BYTES else {}
@@ -117,7 +118,7 @@ class RecordingWriter:
                 "mode": mode,
                 "precision": precision,
                 "backend": backend,
-                "model": _model(model),
+                "model": _model(model, digest),
                 "versions": dict(versions or {}),
                 "notes": [],
                 **codec.encode(Noted(notes=tuple(map(as_reason, notes)))),
@@ -260,12 +261,13 @@ def _write_npy(path: Path, array: Array, announce: Callable[[int, int], None]) -
     return size, crc
 
 
-def _model(path: str) -> dict[str, Any]:
+def _model(path: str, whole: str) -> dict[str, Any]:
     file = Path(path) if path else None
     if file is None or not file.is_file():
-        return {"path": path, "sha256": "", "bytes": 0}
+        return {"path": path, "sha256": "", "bytes": 0, "digest": whole}
     digest = hashlib.sha256()
     with file.open("rb") as stream:
         while block := stream.read(1 << 20):
             digest.update(block)
-    return {"path": path, "sha256": digest.hexdigest(), "bytes": file.stat().st_size}
+    own = digest.hexdigest()
+    return {"path": path, "sha256": own, "bytes": file.stat().st_size, "digest": whole or own}

@@ -98,6 +98,7 @@ class Difference:
             held("tensors_in_common", tensors=both) if both
             else opened("tensors_in_common", Doubt(code="nothing_compared")),
             opened(ENDED, ended) if self.after.failure else held(ENDED),
+            *[claim for claim in self.after.claims if claim.code == "unchanged"],
         )  # fmt: skip
 
     @property
@@ -106,7 +107,7 @@ class Difference:
         return verdict_of(self.claims, _NEEDED, asked=True)
 
 
-_NEEDED = ("nothing_worse", "verdict_no_worse", "tensors_in_common", ENDED)
+_NEEDED = ("nothing_worse", "verdict_no_worse", "tensors_in_common", "unchanged", ENDED)
 _NAMED = 20
 
 

@@ -9,6 +9,7 @@ from ..reasons import Text
 from ..records import Culprit
 from .blame import said_of
 from .difference import Change, Difference, Tensor
+from .doubts import worded
 from .figures import count, figure
 from .summary import VERDICT_NAME
 from .words import explained
@@ -34,7 +35,8 @@ TONE_OF = {
 
 def sentences(found: Difference) -> list[Text]:
     """The first one stands alone: whether anything got worse, and what the most."""
-    said = [_first(found)]
+    stale = [worded(doubt) for doubt in found.after.doubts if doubt.code == "model_changed"]
+    said = [*stale, _first(found)]
     said += [_culprit(Text("New culprit:", "新的元凶："), culprit, found) for culprit in found.fresh]
     said += _output(found)
     said.append(_verdicts(found))

@@ -24,6 +24,7 @@ from ..records import (
     Repeated,
     Row,
     RunSpec,
+    SamplesRead,
     Side,
     Status,
     TensorMeta,
@@ -74,6 +75,7 @@ class _ReportState:
     whole: Shard | None = None
     ended: bool = False
     ran: set[str] = field(default_factory=set)
+    sets: tuple[int, int] = (1, 1)
     values: dict[str, Any] = field(default_factory=dict)
     """Of the report, by its own names, as they are."""
 
@@ -98,6 +100,7 @@ class _ReportState:
                 self.selected = set(event.names)
             case events.Inputs():
                 self.values |= {"inputs": event.inputs, "inputs_source": event.source, "inputs_file": event.file}
+                self.sets = (event.given, event.asked)
             case events.SideDone():
                 self.ran.add(event.side)
             case events.Layers():
@@ -169,8 +172,14 @@ class _ReportState:
         return Report(
             rows=table, spec=self.spec, baseline=self.sides["baseline"], target=self.sides["target"],
             notes=tuple(self.notes), failure=self.failure,
-            portraits=_worth_keeping(self.portraits.values(), table), **self.values,
+            portraits=_worth_keeping(self.portraits.values(), table), samples=self._samples(), **self.values,
         )  # fmt: skip
+
+    def _samples(self) -> SamplesRead:
+        """A report of one sample has no parts."""
+        given, asked = self.sets
+        read = len(self.whole.samples) if self.whole is not None else min(1, len(self.rows))
+        return SamplesRead(given=given, asked=asked, read=read)
 
     def _left_out_step(self) -> dict[str, Reason]:
         """Why the target lacks a parameter's gradient, and what the baseline's optimiser made, where GradScaler left

@@ -79,6 +79,8 @@ def lead(report: Report) -> tuple[Text, ...]:
         sentences.insert(0, _why(report, State.OPEN) or same(""))
     if report.checks:
         sentences.insert(0, _checked(report))
+    if (changed := _changed(report)) is not None:
+        sentences = [changed, *(text for text in sentences if text != changed)]
     if (kept := _metric_kept(report)) is not None and not found:
         sentences.insert(0, kept)
     sentences[:0] = _departures(report)
@@ -113,6 +115,13 @@ def _why(report: Report, state: State) -> Text | None:
     from .doubts import worded
 
     return next((worded(claim.why) for claim in report.claims if claim.state is state and claim.why is not None), None)
+
+
+def _changed(report: Report) -> Text | None:
+    """That a side is of a model which is another one by now; None where none is."""
+    from .doubts import worded
+
+    return next((worded(doubt) for doubt in report.doubts if doubt.code == "model_changed"), None)
 
 
 def _without_gradient(report: Report) -> Text | None:
@@ -308,14 +317,21 @@ def _accused(report: Report) -> list[Text]:
     if (fed := _fed_broken(report)) is not None:
         return [fed]
     explanation = report.explanation
-    if explanation is not None and explanation.state == "diffuse" and not any(map(newly_broken, report.outputs)):
+    is_diffuse = explanation is not None and explanation.state == "diffuse"
+    lost = [row for row in report.outputs if row.status is Status.FAIL and as_reason(row.reason).code == "slices_lost"]
+    if lost:  # what the user loses, before the tensor between that is out of tolerance first
+        row, nobody = lost[0], _not_found(report)
+        reason = explained(row.reason)
+        said = Text(f"Of the final output `{row.name}`, {reason.en}.", f"最终输出 `{row.name}`：{reason.zh}。")
+        return [said, diffuse(explanation) if is_diffuse and explanation else Text(f"{nobody.en}.", f"{nobody.zh}。")]
+    if is_diffuse and explanation is not None and not any(map(newly_broken, report.outputs)):
         return [diffuse(explanation)]
     reason = explained(first.reason)
     failed = report.counts[Status.FAIL]
     place = Text("the only tensor", "唯一的超差张量")
     if failed > 1:
         place = Text(f"the first of {count(failed)} tensors", f" {count(failed)} 个超差张量中的第一个")
-    nobody = Text("No culprit was found", "未找到元凶") if report.explanation is not None else _not_looked(report)
+    nobody = _not_found(report)
     sentences = [
         Text(
             f"{nobody.en}. {first.op_type} `{first.name}` is {place.en} out of tolerance"
@@ -324,9 +340,14 @@ def _accused(report: Report) -> list[Text]:
             + (f"：{reason.zh}。" if reason.zh else "。"),
         )
     ]
-    said = blame(report).lines
-    sentences += [said[0][-1].text] if said else list(advice(first, report.target.precision)[:1])
+    blamed = blame(report).lines
+    sentences += [blamed[0][-1].text] if blamed else list(advice(first, report.target.precision)[:1])
     return sentences
+
+
+def _not_found(report: Report) -> Text:
+    """That nobody was found, or looked for."""
+    return Text("No culprit was found", "未找到元凶") if report.explanation is not None else _not_looked(report)
 
 
 def _fed_broken(report: Report) -> Text | None:

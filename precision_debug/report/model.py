@@ -15,7 +15,7 @@ from ..inspector import EngineLayer
 from ..numbers.portrait import Portrait
 from ..numbers.repeats import Repeats
 from ..reasons import Reason, ReasonOrText
-from ..records import Doubt, Explanation, InputInfo, MetricChange, Row, RunSpec, Side, Status
+from ..records import Doubt, Explanation, InputInfo, MetricChange, Row, RunSpec, SamplesRead, Side, Status
 from ..search import Fix, ToKeep
 from .formats import format_of, write
 from .values import newly_broken
@@ -46,7 +46,7 @@ class Report:
     can tell. fix: what to keep in higher precision, where that was searched for.
     portraits: pictures of values and errors, of culprits and of some rows that failed.
     asserted: claims of whoever asked for the comparison (a test's thresholds, its golden report); one that is about
-    what the report itself judges takes its place.
+    what the report itself judges takes its place. samples: how many were read; None: it does not say.
     inputs_file: where the feeds were stored, relative to the report. tensors_file: where both sides of the
     ``saved_tensors`` are, in that order: "1.baseline", "1.target", "2.baseline", …, and "names".
     """
@@ -78,6 +78,7 @@ class Report:
     saved_tensors: tuple[str, ...] = ()
     repeats: Repeats | None = None
     asserted: tuple[Claim, ...] = ()
+    samples: SamplesRead | None = None
     format_version: int = FORMAT_VERSION
 
     @property

@@ -33,7 +33,7 @@ from .plan import Opening
 from .script_reads import ScriptReads, file_stamp, scripts_named
 
 __all__ = [
-    "command_contents", "contents", "digest_of", "feeds_digest", "named_contents", "unknown_reads",
+    "command_contents", "contents", "digest_of", "external_files", "feeds_digest", "named_contents", "unknown_reads",
     "weights_digest",
 ]  # fmt: skip
 
@@ -266,11 +266,11 @@ class _Files:
         named = (path for path in model.absolute().parent.iterdir() if path.name.startswith(model.stem))
         found = {path for path in named if path.suffix in _WEIGHTS and path.name != model.name}
         if model.suffix == ".onnx":
-            found |= set(_external(model))
+            found |= set(external_files(model))
         return sorted(path for path in found if path.is_file() and _real(path) not in self._without)
 
 
-def _external(model: Path) -> Iterator[Path]:
+def external_files(model: Path) -> Iterator[Path]:
     """The files of an ONNX model's external weights: beside it, and beside what it is a link to."""
     from ..onnx.graph import external_tensors
     from ..onnx.model import loaded

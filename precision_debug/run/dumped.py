@@ -24,6 +24,7 @@ from ..reasons import Reason, say
 from ..records import InputMeta, TensorMeta
 from .match_tensors import TensorMatches, match_tensors
 from .plan import Opening, Plan
+from .unchanged import model_digest
 
 __all__ = ["RecordedDump", "dumped_inputs", "record_dump", "with_recorded_dumps"]
 
@@ -163,6 +164,7 @@ def _write(recorded: RecordedDump, live: Opening, feeds: Feeds, values: Mapping[
         ends = {meta.name: values[meta.name] for meta in recorded.tensors if meta.is_output and meta.name in values}
         writer.finish(
             mode="dump", precision=recorded.precision, model=live.spec.model.path, feeds=feeds, tensors=listed,
+            digest=model_digest(live.spec.model),
             backend=live.backend.name if live.backend is not None else "", outputs=ends, notes=_notes(recorded),
         )  # fmt: skip
 

@@ -230,7 +230,10 @@ def _store(feed_set: FeedSet, journal: Journal, folder: Path, saved: str) -> Non
         chosen = range(1) if feed_set.many is None else feed_set.many
         save_inputs(saved, (feed_set.feeds[number] for number in chosen))
     infos = [_info_of(name, value) for name, value in feed_set.feeds[0].items()]
-    journal.write(Inputs(inputs=tuple(infos), source=feed_set.source, file=""))
+    asked = 1 if feed_set.many is None else len(feed_set.many)
+    journal.write(
+        Inputs(inputs=tuple(infos), source=feed_set.source, file="", given=len(feed_set.feeds), asked=asked)
+    )
     for note in feed_set.notes:
         journal.write(Note(text=note))
     if len(feed_set.feeds) > CALIBRATE:

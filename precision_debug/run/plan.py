@@ -44,6 +44,7 @@ class Opening:
     comparer: what its session shows tensors to, on their own device; None: in the host's memory, as arrays.
     arranged: how its tensors become those of the other side's, where a converter chose other layouts.
     dump: the recording is another tool's folder of tensors still. called: what the user called it.
+    named: the user says which model the recording is of.
     """
 
     spec: SessionSpec
@@ -54,6 +55,7 @@ class Opening:
     comparer: Comparer | None = None
     arranged: Mapping[str, Arrangement] = field(default_factory=dict)
     dump: bool = False
+    named: bool = False
     called: str = ""
 
     @property
@@ -224,6 +226,8 @@ def _sides(spec: RunSpec) -> tuple[Opening, ...]:
         return (target, target)
     mode = spec.baseline or _default_baseline(spec, target)
     baseline = _found(spec.baseline_model or spec.model, mode)
+    if baseline.recording and spec.baseline_model is not None:
+        baseline = dataclasses.replace(baseline, named=True)
     if recording.is_outputs(mode) and spec.sample.isdigit():
         baseline = dataclasses.replace(baseline, iteration=int(spec.sample))
     return (baseline, target)

@@ -13,6 +13,7 @@ from .open_pair import selected
 from .open_pair_run import HookChain
 from .plan import Opening
 from .side import OpenSide
+from .unchanged import model_digest
 
 __all__ = ["finish_recording", "record"]
 
@@ -41,6 +42,7 @@ def finish_recording(
         precision=session.arithmetic or side.opening.precision,
         backend=backend.name if backend else "recording",
         model=spec.model.path,
+        digest=model_digest(spec.model),
         versions=dict(session.versions),
         notes=tuple(session.notes),
         feeds=feed_set.feeds[0],

@@ -22,6 +22,7 @@ from ..settings import SIDES
 from .executed import not_run
 from .journal import Journal
 from .plan import Opening
+from .unchanged import held_against, model_digest
 
 __all__ = ["DRAWS", "OpenSide", "guarded", "open_both", "open_one"]
 
@@ -79,12 +80,25 @@ class OpenSide:
         self.on_announced: Callable[[], None] = _nothing
         self._side = say("baseline") if role == "baseline" else say("target")
         self._outputs, drawn = _declared(opening)
+        self._digest, self._stored = ("" if opening.recording else model_digest(opening.spec.model)), ""
         self._doubts = drawn
         journal.write(Stage(text=say("stage_opening", side=self._side, mode=opening.label)))
         self._tell(())
         sets = feed_set.feeds if opening.recording else feed_set.feeds[:CALIBRATE]
         self.session: Session = self._sized(lambda: opening.open(sets))
+        self._hold_recording()
         self._sized(self.announce)  # what can be shown an engine may find out only now
+
+    def _hold_recording(self) -> None:
+        """Hold a side that only replays against the model that it was made of."""
+        opening, session = self.opening, self.session
+        if not opening.recording:
+            return
+        kept = [str(getattr(session, name, "")) for name in ("model", "created", "model_digest")]
+        path, when, self._digest = kept
+        found = held_against(opening.label, path, when, self._digest, opening.spec.model, named=opening.named)
+        self._stored, doubts = found
+        self._doubts = (*self._doubts, *doubts)
 
     def __enter__(self) -> OpenSide:
         return self
@@ -172,6 +186,8 @@ class OpenSide:
             tensors=len(tensors),
             seconds=self.seconds,
             outputs=self._outputs,
+            digest=self._digest,
+            stored=self._stored,
         )
         for role in self._roles:
             self.journal.write(SideOpened(side=role, info=info))
