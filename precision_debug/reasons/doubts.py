@@ -94,7 +94,8 @@ DOUBTS: Mapping[str, Wording] = {
         "Give the inputs of all of them, or choose one with --sample N.",
     ),
     "samples_unread": Wording(
-        "{count} {count:sample was|samples were} to be compared, and only {read} {read:was|were}: nothing is known of the others.",
+        "{count} {count:sample was|samples were} to be compared, and only {read} {read:was|were}: nothing is known of"
+        " the others.",
         "应比较 {count} 个样本，只比较了 {read} 个：其余未知。",
         "Compare them without --record, or choose one with --sample N.",
     ),
