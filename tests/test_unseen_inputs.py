@@ -13,6 +13,7 @@ pytest.importorskip("onnx", reason="builds a model")
 from planted.onnx_faults import Graph
 
 import precision_debug
+from precision_debug.observe.sample_columns import SAMPLES
 from precision_debug.reasons import as_reason
 from precision_debug.report.model import Verdict
 from precision_debug.run.unseen_inputs import _varied
@@ -51,3 +52,93 @@ def test_an_input_at_the_end_of_its_type_varies_within_its_range(dtype: type, en
     assert varied.dtype == large.dtype
     assert (varied != large).any()
     assert large.min() <= varied.min() <= varied.max() <= large.max()
+
+
+def _opens_for(tmp_path: Path, rows: int, *, batch: str | int = "batch") -> tuple[Path, list[np.ndarray]]:
+    """A model with a branch that is shut for what calibrates, and values of which the second half opens it."""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    random = np.random.default_rng(3)
+    halves = [random.uniform(1, 2, (rows, 16)), random.uniform(0.5, 0.6, (rows, 16))]
+    constants = {"w": random.normal(size=(16, 8)), "mean": np.full((16, 8), 1 / 16), "usual": np.float32(1),
+                 "much": np.float32(100)}  # fmt: skip
+    nodes = [
+        helper.make_node(*parts) for parts in (
+            ("MatMul", ["x", "w"], ["d"], "d"), ("MatMul", ["x", "mean"], ["m"], "m"),
+            ("Sub", ["usual", "m"], ["short"], "short"), ("Relu", ["short"], ["gate"], "gate"),
+            ("Mul", ["gate", "much"], ["opened"], "opened"), ("Add", ["d", "opened"], ["s"], "s"),
+            ("Identity", ["s"], ["y"], "y"),
+        )
+    ]  # fmt: skip
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [batch, 16])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [batch, 8])],
+        [numpy_helper.from_array(np.asarray(value, np.float32), name) for name, value in constants.items()],
+    )  # fmt: skip
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path, [half.astype(np.float32) for half in halves]
+
+
+def _codes(report: precision_debug.Report) -> list[str]:
+    return [as_reason(note).code for note in report.notes]
+
+
+@pytest.mark.parametrize("explain", ["off", "fast"])
+def test_half_of_several_samples_calibrates_and_the_others_judge(tmp_path: Path, explain: str) -> None:
+    path, (first, second) = _opens_for(tmp_path, 1)
+    folder = tmp_path / "inputs"
+    folder.mkdir()
+    for number, value in enumerate([first, first * np.float32(1.01), second, second * np.float32(1.01)]):
+        np.savez(folder / f"{number}.npz", x=value)
+    report = precision_debug.compare(path, run_mode="ort_int8", inputs=folder, explain=explain)
+    assert "part_calibrates" in _codes(report)
+    assert report.verdict is Verdict.FAIL
+    assert [row.extra[SAMPLES] for row in report.outputs] == ["2"]
+    all_of_them = precision_debug.compare(
+        path, run_mode="ort_int8", inputs=folder, explain=explain, calibration_samples=4
+    )
+    assert "part_calibrates" not in _codes(all_of_them)
+    chosen = precision_debug.compare(path, run_mode="ort_int8", inputs=folder, explain=explain, sample="2")
+    assert [one.args for note in chosen.notes if (one := as_reason(note)).code == "part_calibrates"] == [
+        {"count": 3, "judged": 1}
+    ]
+
+
+def test_half_of_a_batch_calibrates(tmp_path: Path) -> None:
+    path, halves = _opens_for(tmp_path, 4)
+    for inputs, fails in ((np.concatenate(halves), True), (np.concatenate([halves[0], halves[0] * 0.99]), False)):
+        report = precision_debug.compare(path, run_mode="ort_int8", inputs={"x": inputs.astype(np.float32)})
+        assert "batch_calibrates" in _codes(report)
+        assert (report.verdict is Verdict.FAIL) is fails, report.claims
+
+
+@pytest.mark.parametrize("explain", ["off", "fast"])
+def test_where_nothing_can_be_varied_a_pass_is_inconclusive(tmp_path: Path, explain: str) -> None:
+    """Three numbers are too few to vary, and a mask is none."""
+    g = Graph(seed=1)
+    x = g.input("x", np.array([[0, 1, 1, 0, 1, 0, 0, 1]], np.float32))
+    path = g.save(tmp_path / "m.onnx", [g.op("Identity", [g.dense(x, 8, 4, "d")], "y")])
+    report = precision_debug.compare(path, run_mode="ort_int8", inputs=g.feeds, explain=explain, atol=0.05)
+    assert [doubt.code for doubt in report.target.doubts] == ["only_calibrated"]
+    assert report.verdict is Verdict.INCONCLUSIVE
+    random = precision_debug.compare(path, run_mode="ort_int8", explain=explain, atol=0.05)
+    assert "calibrated_here" in _codes(random)
+    assert "only_calibrated" not in {doubt.code for doubt in random.target.doubts}
+
+
+def test_ids_vary_in_their_order_and_pictures_in_their_values() -> None:
+    random = np.random.default_rng(0)
+    ids = np.array([[101, 7, 9, 33, 102, 0, 0, 0]])
+    varied = _varied(ids, random, noised=True)
+    assert (varied != ids).any()
+    assert sorted(varied[0]) == sorted(ids[0])
+    assert (varied[0, 5:] == 0).all()
+    for kept in (np.arange(8)[None], np.array([[1, 1, 1, 0]])):
+        assert _varied(kept, random, noised=True) is kept
+    picture = random.integers(0, 256, (4, 4), dtype=np.uint8)
+    for noised in (False, True):
+        changed = _varied(picture, random, noised=noised)
+        assert changed.dtype == np.uint8
+        assert (changed != picture).any()

@@ -67,7 +67,7 @@ def _is_answered(claim: Claim, fix: Fix | None) -> bool:
     kept, or the set was run on other inputs than those that calibrated."""
     if fix is None or fix.state != "found" or claim.why is None:
         return False
-    if claim.why.code == "off_on_others":
+    if claim.why.code in ("off_on_others", "only_calibrated"):
         return 0 < fix.held_out == fix.held
     if claim.why.code == "sum_overflows":
         kept = {name for unit in (*fix.kept, *fix.joined) for name in (*unit.nodes, *unit.tensors)}

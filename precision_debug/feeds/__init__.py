@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from ..safety.late import offered
 
 __all__ = [
-    "FeedSet", "SampleSets", "as_option", "check_feeds", "default_feeds", "make_feeds", "match_inputs",
+    "CALIBRATE", "FeedSet", "SampleSets", "as_option", "check_feeds", "default_feeds", "make_feeds", "match_inputs",
     "save_feeds", "turned_axes",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
     from .defaults import as_option, default_feeds
-    from .feed_set import FeedSet, check_feeds, make_feeds
+    from .feed_set import CALIBRATE, FeedSet, check_feeds, make_feeds
     from .names import match_inputs, turned_axes
     from .npz import save_feeds
     from .sets import SampleSets
@@ -22,7 +22,7 @@ __getattr__ = offered(
     __name__,
     {
         "defaults": "as_option default_feeds",
-        "feed_set": "FeedSet check_feeds make_feeds",
+        "feed_set": "CALIBRATE FeedSet check_feeds make_feeds",
         "names": "match_inputs turned_axes",
         "npz": "save_feeds",
         "sets": "SampleSets",

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from ..errors import InputError
 from ..reasons import Reason, say
 from ..records import InputMeta
@@ -16,7 +18,10 @@ from .load import load_sets
 from .random import random_feeds
 from .sets import SampleSets
 
-__all__ = ["FeedSet", "check_feeds", "make_feeds"]
+__all__ = ["CALIBRATE", "FeedSet", "check_feeds", "make_feeds"]
+
+CALIBRATE = 128
+"""Sample sets that calibrate, at most, where a mode needs that."""
 
 _HELD = 64
 """Sample sets that cost little to read and may stay in memory."""
@@ -32,6 +37,7 @@ class FeedSet:
     array it is what the source held. source: one line for the report. notes: what was guessed or converted.
     target: the same for a target that calls its inputs differently; names: its inputs to the baseline's.
     chosen: shapes of the inputs whose sizes nobody gave. many: the sample sets that are compared; None: the first one.
+    calibrates: the sample sets that calibrate a mode that needs it. halved: of a batch, its first half does.
     """
 
     feeds: Sequence[dict[str, Any]]
@@ -41,10 +47,38 @@ class FeedSet:
     names: Mapping[str, str] = field(default_factory=dict)
     chosen: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     many: range | None = None
+    calibrates: tuple[int, ...] | None = None
+    halved: bool = False
+
+    @property
+    def calibrating(self) -> Sequence[dict[str, Any]]:
+        """What a side is opened with: the sample sets that calibrate it. For the target's, see for_target."""
+        if self.calibrates is None:
+            return self.feeds[:CALIBRATE]
+        if self.halved:
+            return tuple(_first_half(self.feeds[number]) for number in self.calibrates)
+        if self.calibrates == tuple(range(len(self.calibrates))):
+            return self.feeds[: len(self.calibrates)]
+        return tuple(self.feeds[number] for number in self.calibrates)
+
+    @property
+    def has_unseen(self) -> bool:
+        """Whether nothing that is compared calibrates; a batch is compared whole, and half of it is new."""
+        if self.calibrates is None:
+            return False
+        compared = range(1) if self.many is None else self.many
+        return self.halved or not set(compared) & set(self.calibrates)
 
     def for_target(self) -> FeedSet:
         """What the target is fed."""
         return self if self.target is None else replace(self, feeds=self.target, target=None)
+
+
+def _first_half(feeds: Mapping[str, Any]) -> dict[str, Any]:
+    """A batch of the same size, in which the second half is the first once more."""
+    count = min(np.shape(value)[0] for value in feeds.values())
+    places = np.arange(count) % (count // 2)
+    return {name: np.ascontiguousarray(np.asarray(value)[places]) for name, value in feeds.items()}
 
 
 def make_feeds(

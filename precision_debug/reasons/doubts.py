@@ -45,6 +45,11 @@ DOUBTS: Mapping[str, Wording] = {
         "目标正是以所判断的输入校准的，其误差在那里为 {here:.3g}（相对 L2），但在另外 {count} 个输入上达 {there:.3g}。",
         "Calibrate on more inputs, all of them like those in use, and use others to judge.",
     ),
+    "only_calibrated": Wording(
+        "The target was calibrated on all that it was judged on, and there was nothing else to run it on.",
+        "目标正是以所判断的全部输入校准的，没有其他输入可供运行。",
+        "Give more inputs: part of them calibrates, and the rest judges.",
+    ),
     "output_not_compared": Wording(
         "Final outputs not compared: {names}.", "未比较的最终输出：{names}。", "Pair them with --rename."
     ),

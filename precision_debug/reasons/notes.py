@@ -177,6 +177,15 @@ NOTES: Mapping[str, Wording] = {
         " {count:input|inputs} by up to {there:.3g}.",
         "目标以所判断的输入校准，其相对 L2 误差为 {here:.3g}；在另外 {count} 个输入上最大为 {there:.3g}。",
     ),
+    "part_calibrates": Wording(
+        "{count} {count:sample|samples} calibrated the target, and {judged} {judged:other|others} judged it"
+        " (--calibration_samples).",
+        "目标用 {count} 个样本校准，由另外 {judged} 个样本判断（--calibration_samples）。",
+    ),
+    "batch_calibrates": Wording(
+        "The first half of the batch calibrated the target; all of it judged it.",
+        "目标用该批次的前一半校准，用整个批次判断。",
+    ),
     "samples_calibrate": Wording(
         "The first {count} of {all} {all:sample|samples} {count:is|are} used for calibration if the run mode needs it.",
         "{all} 个样本中前 {count} 个用于校准（若运行模式需要）。",

@@ -27,7 +27,7 @@ from .judging import Judging, further_samples, judging_of
 from .plan import Opening, crosses
 from .searching.criterion import Sample
 from .searching.trials import Trials, outputs_of
-from .side import CALIBRATE, OpenSide
+from .side import OpenSide
 from .to_keep import typed
 
 __all__ = ["with_agreement"]
@@ -92,7 +92,7 @@ def with_agreement(
     room = folder / "agreeing"
     room.mkdir(exist_ok=True)
     named = {one.name: one for one in choices}
-    trials = Trials(opening, _Chosen(named=named), judging.criterion, feed_set.for_target().feeds[:CALIBRATE], room)
+    trials = Trials(opening, _Chosen(named=named), judging.criterion, feed_set.for_target().calibrating, room)
     small = work <= _SAMPLES
     further = tuple(further_samples(spec, base, target, judging.criterion, feed_set, sample)) if small else ()
     exact = _exact(opening, subject.feeds)

@@ -27,9 +27,9 @@ from .plan import Opening, crosses
 from .refuted import repaired, withdrawn
 from .second_opinion import with_second_opinion
 from .step_fix import scale_asked, tried_mode, tried_scale, wide_mode
-from .unseen_inputs import unseen_errors
+from .unseen_inputs import calibrates_on_compared, tell_unseen
 
-__all__ = ["Again", "explain_sample"]
+__all__ = ["Again", "explain_sample", "judge_unseen"]
 
 Again = Callable[[Mapping[str, Any]], Pasted]
 """What comes of one more comparison, with further settings of the target's."""
@@ -49,10 +49,7 @@ def explain_sample(work: Comparing, both: OpenPair, sample: int, ran: SampleResu
         return
     if not work.fixes:
         return
-    unseen = unseen_errors(work.spec, subject, explanation, both.base, both.target, work.feed_set)
-    if unseen is not None:
-        work.note(unseen.note)
-        both.target.doubt(unseen.doubts)
+    tell_unseen(work, both, subject, explanation)
     if explanation.culprits or explain.is_of_many(explanation):
         work.journal.write(events.Stage(text=say("stage_trying_fixes")))
     scaled = None
@@ -77,6 +74,12 @@ def explain_sample(work: Comparing, both: OpenPair, sample: int, ran: SampleResu
         work.journal.write(events.Explained(explanation=overruled))
     if kept is not None:
         work.journal.write(events.KeepFound(to_keep=kept))
+
+
+def judge_unseen(work: Comparing, both: OpenPair, sample: int, ran: SampleResult) -> None:
+    """Tell of inputs that did not calibrate, where nobody asks who introduced the error."""
+    if work.fixes and not work.alone and calibrates_on_compared(both.base, both.target, work.feed_set):
+        tell_unseen(work, both, _subject(work, both, sample, ran), None)
 
 
 def _subject(work: Comparing, both: OpenPair, sample: int, ran: SampleResult) -> explain.Subject:
@@ -160,7 +163,7 @@ def _explained(
         on_portrait=lambda portrait: journal.write(events.PortraitMade(portrait=portrait)),
     )  # fmt: skip
     explanation = with_faulty_pass(
-        explanation, subject, both.target.opening, spec.find_pass, target_feeds, work.feed_set.for_target().feeds
+        explanation, subject, both.target.opening, spec.find_pass, target_feeds, work.feed_set.for_target().calibrating
     )
     explanation, flips = explain.with_choices(explanation, subject)
     for reason in flips:

@@ -22,7 +22,7 @@ from .pasted import Pasted
 from .plan import Opening
 from .refuted import in_vain
 from .searching.trials import Trials
-from .side import CALIBRATE, OpenSide
+from .side import OpenSide
 from .to_keep import Keepable, keepable
 
 __all__ = ["tried_fix"]
@@ -91,7 +91,7 @@ def tried_fix(
     samples, errors = zip((first, before), *further, strict=True)
     room = folder / "fixes"
     room.mkdir(exist_ok=True)
-    trials = Trials(opening, found.keep, criterion, feeds[:CALIBRATE], room)
+    trials = Trials(opening, found.keep, criterion, feed_set.for_target().calibrating, room)
     keeps = found
     patience = PATIENT if spec.explain == "full" else PATIENCE
 

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from .. import numbers, recording
-from ..errors import InputError
+from ..errors import InputError, PrecisionDebugError
 from ..events import Inputs, Note
-from ..feeds import FeedSet, SampleSets, check_feeds, make_feeds, match_inputs, save_feeds, turned_axes
+from ..feeds import CALIBRATE, FeedSet, SampleSets, check_feeds, make_feeds, match_inputs, save_feeds, turned_axes
 from ..feeds.cast import exact_cast
 from ..feeds.dtypes import as_dtype, is_float
 from ..numbers.arrays import as_array
+from ..numbers.precisions import QUANTISED
 from ..protocols import Feeds
 from ..reasons import Reason, say
 from ..records import InputInfo, InputMeta, RunSpec
@@ -27,7 +28,7 @@ from .journal import Journal
 from .plan import Opening, Plan
 from .sample_numbers import chosen_samples
 from .saved_json import save_inputs
-from .side import CALIBRATE, guarded
+from .side import guarded
 
 __all__ = ["feeds_of", "storing"]
 
@@ -48,7 +49,69 @@ def feeds_of(spec: RunSpec, plan: Plan, feeds: Sequence[Feeds]) -> FeedSet:
             feed_set, feeds=_with_first(feed_set.feeds, first),
             target=None if feed_set.target is None else _with_first(feed_set.target, first),
         )  # fmt: skip
-    return dataclasses.replace(feed_set, many=many)
+    return _with_calibration(spec, plan, dataclasses.replace(feed_set, many=many))
+
+
+def _with_calibration(spec: RunSpec, plan: Plan, feed_set: FeedSet) -> FeedSet:
+    """Part of several samples calibrates, and the rest judges; of one batch, its first half calibrates.
+
+    What is chosen by --sample judges, and the others calibrate.
+    """
+    count, mode = len(feed_set.feeds), plan.target.mode
+    if plan.baseline is None or mode is None or not mode.calibrates or _brings_ranges(plan.target):
+        return feed_set
+    if spec.calibration_samples is not None:
+        calibrates = tuple(range(min(count, spec.calibration_samples)))
+        rest = range(len(calibrates), count)
+        if feed_set.many == range(count) and rest:
+            return _said(feed_set, rest, calibrates)
+        return dataclasses.replace(feed_set, calibrates=calibrates)
+    if count == 1:
+        halved = _is_batch(_inputs(plan.target), feed_set.for_target().feeds[0])
+        note = (say("batch_calibrates"),) if halved else ()
+        notes = (*feed_set.notes, *note)
+        return dataclasses.replace(feed_set, calibrates=(0,), halved=halved, notes=notes)
+    compared = range(1) if feed_set.many is None else feed_set.many
+    others = tuple(number for number in range(count) if number not in compared)[:CALIBRATE]
+    if others:
+        return _said(feed_set, feed_set.many, others) if _same_shapes(feed_set, others[0]) else feed_set
+    half = min(CALIBRATE, (count + 1) // 2)
+    return _said(feed_set, range(half, count), tuple(range(half)))
+
+
+def _said(feed_set: FeedSet, many: range | None, calibrates: tuple[int, ...]) -> FeedSet:
+    note = say("part_calibrates", count=len(calibrates), judged=1 if many is None else len(many))
+    return dataclasses.replace(feed_set, many=many, calibrates=calibrates, notes=(*feed_set.notes, note))
+
+
+def _same_shapes(feed_set: FeedSet, other: int) -> bool:
+    """Whether a session that is opened with another sample takes the first one: engines fix their shapes by it."""
+    first, second = feed_set.feeds[0], feed_set.feeds[other]
+    return first.keys() == second.keys() and all(np.shape(first[name]) == np.shape(second[name]) for name in first)
+
+
+def _is_batch(metas: Sequence[InputMeta], feeds: Mapping[str, Any]) -> bool:
+    """Whether every input has one and the same open first axis, of two entries or more."""
+    open_axes = [meta.shape[0] if meta.shape else 0 for meta in metas]
+    if not metas or any(isinstance(axis, int) for axis in open_axes) or len(set(open_axes)) > 1:
+        return False
+    sizes = {value.shape[0] for value in feeds.values() if isinstance(value, np.ndarray) and value.ndim}
+    arrays = all(isinstance(value, np.ndarray) and value.ndim for value in feeds.values())
+    return arrays and len(feeds) == len(metas) and len(sizes) == 1 and sizes.pop() > 1
+
+
+def _brings_ranges(side: Opening) -> bool:
+    """Whether the model is quantised already, so that nothing calibrates it."""
+    file = side.spec.model.model_file
+    if not file.lower().endswith(".onnx"):
+        return False
+    from ..onnx.graph import all_graphs
+    from ..onnx.without_weights import read_light
+
+    with contextlib.suppress(PrecisionDebugError):
+        graph = read_light(file).proto.graph
+        return any(QUANTISED.search(node.op_type) for one in all_graphs(graph) for node in one.node)
+    return False
 
 
 def _with_first(sets: Sequence[dict[str, Any]], first: int) -> Sequence[dict[str, Any]]:
@@ -236,7 +299,7 @@ def _store(feed_set: FeedSet, journal: Journal, folder: Path, saved: str) -> Non
     )
     for note in feed_set.notes:
         journal.write(Note(text=note))
-    if len(feed_set.feeds) > CALIBRATE:
+    if feed_set.calibrates is None and len(feed_set.feeds) > CALIBRATE:
         journal.write(Note(text=say("samples_calibrate", count=CALIBRATE, all=len(feed_set.feeds))))
 
 

@@ -39,11 +39,11 @@ class Judging:
     error: float
 
 
-def judging_of(spec: RunSpec, subject: Subject, explanation: Explanation, precision: str) -> Judging | None:
+def judging_of(spec: RunSpec, subject: Subject, explanation: Explanation | None, precision: str) -> Judging | None:
     """None where not every output is there on both sides. precision: the target's."""
     pairs = {row.name: row.target_name or row.name for row in subject.rows if row.is_output and row.comparison}
     allowed, bounds = allowed_by(explanation, precision), {}
-    if subject.is_step:  # the others have bounds of their own, which they keep
+    if subject.is_step and explanation is not None:  # the others have bounds of their own, which they keep
         pairs = {name: pairs[name] for name in wrong_outputs(subject, explanation)}
         bounds = {name: explanation.allowed_at.get(name, allowed) for name in pairs}
         allowed = tight(bounds.values(), allowed)

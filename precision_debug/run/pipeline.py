@@ -17,12 +17,12 @@ from .. import events
 from ..errors import PrecisionDebugError
 from ..protocols import Feeds
 from ..reasons import say
-from ..records import RunSpec
+from ..records import Doubt, RunSpec
 from ..report import machine
 from ..settings import without_saving
 from .comparing import Comparing
 from .dumped import with_recorded_dumps
-from .explaining import explain_sample
+from .explaining import explain_sample, judge_unseen
 from .inputs import feeds_of, storing
 from .journal import Journal
 from .one_sample import OneSample
@@ -35,6 +35,7 @@ from .recorded import record
 from .repetition import Repetition
 from .samples import Samples
 from .stopping_pass import with_stopping_pass
+from .unseen_inputs import calibrates_on_compared
 
 __all__ = ["execute"]
 
@@ -67,7 +68,7 @@ def execute(
             try:
                 _compare_either_way(work)
             except PrecisionDebugError as error:
-                said = with_stopping_pass(error, plan.target, work.feeds(0)[1], feed_set.for_target().feeds)
+                said = with_stopping_pass(error, plan.target, work.feeds(0)[1], feed_set.for_target().calibrating)
                 if said is error:
                     raise
                 raise said from error
@@ -104,7 +105,8 @@ def _compare(work: Comparing, *, apart: bool = False) -> None:
         refuse_lockstep(both.together, both.base, both.target)
         _announced(both, work.journal)
         samples.finish()
-        if not (work.explains or work.spec.save_tensors or work.repetition.count):
+        asked = work.explains or work.spec.save_tensors or work.repetition.count
+        if not (asked or calibrates_on_compared(both.base, both.target, work.feed_set)):
             return
         number, ran = samples.worst()
         if work.repetition.count:
@@ -112,6 +114,8 @@ def _compare(work: Comparing, *, apart: bool = False) -> None:
             work.repetition.hold(both, ran, work.feeds(number)[1], of_many)
         if work.explains:
             explain_sample(work, both, number, ran, partial(_once_more, work, number))
+        else:
+            judge_unseen(work, both, number, ran)
 
 
 def _in_parts(parts: Iterable[list[int]], samples: Samples, work: Comparing, both: OpenPair) -> None:
@@ -125,6 +129,8 @@ def _in_parts(parts: Iterable[list[int]], samples: Samples, work: Comparing, bot
         samples.part(*part)
         if number == 0:
             _announced(both, work.journal)
+            if not work.explains and calibrates_on_compared(both.base, both.target, work.feed_set):
+                both.target.doubt((Doubt(code="only_calibrated"),))
 
 
 def _announced(both: OpenPair, journal: Journal) -> None:

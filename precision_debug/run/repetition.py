@@ -34,7 +34,7 @@ from ..records import Comparison, Repeated, Row, RunSpec, TensorMeta, Tolerance
 from .journal import Journal
 from .open_pair_run import OpenPair, SampleResult
 from .plan import Opening
-from .side import CALIBRATE, guarded
+from .side import guarded
 
 __all__ = ["Repetition", "distance"]
 
@@ -95,7 +95,7 @@ class Repetition:
             try:
                 spec = dataclasses.replace(self._opening.spec, work_dir=str(folder), options=self._options())
                 opening = dataclasses.replace(self._opening, spec=spec)
-                session: Session = guarded(opening.label, partial(opening.open, self._feed_set.feeds[:CALIBRATE]))
+                session: Session = guarded(opening.label, partial(opening.open, self._feed_set.calibrating))
                 try:
                     self._run(session, time.monotonic() - begun)
                 finally:

@@ -59,10 +59,6 @@ def _with_its_share(opening: Opening) -> Opening:
     return dataclasses.replace(opening, spec=dataclasses.replace(opening.spec, cores=cores_of_each()))
 
 
-CALIBRATE = 128
-"""Samples that calibrate, at most, where a mode needs that."""
-
-
 class OpenSide:
     """A side's session, opened at once. role: "baseline" or "target". both: it stands for the baseline too.
 
@@ -84,7 +80,7 @@ class OpenSide:
         self._doubts = drawn
         journal.write(Stage(text=say("stage_opening", side=self._side, mode=opening.label)))
         self._tell(())
-        sets = feed_set.feeds if opening.recording else feed_set.feeds[:CALIBRATE]
+        sets = feed_set.feeds if opening.recording else feed_set.calibrating
         self.session: Session = self._sized(lambda: opening.open(sets))
         self._hold_recording()
         self._sized(self.announce)  # what can be shown an engine may find out only now

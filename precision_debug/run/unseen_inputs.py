@@ -1,8 +1,8 @@
 """The error on inputs that did not calibrate: on the very one that did, a quantised model is at its best.
 
-Ranges that are taken from one input fit that input. So where a mode calibrates on what it is then judged on, both sides
-run on a few others: the user's that calibrated nothing, other random ones where the inputs are random, else the user's
-own, varied within their own statistics.
+Ranges that are taken from one input fit that input. Of several samples, or of a batch, part calibrates (see
+``run.inputs``). Where all that is judged calibrated, both sides run on a few others: other random ones where the inputs
+are random, else the user's own, varied within their own statistics. Where nothing can be run, nothing is proved.
 """
 
 from __future__ import annotations
@@ -17,18 +17,21 @@ import numpy as np
 from ..errors import PrecisionDebugError
 from ..explain import Subject
 from ..feeds import FeedSet
+from ..feeds.dtypes import is_float
 from ..numbers.precisions import QUANTISED
 from ..protocols import Feeds
 from ..reasons import Reason, say
 from ..records import Doubt, Explanation, RunSpec
 from ..search.request import SearchRequest
+from .comparing import Comparing
 from .judging import judging_of
+from .open_pair_run import OpenPair
 from .searching.criterion import Sample
 from .searching.held_out import held_out_feeds, is_random
 from .searching.trials import outputs_of
-from .side import CALIBRATE, OpenSide
+from .side import OpenSide
 
-__all__ = ["UnseenErrors", "unseen_errors"]
+__all__ = ["calibrates_on_compared", "tell_unseen"]
 
 _OTHERS = 2
 """Inputs that are run: each costs a run of both sides."""
@@ -41,7 +44,7 @@ _TIMES = 3.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class UnseenErrors:
+class _Unseen:
     """here: the error on the input that calibrated; there: on the others. passes: whether all do."""
 
     here: float
@@ -62,15 +65,32 @@ class UnseenErrors:
         return (Doubt(code="off_on_others", values=values),)
 
 
-def unseen_errors(
-    spec: RunSpec, subject: Subject, explanation: Explanation, base: OpenSide, target: OpenSide, feed_set: FeedSet
-) -> UnseenErrors | None:
-    """None where nothing calibrated on what was compared, or nothing else can be run."""
+def tell_unseen(work: Comparing, both: OpenPair, subject: Subject, explanation: Explanation | None) -> None:
+    """Tell the error on inputs that did not calibrate, and what a pass lacks: where there are none, its proof."""
+    base, target, feed_set = both.base, both.target, work.feed_set
+    if subject.is_step or not (feed_set.halved or calibrates_on_compared(base, target, feed_set)):
+        return
+    found = _unseen_errors(work.spec, subject, explanation, base, target, feed_set)
+    if found is not None:
+        work.note(found.note)
+        target.doubt(found.doubts)
+    elif not feed_set.has_unseen:
+        target.doubt((Doubt(code="only_calibrated"),))
+
+
+def calibrates_on_compared(base: OpenSide, target: OpenSide, feed_set: FeedSet) -> bool:
+    """Whether the ranges of the target were taken from the very inputs that it is judged on."""
     mode = target.opening.mode
-    if mode is None or not mode.calibrates or subject.is_step or subject.two_files:
-        return None
-    if any(QUANTISED.search(meta.op_type) for meta in base.tensors):
-        return None  # the file brings its own ranges
+    if mode is None or not mode.calibrates or feed_set.has_unseen:
+        return False
+    return not any(QUANTISED.search(meta.op_type) for meta in base.tensors)  # else the file brings its own ranges
+
+
+def _unseen_errors(
+    spec: RunSpec, subject: Subject, explanation: Explanation | None, base: OpenSide, target: OpenSide,
+    feed_set: FeedSet,
+) -> _Unseen | None:  # fmt: skip
+    """None where nothing else can be run."""
     judging = judging_of(spec, subject, explanation, target.opening.precision)
     if judging is None:
         return None
@@ -83,25 +103,33 @@ def unseen_errors(
             good, error, _ = judging.criterion.judge(other, got)
             errors.append(error)
             passes &= good
-    return UnseenErrors(here=judging.error, there=errors, passes=passes) if errors else None
+    return _Unseen(here=judging.error, there=errors, passes=passes) if errors else None
 
 
 def _others(
     spec: RunSpec, base: OpenSide, target: OpenSide, feed_set: FeedSet, feeds: Feeds
 ) -> Sequence[tuple[Feeds, Feeds]]:
-    count = len(feed_set.feeds)
-    if count > CALIBRATE:
-        theirs = feed_set.for_target().feeds
-        return [(feed_set.feeds[number], theirs[number]) for number in range(CALIBRATE, count)[:_OTHERS]]
     if is_random(spec, SearchRequest(), feed_set):
         return held_out_feeds(spec, SearchRequest(), base.opening, target.opening, feed_set)[0][:_OTHERS]
-    if feed_set.target is not None or feed_set.names:
-        return []
-    return [(varied, varied) for varied in _variations(feeds)]
+    if feed_set.target is None:
+        return [(varied, varied) for varied in _variations(feeds)]
+    found = [(varied, _as_fed(varied, feed_set)) for varied in _variations(feeds)]
+    return [(varied, theirs) for varied, theirs in found if theirs is not None]
+
+
+def _as_fed(varied: Mapping[str, Any], feed_set: FeedSet) -> Mapping[str, Any] | None:
+    """The target's own names and types; None where it is fed other shapes."""
+    theirs = {}
+    for name, value in feed_set.for_target().feeds[0].items():
+        ours = varied.get(feed_set.names.get(name, name))
+        if not isinstance(ours, np.ndarray) or ours.shape != np.shape(value):
+            return None
+        theirs[name] = ours.astype(value.dtype)
+    return theirs
 
 
 def _variations(feeds: Feeds) -> Iterator[Mapping[str, Any]]:
-    """The same input with some noise, and a little smaller; what is no measured quantity (ids, masks) as it is."""
+    """The same input with some noise, and a little smaller; ids in another order; masks as they are."""
     for number in range(_OTHERS):
         random = np.random.default_rng(number)
         varied = {name: _varied(value, random, noised=number == 0) for name, value in feeds.items()}
@@ -110,14 +138,35 @@ def _variations(feeds: Feeds) -> Iterator[Mapping[str, Any]]:
 
 
 def _varied(value: Any, random: np.random.Generator, *, noised: bool) -> Any:
-    if not isinstance(value, np.ndarray) or value.dtype.kind != "f" or value.size < 4 or not np.isfinite(value).all():
+    if not isinstance(value, np.ndarray) or value.size < 4:
+        return value
+    if value.dtype.kind in "iu" and value.dtype.itemsize > 1:
+        return _in_another_order(value, random)
+    if not (is_float(value.dtype) or value.dtype.kind in "iu") or not np.isfinite(value).all():
         return value
     low, high = value.min(), value.max()
     if np.isin(value, (low, high)).all():  # a mask, or a constant
         return value
+    whole = value.dtype.kind in "iu"  # eight bits of a picture, say
     if not noised:
-        return (value * _SMALLER).astype(value.dtype)
+        smaller = value * _SMALLER
+        return (smaller.round() if whole else smaller).astype(value.dtype)
     largest = max(abs(float(low)), abs(float(high)))  # in parts of it, no square and no sum leaves float64
     parts = value.astype(np.float64) / largest
     noise = _NOISE * parts.std() * random.standard_normal(value.shape)
-    return (np.clip(parts + noise, parts.min(), parts.max()) * largest).astype(value.dtype)
+    noisy = np.clip(parts + noise, parts.min(), parts.max()) * largest
+    return (noisy.round() if whole else noisy).astype(value.dtype)
+
+
+def _in_another_order(ids: Any, random: np.random.Generator) -> Any:
+    """The ids of each row changed about, where they are ids: padding stays where it is, and counters and masks do."""
+    values, counts = np.unique(ids, return_counts=True)
+    rows = ids.reshape(-1, ids.shape[-1])
+    if len(values) <= 2 or (np.diff(rows, axis=1) >= 0).all():
+        return ids
+    padding = values[counts.argmax()] if counts.max() > 1 else None
+    moved = rows.copy()
+    for row in moved:
+        places = np.flatnonzero(row != padding) if padding is not None else np.arange(row.size)
+        row[places] = row[random.permutation(places)]
+    return moved.reshape(ids.shape)

@@ -246,6 +246,11 @@ class RunSpec:
         "input", "only this sample (from 0) or this range", "只用这个样本（从 0 起）或这一段", metavar="N|FROM:TO",
         reader=_sample,
     ))  # fmt: skip
+    calibration_samples: int | None = field(default=None, metadata=option(
+        "input", "samples, from the first one, that calibrate a mode that needs it; the rest judges (default: half, or"
+                 " those that --sample leaves out)",
+        "用于校准的样本数（从第一个起），其余用于判断（默认：一半，或 --sample 未选的样本）", metavar="N", low=1,
+    ))  # fmt: skip
     input_shapes: Mapping[str, Shape] = field(default_factory=dict, metadata=option(
         "input", "e.g. x:[1,3,224,224], for dynamic dimensions", "例如 x:[1,3,224,224]，用于动态维度",
         metavar="NAME:SHAPE", nargs="+", repeated=True,

@@ -203,7 +203,7 @@ class _Search:
         return Criterion.of(self.asked, self.spec.tolerance, pairs, allowed, parts=parts_among(rows))
 
     def _trials(self, opening: Opening, keep: Keep) -> Trials:
-        return Trials(opening, keep, self.criterion, self.feed_set.for_target().feeds, self._room("trials"))
+        return Trials(opening, keep, self.criterion, self.feed_set.for_target().calibrating, self._room("trials"))
 
     def _room(self, name: str) -> Path:
         folder = self.folder / name
@@ -294,7 +294,7 @@ class _Search:
         setup = Setup(
             spec=self.spec, mode=trials.mode, asked=self.asked, pairs=dict(self.criterion.pairs),
             parts=dict(self.criterion.parts), allowed=self.criterion.allowed,
-            feeds=tuple(self.feed_set.for_target().feeds), samples=tuple(samples),
+            feeds=tuple(self.feed_set.for_target().calibrating), samples=tuple(samples),
             others=tuple(self._beside(trials, what)), rough=is_rough(what),
         )  # fmt: skip
         self.setups[trials.mode, what] = self.ahead.prepared(setup)
@@ -304,7 +304,7 @@ class _Search:
         ranker = Ranker(
             spec=self.spec, mode=mode, keep=keep, units=self.units, known=self.known, journal=self.journal,
             folder=self.folder, baseline=self.baseline, sample=self.samples[0],
-            calibrating=self.feed_set.for_target().feeds, level=self.level, marks=self.marks, first=first,
+            calibrating=self.feed_set.for_target().calibrating, level=self.level, marks=self.marks, first=first,
         )  # fmt: skip
         self.rankers.append(ranker)
         return ranker

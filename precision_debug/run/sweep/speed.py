@@ -15,7 +15,7 @@ from ...records import ModelFiles, RunSpec
 from ..called import Said, called
 from ..inputs import feeds_of
 from ..plan import Plan, make_plan
-from ..side import CALIBRATE, guarded
+from ..side import guarded
 from .result import Speed
 
 __all__ = ["measure_here", "measure_speed", "measured"]
@@ -53,7 +53,7 @@ def measure_here(spec: RunSpec, *, batch: int, seconds: float, folder: Path) -> 
     feeds = dict(feed_set.feeds[0]) if not batch else _batched(feed_set.feeds[0], batch)
     size = batch or _batch_of(feeds)
     begun = time.perf_counter()
-    session = guarded(target.label, lambda: target.open(feed_set.feeds[:CALIBRATE] if not batch else [feeds]))
+    session = guarded(target.label, lambda: target.open(feed_set.calibrating if not batch else [feeds]))
     try:
         guarded(target.label, lambda: session.run(feeds))
         build = time.perf_counter() - begun

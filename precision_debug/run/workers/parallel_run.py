@@ -16,6 +16,7 @@ from pathlib import Path
 from ... import events
 from ...codec import decode, encode
 from ...errors import BackendCrash
+from ...feeds import CALIBRATE
 from ...feeds.script import split_script
 from ...observe.shard import Shard
 from ...reasons import say
@@ -28,7 +29,6 @@ from ..inputs import feeds_of
 from ..journal import Journal
 from ..plan import make_plan
 from ..samples import finish_scores, worst_sample
-from ..side import CALIBRATE
 from .checkpoint import Checkpoint
 from .part_runner import Plain
 from .pools import Pool, Processes, RayPool, Worker, WorkerLost
@@ -103,7 +103,7 @@ def _made_of(spec: RunSpec, samples: range, head: list[Plain], folder: Path) -> 
             found["the model's program and weights"] = weights
         if not spec.inputs or split_script(spec.inputs) is not None:
             feed_set = feeds_of(spec, plan, ())
-            chosen = sorted({*samples, *range(min(CALIBRATE, len(feed_set.feeds)))})
+            chosen = sorted({*samples, *(feed_set.calibrates or range(min(CALIBRATE, len(feed_set.feeds))))})
             theirs = feed_set.for_target().feeds
             found["what the script gives"] = feeds_digest(
                 fed for number in chosen for fed in (feed_set.feeds[number], theirs[number])
