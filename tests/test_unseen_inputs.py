@@ -128,7 +128,7 @@ def test_where_nothing_can_be_varied_a_pass_is_inconclusive(tmp_path: Path, expl
     assert "only_calibrated" not in {doubt.code for doubt in random.target.doubts}
 
 
-def test_ids_vary_in_their_order_and_pictures_in_their_values() -> None:
+def test_ids_are_moved_and_pictures_vary_in_their_values() -> None:
     random = np.random.default_rng(0)
     ids = np.array([[101, 7, 9, 33, 102, 0, 0, 0]])
     varied = _varied(ids, random, noised=True)

@@ -129,7 +129,7 @@ def _as_fed(varied: Mapping[str, Any], feed_set: FeedSet) -> Mapping[str, Any] |
 
 
 def _variations(feeds: Feeds) -> Iterator[Mapping[str, Any]]:
-    """The same input with some noise, and a little smaller; ids in another order; masks as they are."""
+    """The same input with some noise, and a little smaller; ids moved on by one; masks as they are."""
     for number in range(_OTHERS):
         random = np.random.default_rng(number)
         varied = {name: _varied(value, random, noised=number == 0) for name, value in feeds.items()}
@@ -141,7 +141,7 @@ def _varied(value: Any, random: np.random.Generator, *, noised: bool) -> Any:
     if not isinstance(value, np.ndarray) or value.size < 4:
         return value
     if value.dtype.kind in "iu" and value.dtype.itemsize > 1:
-        return _in_another_order(value, random)
+        return _moved(value, 1 if noised else -1)
     if not (is_float(value.dtype) or value.dtype.kind in "iu") or not np.isfinite(value).all():
         return value
     low, high = value.min(), value.max()
@@ -158,8 +158,9 @@ def _varied(value: Any, random: np.random.Generator, *, noised: bool) -> Any:
     return (noisy.round() if whole else noisy).astype(value.dtype)
 
 
-def _in_another_order(ids: Any, random: np.random.Generator) -> Any:
-    """The ids of each row changed about, where they are ids: padding stays where it is, and counters and masks do."""
+def _moved(ids: Any, places: int) -> Any:
+    """The ids of each row moved on, in their order, so that they stay like those in use; padding, counters and masks
+    stay where they are."""
     values, counts = np.unique(ids, return_counts=True)
     rows = ids.reshape(-1, ids.shape[-1])
     if len(values) <= 2 or (np.diff(rows, axis=1) >= 0).all():
@@ -167,6 +168,6 @@ def _in_another_order(ids: Any, random: np.random.Generator) -> Any:
     padding = values[counts.argmax()] if counts.max() > 1 else None
     moved = rows.copy()
     for row in moved:
-        places = np.flatnonzero(row != padding) if padding is not None else np.arange(row.size)
-        row[places] = row[random.permutation(places)]
+        own = np.flatnonzero(row != padding) if padding is not None else np.arange(row.size)
+        row[own] = np.roll(row[own], places)
     return moved.reshape(ids.shape)
