@@ -239,7 +239,7 @@ def test_a_recording_says_that_it_has_one_sample(model: Path, data: np.ndarray, 
     np.savez(tmp_path / "many.npz", x=data)
     command = ["--model_file", str(model), "--run_mode", MODE, "--inputs", str(tmp_path / "many.npz"), "--quiet"]
     command += ["--samples_axis", "0", "--explain", "off", "--record", str(tmp_path / "kept"), "--baseline", "ort_fp32"]
-    assert main([*command, "--output", str(tmp_path / "out.json")]) == 0
+    assert main([*command, "--output", str(tmp_path / "out.json")]) == 1  # eight samples were given and not judged
     report = precision_debug.Report.load(tmp_path / "out.json")
     assert any("Of 9 samples, only the first was recorded" in note for note in report.notes)
     assert all("Samples" not in row.extra for row in report.rows)

@@ -168,6 +168,22 @@ WHAT_TO_DO: Mapping[str, str] = {
     "Remove the table to calibrate again.": "删除校准表后重新校准。",
     "Report this as a bug.": "请作为缺陷报告。",
     "Run another one alone with --sample NUMBER.": "用 --sample 编号 单独运行另一个。",
+    "Compare them without --record, or choose one with --sample N.": "不加 --record 比较，或用 --sample N 选定一个。",
+    "Exclude it from quantisation (nodes_to_exclude), or deploy the model that --save_model writes.":
+        "将其排除在量化之外（nodes_to_exclude），或部署 --save_model 写出的模型。",
+    "Fix the shapes in deployment too: model.reshape, or ovc --input.":
+        "部署时也固定形状：model.reshape 或 ovc --input。",
+    "Give each of them a bias of its own before you quantise, or deploy the model that --save_model writes.":
+        "量化前给每个算子各自的偏置，或部署 --save_model 写出的模型。",
+    "Give more inputs: part of them calibrates, and the rest judges.": "请给出更多输入：一部分用于校准，其余用于判断。",
+    "Judge what is not masked, or build the encoder with enable_nested_tensor=False.":
+        "只判断未被掩码的部分，或用 enable_nested_tensor=False 构建编码器。",
+    "Make it again from the model that is here, or give the model that it was made from.":
+        "用此处的模型重新生成，或给出当初所用的模型。",
+    "Raise --option fetch_bytes.": "增大 --option fetch_bytes。",
+    "Run the comparison again.": "重新运行比较。",
+    "Save them in a form that can be read, or move them out of the folder.": "保存为可读的格式，或将其移出该文件夹。",
+    "Use --step backward or --step optimiser.": "使用 --step backward 或 --step optimiser。",
     "Scale the input down.": "缩小输入。",
     "Check how the run ended.": "查看运行是怎样结束的。",
     "Check how the run ended; the rows finished before that are in the report.":
