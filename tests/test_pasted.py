@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from approval import holds_approved
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
@@ -41,7 +42,7 @@ def test_what_is_left_is_held_against_the_bound_of_who_makes_it() -> None:
     """Before: "as expected (up to 0.1)", and the pasted command ended with status 1 at a bound of 0.03."""
     told = as_pasted(LEFT, of("culprits", "conv_7", allowed=0.03), strict=False)
     assert (told.state, told.pasted) == ("lessened", False)
-    assert "still more than expected of what one operator makes, here `conv_7` (up to 0.03)" in said(told)
+    assert holds_approved(said(told))
     lessened = dataclasses.replace(LEFT, state="lessened", allowed=0.03)
     told = as_pasted(lessened, of("healthy", allowed=0.1), strict=False)
     assert (told.state, told.pasted) == ("mended", True)
@@ -59,7 +60,7 @@ def test_nobody_is_asked_where_the_error_decides_it_alone() -> None:
 def test_a_comparison_that_does_not_tell_leaves_it_open() -> None:
     told = as_pasted(dataclasses.replace(LEFT, state="lessened", allowed=0.03), Pasted(), strict=False)
     assert told.pasted is None
-    assert "as expected unless one operator makes most of that (up to 0.1)" in said(told)
+    assert holds_approved(said(told))
 
 
 def a_difference(folder: Path) -> tuple[str, dict[str, Any]]:
@@ -86,4 +87,4 @@ def test_a_tolerance_that_a_tensor_inside_misses_fails_the_pasted_command(tmp_pa
     assert pasted.exit_status == 1
     assert (kept.tried.pasted, kept.tried.blamed) == (False, "wide")
     assert pasted.first_mismatch.name == "wide"
-    assert "with every output within the tolerance but not `wide` inside" in said(kept.tried, strict=True)
+    assert holds_approved(said(kept.tried, strict=True))

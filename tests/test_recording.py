@@ -12,6 +12,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
+from approval import raises_approved
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
@@ -284,7 +285,7 @@ def test_what_is_no_array_is_refused(tmp_path):
     writer = RecordingWriter(tmp_path / "run")
     with fails("'t' holds Python objects"):
         writer("Op", "t", np.array([{}], dtype=object))
-    with pytest.raises(BackendError, match="cannot be read as an array"):
+    with raises_approved(BackendError):
         writer("Op", "t", object())
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from approval import holds_approved
 from onnx import TensorProto, helper
 
 from precision_debug import compare
@@ -45,8 +46,8 @@ def test_a_report_says_which_kernels_met_nothing_but_themselves(pooled: str) -> 
 def test_a_second_opinion_of_a_good_kernel_alarms_nobody(pooled: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--model_file", pooled, "--run_mode", "ort_opt", "--second_opinion"]) == 0
     said = capsys.readouterr().out
-    assert "2 operator types (AveragePool, Softmax) were recomputed by onnx_ref" in said
-    assert "in 0 of them only the baseline" in said
+    assert holds_approved(said)
+    assert holds_approved(said, 2)
     assert "same engine's kernels" not in said
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from approval import holds_approved, raises_approved
 from onnx_models import mlp
 from warm import command
 
@@ -34,7 +35,7 @@ def pipe(path: Path) -> Path:
 def test_a_pipe_as_input(name: str, tmp_path: Path) -> None:
     path = pipe(tmp_path / name)
     source = path if path.parent == tmp_path else path.parent
-    with pytest.raises(InputError, match="is a pipe, not a file"):
+    with raises_approved(InputError):
         make_feeds([X], source=str(source))
 
 
@@ -42,19 +43,19 @@ def test_a_pipe_as_input(name: str, tmp_path: Path) -> None:
 def test_a_pipe_as_model(name: str, tmp_path: Path) -> None:
     path = pipe(tmp_path / name)
     model = f"{path}:make" if name == "p.py" else str(path)
-    with pytest.raises(ModelError, match="is a pipe, not a file"):
+    with raises_approved(ModelError):
         make_plan(RunSpec(model=ModelFiles(model_file=model), run_mode="ort_fp32"))
 
 
 def test_devices_sockets_and_labels(tmp_path: Path) -> None:
     (tmp_path / "zero.onnx").symlink_to("/dev/zero")
-    with pytest.raises(ModelError, match="is a device, not a file"):
+    with raises_approved(ModelError):
         make_plan(RunSpec(model=ModelFiles(model_file=str(tmp_path / "zero.onnx")), run_mode="ort_fp32"))
     with socket.socket(socket.AF_UNIX) as made:
         made.bind(str(tmp_path / "s"))
-        with pytest.raises(InputError, match="is a socket, not a file"):
+        with raises_approved(InputError, 2):
             make_feeds([X], source=str(tmp_path / "s"))
-    with pytest.raises(InputError, match="is a pipe, not a file"):
+    with raises_approved(InputError, 3):
         load_labels(str(pipe(tmp_path / "labels.npy")))
 
 
@@ -68,7 +69,7 @@ def test_a_pipe_in_a_recording(tmp_path: Path) -> None:
     manifest.write_text(manifest.read_text().replace(f'"bytes": {file.stat().st_size}', '"bytes": 0'))
     file.unlink()
     pipe(file)
-    with pytest.raises(RecordingError, match="is a pipe, not a file"):
+    with raises_approved(RecordingError):
         open_recording(tmp_path / "run")
 
 
@@ -81,7 +82,7 @@ def test_the_command_does_not_wait_for_a_pipe(option: str, tmp_path: Path) -> No
     words = [word for pair in given.items() for word in pair]
     done = command(*words, "--run_mode", "ort_opt", "--output", "r.json")
     assert done.returncode == 2
-    assert "is a pipe, not a file" in done.stderr
+    assert holds_approved(done.stderr)
     assert len(done.stderr.splitlines()) == 1
 
 
@@ -103,7 +104,7 @@ def test_entries_that_nobody_asked_for_are_not_inflated(tmp_path: Path, monkeypa
     monkeypatch.setattr(
         np.lib.npyio.NpzFile, "__getitem__", lambda self, key: (inflated.append(key), read(self, key))[1]
     )
-    with pytest.raises(InputError, match="the model has no input 'unused'"):
+    with raises_approved(InputError):
         make_feeds([X], source=str(path))
     assert inflated == []
 

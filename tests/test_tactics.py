@@ -8,6 +8,7 @@ from pathlib import Path
 import onnx
 import onnx_models
 import pytest
+from approval import holds_approved
 from onnx import helper
 
 from precision_debug.cli import main
@@ -26,7 +27,7 @@ def test_only_what_bad_builds_alone_took_is_suspect(tmp_path: Path, capsys: pyte
     good, bad = str(tmp_path / "good*.json"), str(tmp_path / "bad*.json")
     assert main(["inspect", "tactics", good, "--diff", bad]) == 1
     said = capsys.readouterr().out
-    assert "2 good and 2 bad builds: 1 layer took a tactic in bad ones alone" in said
+    assert holds_approved(said)
     assert "only bad: implementation 2, tactic 3" in said
     assert "fc" not in said
     assert main(["inspect", "tactics", good, "--diff", good]) == 0
@@ -94,5 +95,5 @@ def test_tensorrts_parser_is_asked_in_both_of_its_ways(
 def test_an_engine_that_cannot_be_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     onnx.save(onnx_models.mlp(), tmp_path / "m.onnx")
     assert main(["inspect", "capability", str(tmp_path / "m.onnx"), "--run_mode", "ort_opt"]) == 2
-    assert "does not support capability checks" in capsys.readouterr().err
+    assert holds_approved(capsys.readouterr().err)
     assert main(["inspect", str(tmp_path / "m.onnx"), "--run_mode", "ort_opt"]) == 2

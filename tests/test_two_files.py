@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import onnx_models
 import pytest
+from approval import holds_approved
 from onnx import helper
 
 import precision_debug
@@ -122,7 +123,7 @@ def test_another_operator_in_a_tensors_place_is_told_whoever_runs_it(tmp_path: P
     report = precision_debug.compare(
         second, baseline_model=first, run_mode="ov_fp32", baseline="ort_fp32", inputs=graphs[0].feeds
     )
-    assert "operator step is Softplus in the baseline's and Relu in the target's" in lead(report)[0].en
+    assert holds_approved(lead(report)[0].en)
 
 
 @pytest.mark.parametrize("mode", ["ort_opt", "ort_fp32"])
@@ -142,5 +143,5 @@ def test_which_operator_of_a_fused_region_differs_is_said(fault: str, mode: str,
     assert f"{what}{whose} is " in sentence.en
     assert "Conv" in sentence.en
     if fault == "bias":
-        assert "is there in the baseline's and missing in the target's" in sentence.en
+        assert holds_approved(sentence.en)
         assert "在基线中为 有，在目标中为 无" in sentence.zh

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import paddle_models
 import pytest
+from approval import raises_approved
 
 pytest.importorskip("paddle", reason="paddlepaddle is not installed")
 
@@ -170,12 +171,12 @@ def test_a_script_of_the_demo_goes_on_with_it(kind: str, onednn: bool, tmp_path:
 def test_what_a_handle_lacks_is_said(tmp_path: Path) -> None:
     path = paddle_models.legacy("mlp", tmp_path)
     with precision_debug.watch(config_of(path, optimised=False)) as predictor:
-        with pytest.raises(UsageError, match="input x has no value"):
+        with raises_approved(UsageError):
             predictor.run()
         with pytest.raises(UsageError, match=r"no input 'y'.*it has x"):
             predictor.get_input_handle("y")
         with pytest.raises(UsageError, match="has no value yet"):
             predictor.get_output_handle(predictor.get_output_names()[0]).copy_to_cpu()
         predictor.get_input_handle("x").reshape([2, 16])
-        with pytest.raises(UsageError, match=r"has the shape \[1, 16\], and \[2, 16\] was set"):
+        with raises_approved(UsageError, 2):
             predictor.get_input_handle("x").copy_from_cpu(np.zeros((1, 16), np.float32))
