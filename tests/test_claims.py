@@ -22,12 +22,14 @@ from precision_debug.claims import (
     NEEDED,
     State,
     Verdict,
+    claims_of_files,
     claims_of_training,
     held,
     opened,
     refuted,
     status_of,
     verdict_of,
+    verdict_of_files,
     verdict_of_training,
 )
 from precision_debug.cli import main
@@ -463,6 +465,37 @@ def test_a_training_log_passes_only_where_something_was_learnt_and_looked_at(
     assert verdict_of_training(claims) is verdict
     assert verdict is not Verdict.PASS or all(
         verdict_of_training([one for one in claims if one is not left]) is Verdict.INCONCLUSIVE for left in claims
+    )
+
+
+FAULT, APART = say("proven_nan", name="w", count=1), say("proven_other_order")
+ALONE = say("unproven_first", count=1, names="Relu y")
+UNREAD = say("unread_constants", count=1, names="w")
+
+
+@pytest.mark.parametrize(
+    ("faults", "differing", "unread", "verdict"),
+    [
+        ([], None, [], Verdict.PASS),
+        ([], [], [], Verdict.PASS),
+        ([FAULT], None, [], Verdict.FAIL),
+        ([FAULT], [], [UNREAD], Verdict.FAIL),
+        ([], None, [UNREAD], Verdict.INCONCLUSIVE),
+        ([], [], [UNREAD], Verdict.INCONCLUSIVE),
+        ([], [ALONE], [], Verdict.INCONCLUSIVE),
+        ([], [APART, ALONE], [], Verdict.FAIL),
+    ],
+)
+def test_files_pass_only_where_all_of_them_was_looked_at(
+    faults: Any, differing: Any, unread: Any, verdict: Verdict
+) -> None:
+    claims, two = claims_of_files(faults, differing, unread, 3), differing is not None
+    assert verdict_of_files(claims, two=two) is verdict
+    assert verdict is not Verdict.PASS or all(
+        verdict_of_files([one for one in claims if one is not left], two=two) is Verdict.INCONCLUSIVE for left in claims
+    )
+    assert verdict is not Verdict.PASS or verdict_of_files(claims, two=True) is (
+        Verdict.PASS if two else Verdict.INCONCLUSIVE
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .claim import ENDED, Claim, State, Verdict, held, opened, refuted, status_of, verdict_of
 from .judged import Judged
+from .of_files import claims_of_files, verdict_of_files
 from .of_report import ENOUGH, NEEDED, claims_of
 from .of_search import Judge, claims_of_search, claims_of_stage, verdict_of_search, verdict_of_stages
 from .of_training import claims_of_training, verdict_of_training
@@ -18,6 +19,7 @@ __all__ = [
     "State",
     "Verdict",
     "claims_of",
+    "claims_of_files",
     "claims_of_search",
     "claims_of_stage",
     "claims_of_training",
@@ -26,6 +28,7 @@ __all__ = [
     "refuted",
     "status_of",
     "verdict_of",
+    "verdict_of_files",
     "verdict_of_search",
     "verdict_of_stages",
     "verdict_of_training",

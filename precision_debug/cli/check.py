@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..claims import Verdict, claims_of_files, status_of, verdict_of_files
 from ..errors import ModelError, UsageError
 from ..report.words import explained
 from ..safety.visible import visible
@@ -30,7 +31,7 @@ DESCRIPTION_ZH = """precision_debug check M [M2]：文件自身能证明的错�
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Print one line a finding; 1 where there is one, else 0."""
+    """Print one line a finding; 0 where there is none and all was looked at, else 1."""
     if foreign := polygraphy.answer(["check", *arguments]):
         raise UsageError(foreign)
     args = parse(verb_parser("check", __doc__, DESCRIPTION_ZH, _FLAGS), arguments)
@@ -44,25 +45,21 @@ def run(arguments: Sequence[str]) -> int:
     from ..onnx.provable import provable
     from ..reasons import Text, say, some
 
-    first = read_model(args.model)
-    found = provable(first, to=args.to, int32=args.int32)
-    if args.second:
-        second = read_model(args.second)
-        found += [one for one in provable(second, to=args.to, int32=args.int32) if one not in found]
-        found += compared_files(first, second)
+    models = [read_model(path) for path in filter(None, (args.model, args.second))]
+    faults = list(dict.fromkeys(one for model in models for one in provable(model, to=args.to, int32=args.int32)))
+    differing = compared_files(*models) if args.second else None
+    looked = [looked_at(model) for model in models]
+    names = list(dict.fromkeys(name for one in looked for name in one.unread))
+    unread = [say("unread_constants", count=len(names), names=some(names))] if names else []
+    claims = claims_of_files(faults, differing, unread, sum(one.constants for one in looked))
+    verdict = verdict_of_files(claims, two=bool(args.second))
     language = language_of(args.lang)
-    looked = [looked_at(model) for model in (first, *([second] if args.second else []))]
-    unread = list(dict.fromkeys(name for one in looked for name in one.unread))
-    if unread:
-        found.append(say("unread_constants", count=len(unread), names=some(unread)))
-    for reason in found:
+    told = [say("looked_at", constants=one.constants, operators=one.operators, graphs=one.graphs) for one in looked]
+    for reason in (*faults, *(differing or ()), *unread, *told):
         print(visible(explained(reason).of(language)))
-    for one in looked:
-        told = say("looked_at", constants=one.constants, operators=one.operators, graphs=one.graphs)
-        print(visible(explained(told).of(language)))
-    if not found:
+    if verdict is Verdict.PASS:
         print(Text("nothing is wrong in what a file can prove", "文件所能证明的范围内没有问题").of(language))
-    return 1 if found else 0
+    return status_of([verdict])
 
 
 _FLAGS = (
