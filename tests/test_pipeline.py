@@ -255,10 +255,12 @@ def test_parts_are_compared_or_explained_as_asked_and_announced_once(monkeypatch
     samples: Any = SimpleNamespace(part=lambda *part: done.append(part), again=again)
     monkeypatch.setattr(pipeline, "explain_sample", lambda work, both, number, ran, _: done.append((number, ran)))
     monkeypatch.setattr(pipeline, "_announced", lambda both, journal: done.append("announced"))
+    monkeypatch.setattr(pipeline, "calibrates_on_compared", lambda *_: False)
+    sides: Any = SimpleNamespace(base=None, target=None)
     for explains, last in ((True, [(3, "ran")]), (False, [])):
         done.clear()
-        work: Any = SimpleNamespace(explains=explains, journal=None)
-        pipeline._in_parts([[0, 4], [4, 8], [3]], samples, work, None)  # type: ignore[arg-type]
+        work: Any = SimpleNamespace(explains=explains, journal=None, feed_set=None)
+        pipeline._in_parts([[0, 4], [4, 8], [3]], samples, work, sides)
         assert done == [(0, 4), "announced", (4, 8), "again 3", *last]
 
 
