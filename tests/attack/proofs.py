@@ -1,7 +1,7 @@
 """Passes that prove nothing: a wrong pair under options, stored results or criteria that could let it through.
 
-Each attack draws a way to be wrong and a way to ask; none may end with status 0. In a part of the cases what is drawn is
-right and must pass, so that a refusal of everything would not hold either.
+Each attack draws a way to be wrong and a way to ask; none may end with status 0. In a part of the cases what is drawn
+is right and must pass, so that a refusal of everything would not hold either.
 """
 
 from __future__ import annotations
