@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from approval import begins_approved, holds_approved
 
 pytest.importorskip("onnx", reason="the models are ONNX's")
 pytest.importorskip("onnxruntime", reason="they run in ONNX Runtime")
@@ -87,7 +88,7 @@ def test_what_was_not_tried_alone_is_counted_and_measured_together(
     assert said.candidates > said.tried
     assert said.rest is not None
     sentence = blame(report).lines[0][0].text.en
-    assert sentence.startswith("No single operator causes the error: of ")
+    assert begins_approved(sentence)
     assert f"{said.candidates - said.tried} more make" in sentence
 
 
@@ -120,7 +121,7 @@ def test_a_tolerance_that_is_not_met_asks_who_did_it(tmp_path: Path) -> None:
     report = report_of("encoder_of_three_layers", "ort_bf16_sim", tmp_path, atol=1e-4, rtol=1e-4)
     assert report.verdict is Verdict.FAIL
     assert explanation(report).candidates == explanation(report).tried > 10
-    assert "No single operator causes the error" in lead(report)[1].en
+    assert holds_approved(lead(report)[1].en)
 
 
 @pytest.mark.parametrize("name", ["large_mean_before_a_norm", "encoder_of_three_layers"])
@@ -130,7 +131,7 @@ def test_a_bound_that_was_not_measured_is_called_so(name: str, tmp_path: Path) -
         level: " ".join(one.en for one in lead(report_of(name, "ort_bf16_sim", tmp_path, explain=level)))
         for level in ("off", "fast")
     }
-    assert "--explain off does not measure this model's own" in said["off"]
+    assert holds_approved(said["off"])
     assert "Nothing to do" not in said["off"]
     assert "does not measure" not in said["fast"]
 
@@ -145,10 +146,10 @@ def test_nobody_is_cleared_of_what_was_not_measured(tmp_path: Path, monkeypatch:
     assert (said.state, said.culprits) == ("healthy", ())
     assert said.rest >= 0.5 > said.part
     sentences = " ".join(one.en for one in (*lead(report), blame(report).lines[0][0].text))
-    assert "No single operator causes the error: of 3 operators tried alone" in sentences
+    assert holds_approved(sentences)
     assert "(by parts, at most " in sentences
     assert "was not measured" not in sentences
     left = dataclasses.replace(report, explanation=dataclasses.replace(said, part=None))  # of another version's file
     sentences = " ".join(one.en for one in (*lead(left), blame(left).lines[0][0].text))
-    assert "Whether one operator causes most of it was not measured" in sentences
+    assert holds_approved(sentences, 2)
     assert "No single operator causes the error" not in sentences

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from approval import begins_approved, holds_approved
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
@@ -159,8 +160,8 @@ def test_a_run_that_ends_while_fixes_are_tried_offers_none(tmp_path: Path, monke
             model, run_mode="ort_int8", inputs=feeds, output=[tmp_path / "r.md", tmp_path / "r.json"]
         )  # fmt: skip
     said = (tmp_path / "r.md").read_text()
-    assert "No fix is known: the run ended while sets of operators were tried on the engine." in said
-    assert "The comparison was finished before that" in said
+    assert holds_approved(said)
+    assert holds_approved(said, 2)
     assert "in FP32, and the operators" not in said
     assert "tensors were compared before that" not in said
 
@@ -179,12 +180,12 @@ def test_a_fix_that_gives_up_most_of_int8_begins_with_that(tmp_path: Path) -> No
     given_up = ToKeep(option="--option a", keys=tuple("abcdefg"), of=8, tried=tried)
     said = tried_sentence(dataclasses.replace(report, to_keep=given_up))
     assert said is not None
-    assert said.en.startswith("Tried: only by giving up most of INT8: keeping 7 of 8 operators")
-    assert "of smaller sets of operators, 2 leave 0.0481, 4 leave 0.0108" in said.en
+    assert begins_approved(said.en)
+    assert holds_approved(said.en, 2)
     assert "须放弃大部分 INT8" in said.zh
     of_types = tried_sentence(dataclasses.replace(report, to_keep=dataclasses.replace(given_up, unit="operator type")))
     assert of_types is not None  # beside it stand operators that still run low: types are no number of these
-    assert "of smaller sets of operator types, 2 leave 0.0481, 4 leave 0.0108" in of_types.en
+    assert holds_approved(of_types.en, 3)
     assert "只保留 2 种算子类型时误差为 0.0481，4 种算子类型时误差为 0.0108" in of_types.zh
     half = dataclasses.replace(tried, still=Executed(low=5, of=16, precision="INT8"))
     said = tried_sentence(dataclasses.replace(report, to_keep=dataclasses.replace(given_up, tried=half)))
@@ -199,7 +200,7 @@ def test_a_search_that_gives_up_most_of_int8_says_so(tmp_path: Path) -> None:
     was, still = (Executed(low=low, of=16, precision="INT8") for low in (10, 1))
     given_up = Fix(state="found", kept=kept, units=8, before=0.048, after=0.004, was=was, still=still)
     said = fix_sentences(dataclasses.replace(report, fix=given_up))
-    assert said[0].en.startswith("Only by giving up most of INT8: keep 7 of 8 operators in higher precision (`a`")
+    assert begins_approved(said[0].en)
     assert said[0].zh.startswith("须放弃大部分 INT8：将 8 个算子中的 7 个")
     said = fix_sentences(dataclasses.replace(report, fix=dataclasses.replace(given_up, still=was)))
     assert said[0].en.startswith("Keep 7 of 8")
@@ -211,7 +212,7 @@ def test_the_time_of_a_fix_stands_between_nothing_and_everything_kept(tmp_path: 
     tried = Tried(state="mended", before=0.1, after=0.01, allowed=0.03, slower=1.2, whole_slower=1.92)
     said = tried_sentence(dataclasses.replace(report, to_keep=ToKeep(option="a", keys=("a",), of=8, tried=tried)))
     assert said is not None
-    assert "a run takes 1.20 times as long as with nothing kept (with everything kept: 1.92 times)" in said.en
+    assert holds_approved(said.en)
     assert "单次运行耗时为不保留时的 1.20 倍（全部保留时为 1.92 倍）" in said.zh
 
 
@@ -325,7 +326,7 @@ def test_fixes_say_how_far_they_are_and_end_in_their_time(tmp_path: Path, monkey
     monkeypatch.setattr(Journal, "write", heard)
     whole = precision_debug.compare(model, run_mode="ort_int8", inputs=feeds)
     assert len(stages) == whole.to_keep.tried.runs > 2
-    assert "set 1 of at most 12, 0 of at most 300 s" in stages[0]
+    assert holds_approved(stages[0])
     assert whole.to_keep.tried.stopped is None
     stages.clear()
     monkeypatch.setattr(fixes, "PATIENCE", 0.0)

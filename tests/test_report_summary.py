@@ -5,6 +5,7 @@ import math
 from typing import Any
 
 import pytest
+from approval import begins_approved, holds_approved
 from report_factory import make_comparison, make_report, make_row, make_stats
 
 from precision_debug.cli.summary import lines as terminal_lines
@@ -64,8 +65,8 @@ def test_the_verdict(report: Report, headline: str, tone: str) -> None:
 def test_details_say_what_was_not_compared() -> None:
     rows = (make_row(0, 1e-5), make_row(1, 0.1), make_row(2, None, name="logits", is_output=True))
     text = " ".join(each.en for each in summary(with_rows(*rows)).details)
-    assert "1 of 2 compared tensors is out of tolerance; 1 was not compared." in text
-    assert "Final outputs not compared: logits." in text
+    assert holds_approved(text)
+    assert holds_approved(text, 2)
 
 
 def test_what_was_not_compared_is_grouped_by_reason() -> None:
@@ -117,11 +118,11 @@ def test_the_worst_operators_are_those_that_introduced_most_where_that_was_measu
     report = with_rows(*rows)
     assert [row.name for row in report.worst(2)] == ["culprit", "later"]
     text = "\n".join(line.text.en for line in terminal_lines(report))
-    assert "by the error that the operator itself introduced\n" in text
+    assert holds_approved(text)
     assert "introduced 0.2" in text
     unmeasured = with_rows(*(dataclasses.replace(row, introduced=None) for row in rows))
     text = "\n".join(line.text.en for line in terminal_lines(unmeasured))
-    assert "the operator's own was not measured" in text
+    assert holds_approved(text, 2)
 
 
 def said(row: Row, precision: str = "float16") -> str:
@@ -136,10 +137,10 @@ def test_advice_on_shapes() -> None:
 def test_advice_on_overflow() -> None:
     target = make_stats(nan=3, inf=17)
     numbers = make_comparison(0.1, target=target, fp16_overflow=20)
-    assert "FP16 overflow: 20 baseline elements exceed 65504" in said(make_row(comparison=numbers))
-    assert "20 NaN or Inf elements that the baseline does not have" in said(make_row(comparison=numbers), "bfloat16")
+    assert holds_approved(said(make_row(comparison=numbers)))
+    assert holds_approved(said(make_row(comparison=numbers), "bfloat16"), 2)
     numbers = make_comparison(0.1, target=target, base=make_stats(nan=1))
-    assert said(make_row(comparison=numbers)).startswith("The baseline itself has 1 NaN or Inf")
+    assert begins_approved(said(make_row(comparison=numbers)), 3)
 
 
 @pytest.mark.parametrize(
@@ -210,8 +211,8 @@ def test_advice_without_growth() -> None:
 def test_advice_on_outliers_and_subnormals() -> None:
     numbers = make_comparison(2e-3, mismatched=7, fp16_subnormal=802816)
     text = said(make_row(comparison=numbers))
-    assert "Only <0.01% of the elements are out" in text
-    assert "50% of the baseline's elements are below 2^-14" in text
+    assert holds_approved(text)
+    assert holds_approved(text, 2)
     assert "2^-14" not in said(make_row(comparison=numbers), "int8")
 
 
@@ -231,9 +232,9 @@ def test_tolerance_in_words() -> None:
 
     assert "|target - base| <= 0.0001 + 0.0001 * |base|" in text()
     assert "every element does" in text()
-    assert "NaN never counts as equal" in text()
-    assert "|target - base| <= 0.1  or  |target - base| <= 0.0001 * |base|" in text(rule="either", atol=0.1)
-    assert "the median of its absolute error is at most 0.0001" in text(check_error_stat="median")
+    assert holds_approved(text())
+    assert holds_approved(text(rule="either", atol=0.1), 2)
+    assert holds_approved(text(check_error_stat="median"), 3)
     assert "the 0.95 quantile of its" in text(check_error_stat="quantile", quantile=0.95)
     assert "counts as equal" in text(equal_nan=True)
 
@@ -313,10 +314,10 @@ def test_shares_of_nothing_are_not_told() -> None:
 def test_an_operator_is_said_to_lose_precision_itself_only_where_that_was_measured() -> None:
     row = make_row(error=0.1, error_growth=12.5, inputs=("x",))
     own = Introduced(name=row.name, method="isolated", elements=6, rel_l2=0.07)
-    assert "it introduced 0.07 itself. Try it in FP32 first." in said(dataclasses.replace(row, introduced=own))
+    assert holds_approved(said(dataclasses.replace(row, introduced=own)))
     report = dataclasses.replace(make_report(0), rows=(dataclasses.replace(row, status=Status.FAIL),))
     titles = {section.key: section.title.en for section in summary(report).sections}
-    assert titles["worst"].startswith("Worst operators, by how far the error exceeds that of the inputs; the")
+    assert begins_approved(titles["worst"], 2)
 
 
 def test_who_only_hands_on_an_error_is_not_to_be_tried_first() -> None:
@@ -327,7 +328,7 @@ def test_who_only_hands_on_an_error_is_not_to_be_tried_first() -> None:
     none = Introduced(name=row.name, method="isolated", elements=6, rel_l2=0.0)
     handed = dataclasses.replace(row, introduced=none, status=Status.FAIL)
     sentence = said(handed)
-    assert "it introduced 0 itself, and enlarges what it was given. The loss begins earlier" in sentence
+    assert holds_approved(sentence)
     assert "Try it" not in sentence
     own = dataclasses.replace(none, name=lost.name, rel_l2=1e-3)
     report = dataclasses.replace(
