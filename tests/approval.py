@@ -85,9 +85,15 @@ def closest(sentence: str | None, texts: list[str], *, whole: bool) -> str | Non
     known = set(sentence.split())
     lines = sorted(lines, key=lambda line: -len(known & set(line.split())))[:8]
     pieces = lines if whole else [piece for line in lines for piece in _windows(line, len(sentence.split()))]
-    rated = [(_likeness(sentence, piece), piece) for piece in pieces]
-    best = max(rated, default=(0.0, ""))
-    return best[1] if best[0] >= ALIKE else None
+    rated = [(_ends_alike(sentence, piece), likeness, piece) for piece in pieces
+             if (likeness := _likeness(sentence, piece)) >= ALIKE]  # fmt: skip
+    return max(rated)[2] if rated else None
+
+
+def _ends_alike(one: str, other: str) -> int:
+    """How many of the first and the last word they share: between them stands what was put in."""
+    first, second = one.split(), other.split()
+    return sum(first[i] == second[i] for i in (0, -1) if first and second)
 
 
 def _windows(line: str, words: int) -> Iterator[str]:

@@ -52,6 +52,20 @@ def test_a_reworded_sentence_is_replaced_by_one_command(folder: Path, monkeypatc
         begins_approved(REWORDED)
 
 
+@pytest.mark.parametrize(
+    ("sentence", "piece"),
+    [
+        ("of no account in any type", "of next to no account in any type"),
+        ("the error begins at `add`", "the error begins at the first `add`"),
+        ("is there in one and missing in the other", "is surely not there in one and missing in the other"),
+        ("is a pipe, not a file", "is quite plainly a pipe, not a file"),
+    ],
+)
+def test_what_is_put_in_after_the_first_word_or_before_the_last_stays(sentence: str, piece: str) -> None:
+    """What is most alike is often a piece that leaves out the new word with all before it."""
+    assert approval.closest(sentence, [f"It was said: {piece} Look there."], whole=False) == piece
+
+
 def test_each_way_to_read_one(folder: Path) -> None:
     key = "test_each_way_to_read_one"
     approval.write(folder / "test_approval.json", {key: SAID, f"{key} 2": OTHER})
