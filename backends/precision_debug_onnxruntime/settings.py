@@ -53,7 +53,7 @@ SETTINGS = (
         zh="原样传给 CUDA 或 TensorRT 执行提供程序的选项，也可逐个用其自身名称给出",
     ),
     Setting(
-        name="custom_ops_library", kind="names", default=(), modes=_ENGINE,
+        name="custom_ops_library", kind="names", default=(), modes=_ENGINE, code=True,
         help="libraries (.so) with custom operators that the model needs", zh="模型所需自定义算子的动态库（.so）",
     ),
     Setting(
@@ -117,7 +117,7 @@ SETTINGS = (
         zh="CUDA 的 float32 乘积可否使用 TF32（默认随 ONNX Runtime，即可以）",
     ),
     Setting(
-        name="ep_library", kind="text", default="", modes=("ort_ep",),
+        name="ep_library", kind="text", default="", modes=("ort_ep",), code=True,
         help="the plugin provider's library (.so)", zh="插件提供程序的动态库（.so）",
     ),
     Setting(

@@ -26,7 +26,7 @@ SETTINGS = (
         name="delete_pass", kind="names", default=(), modes=_PASSES, help="passes to leave out", zh="要去掉的 pass",
     ),
     Setting(
-        name="custom_ops_library", kind="names", default=(), modes=_PREDICTOR,
+        name="custom_ops_library", kind="names", default=(), modes=_PREDICTOR, code=True,
         help="libraries (.so) with custom operators that the model needs, as paddle.utils.cpp_extension builds them",
         zh="模型所需自定义算子的动态库（.so），由 paddle.utils.cpp_extension 构建",
     ),

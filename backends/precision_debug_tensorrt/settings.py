@@ -85,7 +85,7 @@ SETTINGS = (
         zh="由构建标志决定精度，或写入图中（默认：TensorRT 支持时为 weak）",
     ),
     Setting(
-        name="network_script", kind="text", default="", flag=True, metavar="FILE.py",
+        name="network_script", kind="text", default="", flag=True, metavar="FILE.py", code=True,
         help="a function that changes the network before it is built", zh="构建前修改网络的函数",
     ),
     Setting(
@@ -115,7 +115,7 @@ SETTINGS = (
         help="build with these tactics", zh="用这些 tactic 构建",
     ),
     Setting(
-        name="plugins", kind="names", default=(), flag=True, metavar="LIB.so", nargs="+", reader=_words,
+        name="plugins", kind="names", default=(), flag=True, metavar="LIB.so", nargs="+", reader=_words, code=True,
         help="plugin libraries to load first", zh="先加载的插件库",
     ),
     Setting(

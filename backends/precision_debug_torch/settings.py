@@ -50,7 +50,7 @@ SETTINGS = (
         zh="torch.compile 将计算图交给谁；aot_eager：逐个运行分解后的算子；eager：逐个运行捕获的算子",
     ),
     Setting(
-        name="inductor", kind="names", default={}, reader=_pairs, modes=("torch_compile",),
+        name="inductor", kind="names", default={}, reader=_pairs, modes=("torch_compile",), code=True,
         help="torch.compile's options of inductor, KEY=VALUE: pattern_matcher=False, max_fusion_size=1, cpp.simdlen=1",
         zh="传给 torch.compile 的 inductor 选项，KEY=VALUE：pattern_matcher=False、max_fusion_size=1、cpp.simdlen=1",
     ),

@@ -20,6 +20,7 @@ from . import completion, overlay_outputs
 from . import verbs as all_verbs
 from .engine_options import add_engine_options, engine_options, settings_help
 from .language import Help, error_line, language_of
+from .option_file import with_file
 from .parser import Flag, Parser, add_flags, add_options, formatter, given_of, parse, program
 
 __all__ = [
@@ -72,6 +73,7 @@ def build_parser() -> Parser:
         if group == "out":
             add_engine_options(parser, reserved={one.name for one in OPTIONS})
         add_options(parser, (one for one in OPTIONS if one.group == group))
+    parser.set_defaults(options_from="")
     return parser
 
 
@@ -92,6 +94,7 @@ def _verbs(place: int) -> str:
 def run(arguments: Sequence[str]) -> int:
     """Compare, write the report and the summary, and return the exit status."""
     parser = build_parser()
+    arguments = with_file(parser, "compare", arguments)
     if not arguments and not completion.wanted():
         parser.print_help()
         raise UsageError(say("no_model"), hint=say("name_a_model"))
@@ -207,7 +210,7 @@ def make_spec(args: argparse.Namespace, *, command: str) -> RunSpec:
             marks = ("*",)  # of the baseline's tensors: what the file does not hold is not asked for
     return spec_of(
         values | {"marks": marks}, baseline_model=_baseline_model(args), options=options | engine_options(args),
-        command=command,
+        command=command, options_from=args.options_from,
     )  # fmt: skip
 
 

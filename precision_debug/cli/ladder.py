@@ -34,6 +34,7 @@ from ..run.supervisor import supervise
 from ..safety.visible import visible
 from . import compare
 from .language import Help, language_of
+from .option_file import with_file
 from .parser import flag, parse, program
 
 __all__ = ["climbed", "run"]
@@ -48,15 +49,19 @@ DESCRIPTION_ZH = """precision_debug ladder：目标的哪一级引入不一致�
 
 _DEFAULT_RUNS = 60
 
+_UNUSED = (
+    "gen_script", "plots", "record", "save_inputs", "save_outputs", "save_tensors", "repeat", "jobs", "engine",
+    "address", "gpus", "checkpoint",
+)  # fmt: skip
+
 
 def run(arguments: Sequence[str]) -> int:
     """Print the stages and the explanation; 0 where the target passes, 1 where a stage does not, 2 or 3 where the
     target could not run."""
-    args = parse(compare.verb_parser("ladder", __doc__, DESCRIPTION_ZH, _HEADING, _FLAGS), arguments)
-    compare.refuse_unused(
-        args, "ladder", "gen_script", "plots", "record", "save_inputs", "save_outputs", "save_tensors", "repeat",
-        "jobs", "engine", "address", "gpus", "checkpoint",
-    )  # fmt: skip
+    parser = compare.verb_parser("ladder", __doc__, DESCRIPTION_ZH, _HEADING, _FLAGS)
+    arguments = with_file(parser, "ladder", arguments, without=(*_UNUSED, "output"))
+    args = parse(parser, arguments)
+    compare.refuse_unused(args, "ladder", *_UNUSED)
     spec = compare.make_spec(args, command=shlex.join([program("ladder"), *arguments]))
     if any(Path(path).suffix != ".json" for path in args.output):
         raise UsageError("ladder only writes .json", where=args.output[0])

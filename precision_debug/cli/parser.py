@@ -21,7 +21,7 @@ from .language import Help, add_language, language_of, requested_language
 
 __all__ = [
     "MODEL_FLAGS", "Flag", "Parser", "add_flags", "add_options", "flag", "formatter", "given_of", "parse", "program",
-    "verb_parser",
+    "setting_of", "underscored", "verb_parser",
 ]  # fmt: skip
 
 _ARGPARSE = {
@@ -140,6 +140,11 @@ class _Reads(argparse.Action):
         setattr(namespace, self.dest, self._setting.read(values))
 
 
+def setting_of(action: argparse.Action) -> Setting | None:
+    """Return the setting that an option reads, where it is one of a comparison."""
+    return action._setting if isinstance(action, _Reads) else None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Flag:
     """A flag, or a place, of one verb. form: the rest of it in argparse's words."""
@@ -240,14 +245,15 @@ def parse(parser: Parser, arguments: Sequence[str], *, verbs: Iterable[str] = ()
     if completion.wanted():
         completion.complete(parser, verbs=verbs if parser.prog == program() else ())
     parser.language = language_of(requested_language(arguments))
-    parser.words = [_underscored(text) for text in arguments]
+    parser.words = [underscored(text) for text in arguments]
     for text in arguments:
         if re.fullmatch(r"--[a-z][a-z0-9_-]*=--", text):  # argparse takes this value for the end of the options
             raise UsageError("expects a value, got '--'", where=text.removesuffix("=--"))
     return parser.parse_args(parser.words)
 
 
-def _underscored(text: str) -> str:
+def underscored(text: str) -> str:
+    """Return a word with the underscores of an option's name that may be typed with dashes."""
     name, equals, value = text.partition("=")
     if re.fullmatch(r"--[a-z][a-z0-9_-]*", name):
         return "--" + name[2:].replace("-", "_") + equals + value

@@ -47,6 +47,7 @@ from ..safety.visible import visible
 from ..settings.options import differing
 from . import compare
 from .language import Help
+from .option_file import with_file
 from .parser import flag, parse, program
 
 __all__ = ["reduced", "run"]
@@ -76,7 +77,9 @@ _OF_THE_WHOLE = ("input_shapes", "val_range", "sample", "samples_axis", "marks",
 
 def run(arguments: Sequence[str]) -> int:
     """0 where a part was written, 1 where there is none; 2 or 3 as ever."""
-    args = parse(compare.verb_parser("reduce", __doc__, DESCRIPTION_ZH, _HEADING, _FLAGS), arguments)
+    parser = compare.verb_parser("reduce", __doc__, DESCRIPTION_ZH, _HEADING, _FLAGS)
+    arguments = with_file(parser, "reduce", arguments, without=_UNUSED)
+    args = parse(parser, arguments)
     compare.refuse_unused(args, "reduce", *_UNUSED, hint=say("use_part"))
     spec = compare.make_spec(args, command=f"{program('reduce')} {shlex.join(arguments)}")
     model = spec.model.model_file

@@ -32,6 +32,7 @@ from ..settings import SAVED, without_saving
 from ..settings.options import Workers
 from . import compare, ladder, summary
 from .language import Help, error_line, language_of
+from .option_file import with_file
 from .parser import flag, parse, program
 
 __all__ = ["run"]
@@ -44,6 +45,8 @@ DESCRIPTION_ZH = """precision_debug search：应保留为高精度的最小算�
 选项与对比相同。每运行一个集合，报告旁的日志就多一行：再次运行同一命令会从被终止处继续。
 """
 
+_UNUSED = ("gen_script", "plots")
+
 _CRASHES = 20
 """New processes after a crash of the engine: each crash is one set that failed."""
 
@@ -51,8 +54,10 @@ _CRASHES = 20
 def run(arguments: Sequence[str]) -> int:
     """0 where a set was found and verified, or none is needed; 1 where there is none, or it proves nothing; 2 or 3 as
     ever."""
-    args = parse(compare.verb_parser("search", __doc__, DESCRIPTION_ZH, _HEADING, _FLAGS), arguments)
-    compare.refuse_unused(args, "search", "gen_script", "plots")
+    parser = compare.verb_parser("search", __doc__, DESCRIPTION_ZH, _HEADING, _FLAGS)
+    arguments = with_file(parser, "search", arguments, without=(*_UNUSED, "record", "checkpoint"))
+    args = parse(parser, arguments)
+    compare.refuse_unused(args, "search", *_UNUSED)
     _refuse_contradictions(args)
     spec = compare.make_spec(args, command=f"{program('search')} {shlex.join(arguments)}")
     if args.record:

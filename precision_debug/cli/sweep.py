@@ -33,6 +33,7 @@ from ..run.sweep.write import SUFFIXES, as_table, as_text, write
 from ..safety.visible import visible
 from . import compare
 from .language import Help, language_of
+from .option_file import with_file
 from .parser import flag, parse, program
 
 __all__ = ["run"]
@@ -48,13 +49,17 @@ DESCRIPTION_ZH = """precision_debug sweep：多种运行模式列于一表：误
 
 _DEFAULT = "output/sweep.html"
 
+_UNUSED = ("gen_script", "plots")
+
 _USAGE = "%(prog)s --model_file M --run_modes MODE MODE … [options]"
 
 
 def run(arguments: Sequence[str]) -> int:
     """0 where every mode ran, 1 where one is out of tolerance, 2 where one was refused, 3 where one crashed."""
-    args = parse(compare.verb_parser("sweep", __doc__, DESCRIPTION_ZH, _HEADING, _FLAGS, usage=_USAGE), arguments)
-    compare.refuse_unused(args, "sweep", "gen_script", "plots")
+    parser = compare.verb_parser("sweep", __doc__, DESCRIPTION_ZH, _HEADING, _FLAGS, usage=_USAGE)
+    arguments = with_file(parser, "sweep", arguments, without=(*_UNUSED, "run_mode", "record", "output"))
+    args = parse(parser, arguments)
+    compare.refuse_unused(args, "sweep", *_UNUSED)
     if args.run_mode or args.record:
         raise UsageError(say("sweep_takes_modes"), where="--run_mode" if args.run_mode else "--record")
     spread = compare.spread_of(args)

@@ -55,6 +55,18 @@ MISTAKES: Mapping[str, Wording] = {
         "return True or False, or a dict of output name to True or False",
         "请返回 True 或 False，或按输出名给出真假的字典",
     ),
+    # a file of options
+    "no_option_file": Wording("the options cannot be read: {error}", "无法读取选项：{error}"),
+    "option_file_table": Wording("expects a table", "应为表（table）"),
+    "option_file_unknown": Wording("no option is called so", "没有这样的选项"),
+    "no_of_kind": Wording("{value} is of another type", "{value} 的类型不符"),
+    "option_file_code": Wording(
+        "it names code that would run, and nobody typed this file's name",
+        "它指定了将要运行的代码，而命令行并未指定此文件",
+    ),
+    "name_option_file": Wording(
+        "add --config {file}, or type the option", "请加上 --config {file}，或在命令行给出该选项"
+    ),
     # settings and numbers
     "no_pair": Wording("expects KEY=VALUE, got '{value}'", "请写 KEY=VALUE，而不是 '{value}'"),
     "others_setting": Wording(

@@ -36,6 +36,8 @@ def provenance(report: Report, tolerance: tuple[Text, ...]) -> tuple[Section, ..
 def _run(report: Report) -> Section:
     spec = report.spec
     lines = [pair(Text("Command", "命令"), spec.command, "code")] if spec.command else []
+    if spec.options_from:
+        lines.append(pair(Text("Options from", "选项来自"), spec.options_from))
     lines.append(pair(Text("Model", "模型"), _files(spec.model)))
     if spec.baseline_model is not None:
         lines.append(pair(Text("Baseline model", "基线模型"), _files(spec.baseline_model)))

@@ -58,7 +58,7 @@ _OF_ENGINES = re.compile(
 
 _NO_ENGINES = frozenset({"PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "PYTHONWARNINGS", "PYTHONFAULTHANDLER"})
 
-_WITHOUT_EFFECT = ("command", "demo_sheet", "explain", "record", "save_tensors")
+_WITHOUT_EFFECT = ("command", "demo_sheet", "explain", "options_from", "record", "save_tensors")
 """Fields of a command that decide nothing of a sample's rows."""
 
 _WRITTEN = ("save_", "timing_cache")

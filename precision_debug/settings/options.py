@@ -21,6 +21,7 @@ from ..reasons import say
 from .setting import Kind, Setting
 
 __all__ = [
+    "CONFIG",
     "DEFAULT_OUTPUT",
     "GROUPS",
     "LANG",
@@ -212,6 +213,7 @@ class RunSpec:
     renames: target name to baseline name, the user's own rename map.
     lockstep: both runs advance together and meet at each tensor; None: where both sides can.
     options: backends' settings as given: KEY for every side that reads it, "baseline.KEY" or "target.KEY" for one.
+    options_from: the file that gave some of the command's options, and which; "": all were typed.
     """
 
     model: ModelFiles
@@ -393,6 +395,7 @@ class RunSpec:
     ))  # fmt: skip
     options: Mapping[str, Any] = field(default_factory=dict)
     command: str = ""
+    options_from: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -475,6 +478,12 @@ LANG = Setting(
     zh="输出文字的语言，以及页面打开时的语言（默认随终端、随浏览器）",
 )  # fmt: skip
 
+CONFIG = Setting(
+    name="config", kind="word", flag=True, group="out", default="", metavar="FILE.toml", file="read",
+    help="a file of options; typed ones win (default: [tool.precision_debug] of ./pyproject.toml)",
+    zh="写有选项的文件；命令行给出的优先（默认为 ./pyproject.toml 的 [tool.precision_debug]）",
+)  # fmt: skip
+
 TERMINAL = (
     Setting(
         name="baseline_model", kind="word", flag=True, group="model", default="", metavar="M2", file="read",
@@ -515,6 +524,7 @@ TERMINAL = (
         help="draw the N worst tensors in the terminal: values, errors, and errors against magnitudes (1 without N)",
         zh="在终端绘制误差最大的 N 个张量：数值、误差、误差与数值大小（不给 N 为 1）",
     ),
+    CONFIG,
     LANG,
     Setting(
         name="verbose", kind="flag", flag=True, group="out", default=False,

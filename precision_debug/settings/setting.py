@@ -54,7 +54,8 @@ class Setting:
     reader: reads a value in place of what ``kind`` would do; raises UsageError or ValueError. A setting's values are
     plain: they travel as JSON.
     target_unless_said: without a side's name in front it is the target's alone. native: of pairs, a regular expression
-    of the engine's own names: each may be given as a setting of its own, and joins these pairs.
+    of the engine's own names: each may be given as a setting of its own, and joins these pairs. code: it names code
+    that runs, or a library that is loaded.
 
     Of options alone: spelled: the command line's name for it, where that is another one. field: where RunSpec keeps it,
     "tolerance.atol". group: the heading of --help that it stands under. repeated: may be given several times, and adds
@@ -80,6 +81,7 @@ class Setting:
     reader: Callable[[Any], Any] | None = None
     target_unless_said: bool = False
     native: str = ""
+    code: bool = False
     spelled: str = ""
     field: str = ""
     group: str = ""
