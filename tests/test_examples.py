@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import onnx
@@ -218,3 +220,19 @@ def test_what_the_first_command_installs_is_enough(script: str, tmp_path: Path) 
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "out of tolerance" in done.stdout
+
+
+def test_the_notebook_runs_from_top_to_bottom(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its cells in one namespace, as a kernel would; it is stored without results."""
+    book = json.loads((EXAMPLES / "api" / "digits.ipynb").read_text(encoding="utf-8"))
+    cells = ["".join(cell["source"]) for cell in book["cells"] if cell["cell_type"] == "code"]
+    assert all(not cell["outputs"] for cell in book["cells"] if cell["cell_type"] == "code")
+    monkeypatch.chdir(EXAMPLES)
+    space: dict[str, Any] = {}
+    for cell in cells:
+        exec(compile(cell, "digits.ipynb", "exec"), space)
+    assert "probabilities" in capsys.readouterr().out
+    assert space["report"]._repr_html_()
+    assert space["strict"].verdict == "out of tolerance"
