@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,8 @@ def as_array(tensor: Any, *, name: str = "") -> Array:
     """A numpy array over the tensor's memory where that is possible, a copy where it is not.
 
     Takes numpy arrays and whatever has ``__array__`` or ``__dlpack__``; sparse tensors become dense, quantised ones
-    the numbers that they stand for, and torch's nested ones their parts in a row. The raw bytes by which a framework
+    the numbers that they stand for, and torch's nested ones their parts in a row. Lists lie along a first axis, a map's
+    values in the order of its keys (see ``_in_one``). The raw bytes by which a framework
     hands over a type that numpy has not (Paddle's bfloat16 as uint16, its float8 as int8) come back as that type of
     ml_dtypes; complex numbers of 16-bit parts, which numpy has not, as complex64 with every value kept. Raises
     BackendError on anything else.
@@ -30,7 +32,9 @@ def as_array(tensor: Any, *, name: str = "") -> Array:
         kind = str(getattr(tensor, "dtype", "")).lower().rpartition(".")[2]
         if _is_of(tensor, "torch"):
             array = _of_torch(tensor)
-        elif hasattr(tensor, "__array__") or np.isscalar(tensor) or isinstance(tensor, (list, tuple)):
+        elif isinstance(tensor, (list, tuple, Mapping)):
+            array = _in_one(tensor)
+        elif hasattr(tensor, "__array__") or np.isscalar(tensor):
             array = np.asarray(_dense(tensor))
         else:
             array = np.from_dlpack(tensor)
@@ -40,6 +44,27 @@ def as_array(tensor: Any, *, name: str = "") -> Array:
             f"a hook got {type(tensor).__name__}{of}, which cannot be read as an array ({error})", where=name
         ) from error
     return with_both_parts(_typed(array, kind))
+
+
+def _in_one(value: Any) -> Array:
+    """A sequence's elements along a first axis, a map's values in the order of its keys.
+
+    Elements of several shapes lie at the beginning of as much room as the largest takes along each axis, with 0 (or
+    "") behind: one after the other, two sequences that are divided at other places would be the same numbers.
+    """
+    held = [value[key] for key in sorted(value)] if isinstance(value, Mapping) else value
+    parts = [as_array(part) for part in held]
+    if not parts:
+        return np.zeros(0, np.float32)
+    if len({part.shape for part in parts}) == 1:
+        return np.stack(parts)
+    rank = max(part.ndim for part in parts)
+    parts = [part.reshape((1,) * (rank - part.ndim) + part.shape) for part in parts]
+    room = np.max([part.shape for part in parts], axis=0)
+    made = np.full((len(parts), *room), "" if parts[0].dtype.kind in "OUST" else 0, dtype=np.result_type(*parts))
+    for place, part in enumerate(parts):
+        made[place][tuple(slice(size) for size in part.shape)] = part
+    return made
 
 
 def _is_of(tensor: Any, package: str) -> bool:

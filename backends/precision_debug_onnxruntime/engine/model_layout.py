@@ -42,8 +42,8 @@ class View:
 
     @property
     def at_end(self) -> bool:
-        """A string tensor is shown after the run, where it is one of the model's outputs."""
-        return self.label == "" and self.unseen.code == _STRINGS.code
+        """What no tap can read, strings and sequences, is shown after the run where it is an output of the model."""
+        return self.label == "" and self.unseen.code in _AT_END
 
     def nodes(self, name: str, prefix: str) -> tuple[list[Any], str]:
         """The side branch off ``name``, and the value at its end; new names begin with prefix."""
@@ -56,6 +56,7 @@ class View:
 
 
 _STRINGS = say("strings")
+_AT_END = frozenset({_STRINGS.code, say("kind", kind="sequence").code})
 
 
 def view_of(info: TypeInfo, form: Form, channels: int | None, shape: tuple[int | str, ...] | None) -> View:

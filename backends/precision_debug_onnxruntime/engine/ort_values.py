@@ -1,4 +1,4 @@
-"""Feeds and outputs of types that ONNX Runtime's Python does not exchange with numpy: bfloat16, float8, int4."""
+"""Feeds and outputs that are no arrays to ONNX Runtime's Python: bfloat16, float8, int4, sequences, maps."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from precision_debug.errors import InputError
+from precision_debug.numbers.arrays import as_array
 from precision_debug.onnx.types import dtype_name, elem_of, numpy_dtype
 
 __all__ = ["run"]
@@ -18,11 +19,15 @@ _ODD = frozenset({16}) | _BYTES | _HALF_BYTES | _QUARTER_BYTES
 
 
 def run(session: Any, feeds: Mapping[str, Any], options: Any) -> list[Any]:
-    """Run an InferenceSession. Arrays with ml_dtypes' types go in and come out as such."""
+    """Run an InferenceSession. Arrays with ml_dtypes' types go in and come out as such; of a sequence or map comes one
+    array, see ``as_array``."""
     outputs = session.get_outputs()
     ort_feeds = {name: _to_ort(name, value) for name, value in feeds.items()}
     if not any(elem_of(item.type) in _ODD for item in outputs):
-        return list(session.run(None, ort_feeds, options))
+        return [
+            as_array(value) if isinstance(value, (list, dict)) else value
+            for value in session.run(None, ort_feeds, options)
+        ]
     import onnxruntime as ort
 
     def as_value(value: Any) -> Any:

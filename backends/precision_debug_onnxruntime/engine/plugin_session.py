@@ -15,6 +15,7 @@ import numpy as np
 
 from precision_debug.errors import BackendError, BackendUnavailable, UsageError
 from precision_debug.inspector import EngineLayer
+from precision_debug.numbers.arrays import as_array
 from precision_debug.onnx.graph import initializers_of
 from precision_debug.onnx.model import Model, read_model
 from precision_debug.onnx.real_numbers import RealNumbers
@@ -126,7 +127,8 @@ class PluginSession:
             raise BackendError("this session is closed", where=self._path)
         checked = checked_feeds(feeds, self._inputs, self._required)
         with our_errors(self._path):
-            outputs = dict(zip(self._outputs, self._session.run(self._outputs, checked), strict=True))
+            found = map(as_array, self._session.run(self._outputs, checked))
+        outputs = dict(zip(self._outputs, found, strict=True))
         if hook is not None:
             self._show(checked, outputs, hook, names)
         return outputs
@@ -143,7 +145,7 @@ class PluginSession:
         if marks:
             session = self._with_marks(marks)
             with our_errors(self._path):
-                found = session.run([*marks, *self._outputs], feeds)
+                found = [as_array(value) for value in session.run([*marks, *self._outputs], feeds)]
             values |= dict(zip(marks, found, strict=False))
             again = dict(zip(self._outputs, found[len(marks) :], strict=True))
             self._said_of_marks = [say("marked_beside", count=len(marks), gap=_gap(outputs, again))]

@@ -8,6 +8,7 @@ from typing import Any
 
 from precision_debug.errors import BackendError, PrecisionDebugError
 from precision_debug.inspector import EngineLayer
+from precision_debug.numbers.arrays import as_array
 from precision_debug.onnx.file_operators import FileOperators
 from precision_debug.onnx.graph import attribute, initializers_of, subgraphs
 from precision_debug.onnx.model import Model, read_model
@@ -147,7 +148,10 @@ class _ReferenceSession:
             self._hook = None
         if hook is not None and names is None:
             self.tensors = tuple(self._shown.listed())
-        return dict(zip(self._outputs, found, strict=True))
+        return {
+            name: as_array(value, name=name) if isinstance(value, list) else value
+            for name, value in zip(self._outputs, found, strict=True)
+        }
 
     def close(self) -> None:
         self._evaluator = None
@@ -155,7 +159,7 @@ class _ReferenceSession:
     def _show(self, scope: Any, name: str, value: Any) -> Any:
         """Tell the hook of a value; returns what its readers are given."""
         entry = self._by_key.get((scope, name))
-        if self._hook is None or entry is None or not hasattr(value, "dtype"):
+        if self._hook is None or entry is None or not (hasattr(value, "dtype") or isinstance(value, list)):
             return value
         if entry.meta.unseen and entry.meta.unseen.code != _NONE:
             return value
@@ -164,11 +168,11 @@ class _ReferenceSession:
             return value
         real = scope == () and name in self._real
         try:
-            new = self._hook(meta.op_type, meta.name, self._real.shown(name, value) if real else value)
+            new = self._hook(meta.op_type, meta.name, self._real.shown(name, value) if real else as_array(value))
         except BaseException as error:
             self._raised = error
             raise
-        if not self._replacing or new is None or getattr(new, "shape", None) != value.shape:
+        if not self._replacing or new is None or getattr(new, "shape", None) != getattr(value, "shape", ()):
             return value
         return self._real.codes(name, new, value) if real else new.astype(value.dtype)
 

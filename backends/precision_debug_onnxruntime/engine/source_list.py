@@ -27,7 +27,8 @@ def list_of_source(
     entries = []
     for value in found:
         elem, shape = types.get(value.name, (0, None))
-        unseen = say("no_tensor") if value.name in types and not elem else NOTHING
+        is_output = not value.scope.key and value.name in outputs
+        unseen = say("no_tensor") if value.name in types and not elem and not is_output else NOTHING
         dtype = dtype_name(elem) if elem else ""
         inputs, later = names.inputs(value)
         meta = TensorMeta(
@@ -37,7 +38,7 @@ def list_of_source(
             dtype=floats if floats and dtype in {"float32", "float16", "bfloat16"} else dtype,
             shape=shape,
             inputs=inputs,
-            is_output=not value.scope.key and value.name in outputs,
+            is_output=is_output,
             unseen=unseen,
         )
         entries.append(Entry(value=value, meta=meta, view=View(unseen=unseen), later=later))
