@@ -125,3 +125,18 @@ def test_a_digest_is_over_all_files_that_belong_to_a_model(tmp_path: Path) -> No
         assert model_digest(ModelFiles(model_file=str(tmp_path / model_file))) != first
     (tmp_path / "net.py").write_text("")
     assert model_digest(ModelFiles(model_file=str(tmp_path / "net.py"))) == "", "its weights may be anywhere"
+
+
+def test_links_to_a_model_and_to_its_weights_are_the_same_model(tmp_path: Path) -> None:
+    """As a cache of downloads lays them out: each file once, and a folder of links to them."""
+    whole, there, links = tmp_path / "whole.onnx", tmp_path / "there", tmp_path / "links"
+    save(whole)
+    there.mkdir()
+    links.mkdir()
+    onnx.save_model(
+        onnx.load(whole), there / "m.onnx", save_as_external_data=True, location="m.bin", size_threshold=0
+    )
+    for name in ("m.onnx", "m.bin"):
+        (links / name).symlink_to(there / name)
+    digest = model_digest(ModelFiles(model_file=str(there / "m.onnx")))
+    assert model_digest(ModelFiles(model_file=str(links / "m.onnx"))) == digest != ""

@@ -32,7 +32,8 @@ def model_digest(model: ModelFiles) -> str:
     if model.model_dir or not files or not all(file.is_file() for file in files) or files[0].suffix == ".py":
         return ""
     try:
-        beside = sorted({*_beside(files[0])} - {*files})
+        # a file may be reached by several links, and counts once
+        beside = sorted({file.resolve() for file in _beside(files[0])} - {file.resolve() for file in files})
         states = tuple((str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in (*files, *beside))
         return _digest(states)
     except (OSError, PrecisionDebugError):

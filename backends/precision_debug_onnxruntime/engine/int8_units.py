@@ -41,13 +41,14 @@ class Int8Units:
             source = maker.get(_handed_on(node, numbers) if change == "int8" else "")
             folds = node.op_type != "BatchNormalization" or (source is not None and source.op_type in _FOLDED_INTO)
             before = home.get(source.name) if source is not None and folds else None
+            quantised = node.op_type in types or _becomes_product(node, change, types)
             if before is not None:
                 home[node.name] = before
-            elif node.op_type in types or _becomes_product(node, change, types):
+            elif quantised:
                 home[node.name] = node.name
             else:
                 continue
-            if node.op_type in types or _becomes_product(node, change, types):
+            if quantised:
                 names.setdefault(home[node.name], []).append(node.name)
         return cls(home=home, names={key: tuple(several) for key, several in names.items()})
 

@@ -13,6 +13,7 @@ from ...codec import decode, encode
 from ...errors import BackendError, InputError, PrecisionDebugError, shortened
 from ...records import ModelFiles, RunSpec
 from ..called import Said, called
+from ..content import external_files
 from ..inputs import feeds_of
 from ..plan import Plan, make_plan
 from ..side import guarded
@@ -118,17 +119,8 @@ def _runs(folder: Path, model: ModelFiles) -> tuple[str, int]:
         files.append(Path(model.params_file))
     files += [path for path in model_path.parent.glob(f"{model_path.name}*") if path != model_path and path.is_file()]
     if model_path.suffix == ".onnx":
-        files += _external(model_path)
-    return model_path.name, sum(path.stat().st_size for path in dict.fromkeys(files) if path.exists())
-
-
-def _external(path: Path) -> list[Path]:
-    """The files of an ONNX file's external weights, whatever they are called."""
-    from ...onnx.graph import external_data, external_tensors
-    from ...onnx.model import loaded
-
-    tensors = external_tensors(loaded(path).graph)
-    return [path.parent / location for location in dict.fromkeys(external_data(one).location for one in tensors)]
+        files += external_files(model_path)
+    return model_path.name, sum(path.stat().st_size for path in {one.resolve() for one in files} if path.exists())
 
 
 def _goes_with(path: Path, model: Path) -> bool:
