@@ -1,20 +1,25 @@
-"""From a model file and a run mode to the backend that runs it; the only place that loads plugins.
+"""From a model file and a run mode to the backend that runs it; the only place that loads plugins and products.
 
 The built-in backends are named here, so that they work from a bare checkout; installed wheels add theirs under the
 entry-point group ``precision_debug.backends`` and may replace a built-in one of the same name.
+
+A product is a folder of ``precision_debug/products`` whose ``DOORS`` says what it puts behind which door of the core,
+as entry points do: door to name to "module:attribute". No module of the core imports one, and without its folder the
+rest works.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
+import pkgutil
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .errors import BackendUnavailable, UsageError
 from .reasons import CORE, Catalogue, Wording, say
@@ -24,7 +29,8 @@ if TYPE_CHECKING:
     from .protocols import Backend
 
 __all__ = [
-    "BUILT_IN", "GROUP", "Plugin", "backends", "find", "is_mode_like", "modes_for", "plugins", "wording",
+    "BUILT_IN", "GROUP", "Plugin", "backends", "behind", "find", "is_mode_like", "modes_for", "opened", "plugins",
+    "products", "wording",
 ]  # fmt: skip
 
 GROUP = "precision_debug.backends"
@@ -67,6 +73,33 @@ def plugins() -> tuple[Plugin, ...]:
 def backends() -> tuple[Backend, ...]:
     """The backends that could be loaded."""
     return tuple(plugin.backend for plugin in plugins() if plugin.backend is not None)
+
+
+@functools.cache
+def products() -> Mapping[str, Mapping[str, Mapping[str, str]]]:
+    """The products that are here, by name, and what each puts behind which door; nothing else of them is imported."""
+    folder = f"{__package__}.products"
+    try:
+        names = [found.name for found in pkgutil.iter_modules(importlib.import_module(folder).__path__)]
+    except ModuleNotFoundError as error:
+        if error.name != folder:
+            raise
+        names = []
+    return {name: importlib.import_module(f"{folder}.{name}").DOORS for name in sorted(names)}
+
+
+def behind(door: str) -> Mapping[str, str]:
+    """What the products put behind a door: its name to "module" or "module:attribute"."""
+    return {name: target for doors in products().values() for name, target in doors.get(door, {}).items()}
+
+
+def opened(door: str, name: str) -> Any:
+    """Import what a product put behind a door. Raises UsageError where no product that is here did."""
+    module, _, attribute = behind(door).get(name, "").partition(":")
+    if not module:
+        raise UsageError(say("no_product"), where=name, hint=say("install_whole"))
+    found = importlib.import_module(module)
+    return getattr(found, attribute) if attribute else found
 
 
 def wording(code: str) -> Wording | None:

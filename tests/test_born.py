@@ -14,9 +14,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from precision_debug import compare
 from precision_debug.cli import main
+from precision_debug.products.tools.difference_sentences import sentences
 from precision_debug.report.curve import curve
 from precision_debug.report.difference import Change, difference
-from precision_debug.report.difference_sentences import sentences
 from precision_debug.report.formats.json import load
 from precision_debug.report.model import Report
 from precision_debug.run.sweep.plot import svg

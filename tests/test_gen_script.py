@@ -12,8 +12,8 @@ from onnx_models import mlp
 
 import precision_debug
 from precision_debug.cli import main
-from precision_debug.cli.script import script_of
 from precision_debug.errors import UsageError
+from precision_debug.products.tools.script import script_of
 from precision_debug.records import ModelFiles, RunSpec, Tolerance
 
 

@@ -137,7 +137,7 @@ NEEDS_PADDLE = pytest.mark.skipif(importlib.util.find_spec("paddle") is None, re
 
 
 def _ladder(*arguments: str) -> tuple[int, dict[str, Any]]:
-    from precision_debug.cli import ladder
+    from precision_debug.products.tools import ladder
 
     status = ladder.run([*arguments, "--output", "ladder.json"])
     return status, json.loads(Path("ladder.json").read_text())
@@ -221,7 +221,7 @@ DIGITS = Path(__file__).parent.parent / "examples" / "digits" / "digits.onnx"
 
 
 def test_onnx_runtime_has_stages_too(capsys: pytest.CaptureFixture[str]) -> None:
-    from precision_debug.cli import ladder
+    from precision_debug.products.tools import ladder
 
     alone = precision_debug.compare(DIGITS, run_mode="ort_fp16", explain="off")  # 1 where nothing ran in FP16
     capsys.readouterr()
@@ -264,7 +264,7 @@ def test_the_last_stage_is_the_mode_itself(backend: str, mode: str, stages: list
 
 def test_a_backend_without_stages_says_so(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from precision_debug import registry
-    from precision_debug.cli import ladder
+    from precision_debug.products.tools import ladder
     from precision_debug.protocols import Capabilities
 
     backend = next(one for one in registry.backends() if one.name == "onnxruntime")

@@ -16,8 +16,8 @@ from precision_debug.cli.compare import build_parser, make_spec
 from precision_debug.cli.doctor import PAGES
 from precision_debug.cli.language import Help
 from precision_debug.cli.parser import parse
-from precision_debug.cli.script import script_of
 from precision_debug.errors import UsageError
+from precision_debug.products.tools.script import script_of
 from precision_debug.records import ModelFiles, RunSpec, Tolerance
 from precision_debug.settings import Setting
 from precision_debug.settings.options import GROUPS, OPTIONS, differing, options_of, spec_of

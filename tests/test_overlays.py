@@ -15,11 +15,11 @@ from report_factory import make_report, make_row
 from precision_debug.cli import main
 from precision_debug.errors import OutputError, UsageError
 from precision_debug.numbers.portrait import Bins, Portrait
+from precision_debug.products.tools.overlays.explorer import BROKEN
+from precision_debug.products.tools.overlays.marks import colour, marks
 from precision_debug.records import Culprit, Explanation, ModelFiles, Status
 from precision_debug.report import Report, overlays
 from precision_debug.report.lead import lead
-from precision_debug.report.overlays.explorer import BROKEN
-from precision_debug.report.overlays.marks import colour, marks
 
 pytestmark = pytest.mark.usefixtures("forked")
 

@@ -13,8 +13,8 @@ import pytest
 
 from precision_debug import compare
 from precision_debug.cli import main
-from precision_debug.cli.plots import plot_lines
 from precision_debug.numbers.draw_portrait import portrait_of
+from precision_debug.products.tools.plots import plot_lines
 from precision_debug.report.formats.html.data import written
 from precision_debug.report.model import Report
 

@@ -169,8 +169,8 @@ def test_a_fault_that_needs_what_comes_behind_it_ends_there(tmp_path: Path, monk
     """An engine that fuses up to a later tensor is right where a part ends before it."""
     import tempfile
 
-    from precision_debug.cli import reduce
     from precision_debug.codec import encode
+    from precision_debug.products.tools import reduce
     from precision_debug.records import ModelFiles, RunSpec
 
     path, asked, plain = chain(tmp_path / "chain.onnx"), [], reduce._shows

@@ -1,4 +1,4 @@
-"""The command line: one file a verb, and nothing else to change for a new one. Without a verb it compares."""
+"""The command line: a verb is a file here, or one that a product declares. Without a verb it compares."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ import shlex
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
+from types import ModuleType
 
+from .. import registry
 from ..errors import PrecisionDebugError, UsageError
 from ..reasons import say
 from ..safety import import_path
@@ -21,18 +23,36 @@ from ..safety.nearest import nearest
 from ..safety.visible import visible
 from . import completion, polygraphy, streams
 
-__all__ = ["main", "verbs"]
+__all__ = ["main", "module_of", "verbs"]
 
 _SUMMARY = re.compile(r'^SUMMARY = "(.+)"$(?:\nSUMMARY_ZH = "(.+)"$)?', re.MULTILINE)
 
 
 @functools.cache
 def verbs() -> Mapping[str, tuple[str, str]]:
-    """Every verb, a module of this folder that says ``SUMMARY = "…"`` and below it ``SUMMARY_ZH = "…"``, and both; none
-    is imported for it."""
-    names = sorted((found.name for found in pkgutil.iter_modules(__path__)), key=lambda name: (name != "compare", name))
-    summaries = {name: _SUMMARY.search((pkgutil.get_data(__name__, f"{name}.py") or b"").decode()) for name in names}
-    return {name: (found[1], found[2] or found[1]) for name, found in summaries.items() if found is not None}
+    """Every verb, a module that says ``SUMMARY = "…"`` and below it ``SUMMARY_ZH = "…"``, and both.
+
+    No verb is imported for it.
+    """
+    found = {name: _SUMMARY.search(_text_of(module)) for name, module in _modules().items()}
+    return {name: (said[1], said[2] or said[1]) for name, said in found.items() if said is not None}
+
+
+def module_of(verb: str) -> ModuleType:
+    """The module that runs a verb."""
+    return importlib.import_module(_modules()[verb])
+
+
+def _modules() -> Mapping[str, str]:
+    """Those of this folder, and the verbs of the products, "compare" first."""
+    here = {found.name: f"{__name__}.{found.name}" for found in pkgutil.iter_modules(__path__)}
+    found = here | dict(registry.behind("verbs"))
+    return {name: found[name] for name in sorted(found, key=lambda name: (name != "compare", name))}
+
+
+def _text_of(module: str) -> str:
+    package, _, name = module.rpartition(".")
+    return (pkgutil.get_data(package, f"{name}.py") or b"").decode()
 
 
 _UNREAD = 128 + 13
@@ -99,7 +119,7 @@ def _run(arguments: list[str]) -> int:
             raise UsageError(foreign)
         raise _no_verb(arguments[0])
     verb = arguments.pop(0) if arguments and arguments[0] in verbs() else "compare"
-    return int(importlib.import_module(f".{verb}", __name__).run(arguments))
+    return int(module_of(verb).run(arguments))
 
 
 def _no_verb(name: str) -> UsageError:

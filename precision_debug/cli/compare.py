@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from .. import registry
 from ..errors import UsageError
 from ..reasons import Text, say
 from ..records import ModelFiles, RunSpec
@@ -105,10 +106,8 @@ def run(arguments: Sequence[str]) -> int:
     overlay_outputs.refuse(outputs, shown, spec, args.marks)
     check_before(spec, outputs)
     if args.gen_script:
-        from .script import write_script
-
         refuse_overwriting([args.gen_script], spec, args.marks)
-        write_script(args.gen_script, spec, outputs)
+        registry.opened("options", "gen_script")(args.gen_script, spec, outputs)
         return 0
 
     from ..run.supervisor import supervise
@@ -127,11 +126,10 @@ def run(arguments: Sequence[str]) -> int:
             print(visible(said))
         if outputs and not args.quiet:
             from . import summary
-            from .plots import show_plots
 
             summary.show(outcome.report, outputs, language=args.lang)
             if args.plots:
-                show_plots(outcome.report, args.plots, language=args.lang)
+                registry.opened("options", "plots")(outcome.report, args.plots, language=args.lang)
     if outcome.error is not None:
         print(f"precision_debug: {visible(error_line(outcome.error, args.lang))}", file=sys.stderr)
         return outcome.exit_status

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from .. import registry
 from ..report import write
 from ..report.model import Report
 from ..run.journal_report import report_of_journal
 from ..run.unchanged import with_changes
 from . import overlay_outputs, summary
 from .parser import flag, parse, verb_parser
-from .plots import show_plots
 
 __all__ = ["load", "run"]
 
@@ -38,7 +38,7 @@ def run(arguments: Sequence[str]) -> int:
     overlay_outputs.write(report, shown)
     summary.show(report, outputs, language=args.lang)
     if args.plots:
-        show_plots(report, args.plots, language=args.lang)
+        registry.opened("options", "plots")(report, args.plots, language=args.lang)
     return report.exit_status
 
 

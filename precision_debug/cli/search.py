@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from .. import registry
 from ..claims import Claim, Judge, State, claims_of_search, status_of, verdict_of_search
 from ..errors import BackendCrash, UsageError
 from ..events import Stage, Tried, read
@@ -30,7 +31,7 @@ from ..safety.visible import visible
 from ..search.request import SearchRequest, limit_of
 from ..settings import SAVED, without_saving
 from ..settings.options import Workers
-from . import compare, ladder, summary
+from . import compare, summary
 from .language import Help, error_line, language_of
 from .option_file import with_file
 from .parser import flag, parse, program
@@ -91,9 +92,10 @@ def run(arguments: Sequence[str]) -> int:
     if report is None:
         return 1
     fix = report.fix
-    if fix is not None and fix.state == "not possible" and not args.quiet:
+    if fix is not None and fix.state == "not possible" and not args.quiet and registry.behind("stages"):
         print("which stage brings it:", flush=True)
-        ladder.climbed(spec, on_all=args.on == "all", verbose=args.verbose, language=language_of(args.lang))
+        climbed = registry.opened("stages", "climbed")
+        climbed(spec, on_all=args.on == "all", verbose=args.verbose, language=language_of(args.lang))
     judge = _judge(args)
     claims = claims_of_search(report, fix, judge)
     if not args.quiet:

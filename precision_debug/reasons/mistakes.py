@@ -241,6 +241,8 @@ MISTAKES: Mapping[str, Wording] = {
         "is a file of the folder {path}, which this command reads", "是此命令要读取的文件夹 {path} 中的文件"
     ),
     "another_file": Wording("name another file to write", "请写到另一个文件"),
+    "no_product": Wording("this installation does not include it", "此安装不包含它"),
+    "install_whole": Wording("install all of precision_debug", "请安装完整的 precision_debug"),
     "no_viewer": Wording("unknown viewer '{name}'", "没有名为 '{name}' 的查看器"),
     "viewers_are": Wording(
         "known: {names}; a file whose name has a colon: ./{path}", "可用：{names}；文件名含冒号时请写 ./{path}"

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from precision_debug.cli.script import script_of
 from precision_debug.errors import PrecisionDebugError
+from precision_debug.products.tools.script import script_of
 from precision_debug.records import ModelFiles, RunSpec, SessionSpec, TensorMeta, Tolerance
 from precision_debug.report import overlays, step_summary, write
 from precision_debug.run.sweep.result import Mode, Speed, Sweep

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ..reasons import Text
-from .difference import Difference, Tensor
+from ...reasons import Text
+from ...report.difference import Difference, Tensor
+from ...report.formats.html.small_page import small_page
+from ...report.formats.html.text import both, escaped
 from .difference_sentences import CHANGES, TONE_OF, errors, ordered, ratio, sentences
-from .formats.html.small_page import small_page
-from .formats.html.text import both, escaped
 
 __all__ = ["difference_page"]
 

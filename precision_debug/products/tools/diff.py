@@ -13,23 +13,23 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..claims import status_of
-from ..codec import encode, json_text
-from ..errors import UsageError
-from ..reasons import Text, say
-from ..report.atomic_file import replacing
-from ..report.difference import NOISE, TIMES, Difference, difference
-from ..report.difference_book import difference_book
-from ..report.difference_page import difference_page
-from ..report.difference_sentences import CHANGES, errors, ordered, ratio, sentences
-from ..report.formats.md import plain
-from ..report.model import Report
-from ..report.widths import text_width, wrapped
-from ..run.overwriting import refuse_overwriting
-from ..run.unchanged import with_changes
-from ..safety.visible import visible
-from .language import language_of
-from .parser import flag, parse, verb_parser
+from ...claims import status_of
+from ...cli.language import language_of
+from ...cli.parser import flag, parse, verb_parser
+from ...codec import encode, json_text
+from ...errors import UsageError
+from ...reasons import Text, say
+from ...report.atomic_file import replacing
+from ...report.difference import NOISE, TIMES, Difference, difference
+from ...report.formats.md import plain
+from ...report.model import Report
+from ...report.widths import text_width, wrapped
+from ...run.overwriting import refuse_overwriting
+from ...run.unchanged import with_changes
+from ...safety.visible import visible
+from .difference_book import difference_book
+from .difference_page import difference_page
+from .difference_sentences import CHANGES, errors, ordered, ratio, sentences
 
 __all__ = ["run"]
 

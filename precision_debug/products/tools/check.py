@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..claims import Verdict, claims_of_files, status_of, verdict_of_files
-from ..errors import ModelError, UsageError
-from ..report.words import explained
-from ..safety.visible import visible
-from . import polygraphy
-from .language import language_of
-from .parser import flag, parse, verb_parser
+from ...claims import Verdict, claims_of_files, status_of, verdict_of_files
+from ...cli import polygraphy
+from ...cli.language import language_of
+from ...cli.parser import flag, parse, verb_parser
+from ...errors import ModelError, UsageError
+from ...report.words import explained
+from ...safety.visible import visible
 
 __all__ = ["run"]
 
@@ -40,10 +40,10 @@ def run(arguments: Sequence[str]) -> int:
             raise ModelError(
                 "is not an .onnx file", where=path, hint="only .onnx files can be read without their framework"
             )
-    from ..onnx.compared_files import compared_files, looked_at
-    from ..onnx.model import read_model
-    from ..onnx.provable import provable
-    from ..reasons import Text, say, some
+    from ...onnx.compared_files import compared_files, looked_at
+    from ...onnx.model import read_model
+    from ...onnx.provable import provable
+    from ...reasons import Text, say, some
 
     models = [read_model(path) for path in filter(None, (args.model, args.second))]
     faults = list(dict.fromkeys(one for model in models for one in provable(model, to=args.to, int32=args.int32)))

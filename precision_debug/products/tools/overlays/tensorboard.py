@@ -12,12 +12,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from ...errors import OutputError
-from ...numbers.portrait import Bins
-from ...safety.visible import visible
-from ..catalogue import COLUMNS
-from ..lead import lead
-from ..model import Report
+from ....errors import OutputError
+from ....numbers.portrait import Bins
+from ....report.catalogue import COLUMNS
+from ....report.lead import lead
+from ....report.model import Report
+from ....safety.visible import visible
 from .marks import marks
 
 __all__ = ["ENDING", "write"]

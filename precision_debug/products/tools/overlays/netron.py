@@ -12,12 +12,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ...errors import OutputError
-from ...onnx.graph import all_graphs
-from ...onnx.model import opened, parsed
-from ...safety.visible import visible
-from ..blame import culprits, said_of
-from ..model import Report
+from ....errors import OutputError
+from ....onnx.graph import all_graphs
+from ....onnx.model import opened, parsed
+from ....report.blame import culprits, said_of
+from ....report.model import Report
+from ....safety.visible import visible
 from .marks import Mark, marks
 
 __all__ = ["ENDING", "PREFIX", "write"]

@@ -6,11 +6,11 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 
-from ..numbers.portrait import Bins, Density, Portrait
-from ..reasons import Text
-from ..report.model import Report
-from ..safety.visible import visible
-from .language import language_of
+from ...cli.language import language_of
+from ...numbers.portrait import Bins, Density, Portrait
+from ...reasons import Text
+from ...report.model import Report
+from ...safety.visible import visible
 
 __all__ = ["plot_lines", "show_plots"]
 

@@ -6,15 +6,15 @@ import math
 from pathlib import Path
 from typing import Any
 
-from ..reasons import Text
-from ..records import Row, Status
-from .difference import Change, Difference, Tensor
+from ...reasons import Text
+from ...records import Row, Status
+from ...report.difference import Change, Difference, Tensor
+from ...report.formats.xlsx.formats import TONES, Formats
+from ...report.formats.xlsx.sentences import on_paper, write_sentences
+from ...report.formats.xlsx.text import fit
+from ...report.summary import STATUS_NAME, STATUS_TONE
+from ...report.widths import text_width
 from .difference_sentences import CHANGES, TONE_OF, ordered, sentences
-from .formats.xlsx.formats import TONES, Formats
-from .formats.xlsx.sentences import on_paper, write_sentences
-from .formats.xlsx.text import fit
-from .summary import STATUS_NAME, STATUS_TONE
-from .widths import text_width
 
 __all__ = ["difference_book"]
 

@@ -14,28 +14,28 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..claims import State, claims_of_stage, status_of, verdict_of_stages
-from ..errors import BackendError, PrecisionDebugError, UsageError
-from ..explain.ladder import Climb, Explanation, Step, climb, explain
-from ..protocols import Ladder, Rung, Switch
-from ..reasons import Text, say
-from ..records import RunSpec, SessionSpec, Status
-from ..report.atomic_file import replacing
-from ..report.doubts import worded
-from ..report.failure import sentence_of
-from ..report.model import Report
-from ..report.widths import text_width
-from ..report.words import word
-from ..run.interrupts import stopped, watching
-from ..run.locked_folder import scratch
-from ..run.overwriting import refuse_overwriting
-from ..run.plan import make_plan, stage_of
-from ..run.supervisor import supervise
-from ..safety.visible import visible
-from . import compare
-from .language import Help, language_of
-from .option_file import with_file
-from .parser import flag, parse, program
+from ...claims import State, claims_of_stage, status_of, verdict_of_stages
+from ...cli import compare
+from ...cli.language import Help, language_of
+from ...cli.option_file import with_file
+from ...cli.parser import flag, parse, program
+from ...errors import BackendError, PrecisionDebugError, UsageError
+from ...explain.ladder import Climb, Explanation, Step, climb, explain
+from ...protocols import Ladder, Rung, Switch
+from ...reasons import Text, say
+from ...records import RunSpec, SessionSpec, Status
+from ...report.atomic_file import replacing
+from ...report.doubts import worded
+from ...report.failure import sentence_of
+from ...report.model import Report
+from ...report.widths import text_width
+from ...report.words import word
+from ...run.interrupts import stopped, watching
+from ...run.locked_folder import scratch
+from ...run.overwriting import refuse_overwriting
+from ...run.plan import make_plan, stage_of
+from ...run.supervisor import supervise
+from ...safety.visible import visible
 
 __all__ = ["climbed", "run"]
 
@@ -158,7 +158,7 @@ class _Climber:
         return None
 
     def _judge(self, report: Report) -> Step:
-        from .summary import described
+        from ...cli.summary import described
 
         rows = [row for row in report.rows if row.comparison is not None and (self.on_all or row.is_output)]
         if not rows:

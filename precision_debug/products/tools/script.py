@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import UsageError
-from ..reasons import say
-from ..records import ModelFiles, RunSpec, Tolerance
-from ..report.atomic_file import replacing
-from ..safety.visible import visible
-from ..settings.options import differing
+from ...errors import UsageError
+from ...reasons import say
+from ...records import ModelFiles, RunSpec, Tolerance
+from ...report.atomic_file import replacing
+from ...safety.visible import visible
+from ...settings.options import differing
 
 __all__ = ["script_of", "write_script"]
 

@@ -11,8 +11,8 @@ import math
 from pathlib import Path
 from typing import Any
 
-from ...errors import OutputError
-from ..model import Report
+from ....errors import OutputError
+from ....report.model import Report
 from .marks import colour, marks
 
 __all__ = ["BROKEN", "ENDING", "write"]

@@ -1,4 +1,4 @@
-"""What other viewers show of a report, found by name: a module of this folder is one. ``--output NAME:PATH`` writes it.
+"""What other viewers show of a report, found by name behind the door "overlays". ``--output NAME:PATH`` writes it.
 
 An overlay is a module with ``write(report, path)`` and ``ENDING``, how its files' names end. Unlike a report format it
 holds only what its viewer can show; nothing reads it back.
@@ -6,24 +6,21 @@ holds only what its viewer can show; nothing reads it back.
 
 from __future__ import annotations
 
-import functools
-import pkgutil
 import re
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ...errors import OutputError, UsageError
-from ...reasons import say
-from ..atomic_file import replacing
+from .. import registry
+from ..errors import OutputError, UsageError
+from ..reasons import say
+from .atomic_file import replacing
 
 __all__ = ["names", "split", "write"]
 
 
-@functools.cache
 def names() -> tuple[str, ...]:
-    """The overlays of this folder; a module that begins with an underscore or is shared by them is none."""
-    return tuple(sorted(found.name for found in pkgutil.iter_modules(__path__) if found.name != "marks"))
+    """The overlays that some product declares."""
+    return tuple(sorted(registry.behind("overlays")))
 
 
 def split(output: str) -> tuple[str, str]:
@@ -38,7 +35,7 @@ def split(output: str) -> tuple[str, str]:
     if name not in names():
         hint = say("viewers_are", names=" ".join(names()), path=output)
         raise UsageError(say("no_viewer", name=name), where=output, hint=hint)
-    ending = _module(name).ENDING
+    ending = registry.opened("overlays", name).ENDING
     if not path.lower().endswith(ending) or Path(path).name == ending:
         hint = say("such_as", example=f"{name}:output/report{ending}")
         raise UsageError(say("expects_ending", ending=ending), where=output, hint=hint)
@@ -53,11 +50,7 @@ def write(report: Any, name: str, path: str | Path) -> Path:
     path = Path(path)
     with replacing(path) as temporary:
         try:
-            _module(name).write(report, temporary)
+            registry.opened("overlays", name).write(report, temporary)
         except OutputError as error:
             raise OutputError(error.what, where=error.where or str(path), hint=error.hint) from error
     return path
-
-
-def _module(name: str) -> Any:
-    return import_module(f"{__name__}.{name}")

@@ -7,10 +7,10 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ...records import Row, Status
-from ..blame import culprits
-from ..model import Report
-from ..values import newly_broken
+from ....records import Row, Status
+from ....report.blame import culprits
+from ....report.model import Report
+from ....report.values import newly_broken
 
 __all__ = ["Mark", "colour", "marks"]
 

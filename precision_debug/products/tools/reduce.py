@@ -21,34 +21,34 @@ from typing import Any
 
 import numpy as np
 
-from .. import recording
-from ..api import compare as compared
-from ..codec import decode, encode
-from ..errors import ModelError, PrecisionDebugError, UsageError
-from ..feeds import save_feeds
-from ..numbers.arrays import as_array
-from ..onnx.model import loaded
-from ..onnx.submodel import Part, Parts
-from ..ownership import refuse_foreign
-from ..protocols import AloneFiles
-from ..reasons import say
-from ..records import Row, RunSpec, Status
-from ..report.atomic_file import replacing
-from ..report.model import Report
-from ..run import pipeline
-from ..run.called import Said, called
-from ..run.folder import JOURNAL
-from ..run.interrupts import watching
-from ..run.journal import Journal
-from ..run.locked_folder import scratch
-from ..run.overwriting import refuse_overwriting
-from ..run.plan import make_plan
-from ..safety.visible import visible
-from ..settings.options import differing
-from . import compare
-from .language import Help
-from .option_file import with_file
-from .parser import flag, parse, program
+from ... import recording
+from ...api import compare as compared
+from ...cli import compare
+from ...cli.language import Help
+from ...cli.option_file import with_file
+from ...cli.parser import flag, parse, program
+from ...codec import decode, encode
+from ...errors import ModelError, PrecisionDebugError, UsageError
+from ...feeds import save_feeds
+from ...numbers.arrays import as_array
+from ...onnx.model import loaded
+from ...onnx.submodel import Part, Parts
+from ...ownership import refuse_foreign
+from ...protocols import AloneFiles
+from ...reasons import say
+from ...records import Row, RunSpec, Status
+from ...report.atomic_file import replacing
+from ...report.model import Report
+from ...run import pipeline
+from ...run.called import Said, called
+from ...run.folder import JOURNAL
+from ...run.interrupts import watching
+from ...run.journal import Journal
+from ...run.locked_folder import scratch
+from ...run.overwriting import refuse_overwriting
+from ...run.plan import make_plan
+from ...safety.visible import visible
+from ...settings.options import differing
 
 __all__ = ["reduced", "run"]
 
@@ -102,7 +102,7 @@ def run(arguments: Sequence[str]) -> int:
             if not args.quiet:
                 print(f"  {news['operators']} operators: {news['came']}", file=sys.stderr, flush=True)
 
-        found = called("precision_debug.cli.reduce:reduced", job, where=model, verbose=args.verbose, on_said=tell)
+        found = called(f"{__name__}:reduced", job, where=model, verbose=args.verbose, on_said=tell)
         if "nothing" in found:
             print(visible(found["nothing"]), file=sys.stderr)
             return 1

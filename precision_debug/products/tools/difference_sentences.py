@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..reasons import Text
-from ..records import Culprit
-from .blame import said_of
-from .difference import Change, Difference, Tensor
-from .doubts import worded
-from .figures import count, figure
-from .summary import VERDICT_NAME
-from .words import explained
+from ...reasons import Text
+from ...records import Culprit
+from ...report.blame import said_of
+from ...report.difference import Change, Difference, Tensor
+from ...report.doubts import worded
+from ...report.figures import count, figure
+from ...report.summary import VERDICT_NAME
+from ...report.words import explained
 
 __all__ = ["CHANGES", "TONE_OF", "errors", "ordered", "ratio", "sentences"]
 

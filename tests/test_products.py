@@ -1,0 +1,151 @@
+"""Products: the core imports none of them, and works where their folders are not there."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import house_numbers
+import pytest
+
+from precision_debug import cli, registry
+from precision_debug.errors import UsageError
+
+PRODUCTS = "precision_debug.products"
+NAMES = ("tools",)
+
+CONTRACT = '''
+from pathlib import Path
+
+import numpy as np
+import pytest
+from precision_debug.records import ModelFiles
+from precision_debug.testing.backend_contract import *
+from precision_debug.testing.backend_contract import Subject
+from precision_debug_onnxruntime import OnnxRuntimeBackend
+
+
+@pytest.fixture(params=["ort_opt", "ort_fp16"])
+def subject(request, tmp_path):
+    with np.load({images!r}) as images:
+        feeds = dict(images)
+    return Subject(
+        backend=OnnxRuntimeBackend(), mode=request.param, model=ModelFiles(model_file={model!r}), feeds=[feeds],
+        work_dir=str(tmp_path), import_name="precision_debug_onnxruntime",
+    )
+'''
+
+
+@pytest.mark.quick
+def test_the_core_and_the_backends_import_no_product_and_no_product_another(root: Path) -> None:
+    """Neither by an import nor by a name in a string, the registry's own way to them apart."""
+    for module, others in house_numbers.graph(root).items():
+        own = ".".join(module.split(".")[:3])
+        theirs = [other for other in others if other.startswith(f"{PRODUCTS}.")]
+        assert not [other for other in theirs if not f"{other}.".startswith(f"{own}.")], module
+    for module, path in house_numbers.sources(root).items():
+        if not f"{module}.".startswith(f"{PRODUCTS}."):
+            words = [
+                node.value for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+                if isinstance(node, ast.Constant) and isinstance(node.value, str)
+            ]  # fmt: skip
+            assert not [word for word in words if f"{PRODUCTS}." in word], module
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("name", NAMES)
+def test_a_product_says_what_it_is_its_verbs_and_its_tests(root: Path, name: str) -> None:
+    text = (root / PRODUCTS.replace(".", "/") / name / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 12
+    for verb in registry.products()[name].get("verbs", ()):
+        assert f"`{verb}`" in text
+    tests = re.findall(r"tests/\w+\.py", text)
+    assert tests
+    for test in tests:
+        assert (root / test).is_file(), test
+
+
+@pytest.mark.quick
+def test_all_that_is_declared_behind_a_door_is_there() -> None:
+    assert tuple(registry.products()) == NAMES
+    for doors in registry.products().values():
+        for door, names in doors.items():
+            for name in names:
+                assert registry.opened(door, name) is not None
+    assert {"diff", "ladder", "reduce"} <= set(cli.verbs())
+
+
+@pytest.mark.quick
+def test_what_no_product_has_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "products", dict)
+    assert registry.behind("verbs") == {}
+    with pytest.raises(UsageError, match="gen_script"):
+        registry.opened("options", "gen_script")
+
+
+def _tree_without(root: Path, folder: Path, names: tuple[str, ...]) -> Path:
+    """A copy of what is installed, without some products' folders."""
+    products = str(root / PRODUCTS.replace(".", "/"))
+
+    def left_out(at: str, found: list[str]) -> list[str]:
+        return [one for one in found if one == "__pycache__" or (at == products and one in names)]
+
+    for part in ("precision_debug", "backends"):
+        shutil.copytree(root / part, folder / part, ignore=left_out)
+    return folder
+
+
+def _run(tree: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    paths = os.pathsep.join(map(str, (tree, tree / "backends")))
+    return subprocess.run(
+        [sys.executable, *words], capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": paths}
+    )
+
+
+def _main_job(root: Path, tree: Path, folder: Path) -> dict[str, Any]:
+    """What the report says of the digits in FP16; the workbook is written beside it."""
+    digits = root / "examples" / "digits"
+    done = _run(
+        tree, "-m", "precision_debug", "--model_file", str(digits / "digits.onnx"), "--run_mode", "ort_fp16",
+        "--inputs", str(digits / "test_images.npz"), "--output", str(folder / "o.xlsx"),
+        "--output", str(folder / "o.json"),
+    )  # fmt: skip
+    assert done.returncode in (0, 1), done.stderr
+    assert (folder / "o.xlsx").stat().st_size > 5000
+    plain = json.loads((folder / "o.json").read_text(encoding="utf-8"))
+    return {"rows": plain["rows"], "verdict": plain["summary"]["verdict"], "status": done.returncode}
+
+
+@pytest.fixture(scope="module")
+def whole(root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The main job's answer with every product there."""
+    return _main_job(root, root, tmp_path_factory.mktemp("whole"))
+
+
+@pytest.mark.parametrize("names", [*((name,) for name in NAMES), NAMES] if len(NAMES) > 1 else [NAMES], ids="-".join)
+def test_without_a_product_the_main_job_gives_the_same_answer(
+    root: Path, tmp_path: Path, names: tuple[str, ...], whole: dict[str, Any]
+) -> None:
+    tree = _tree_without(root, tmp_path / "tree", names)
+    assert _main_job(root, tree, tmp_path) == whole
+    said = _run(tree, "-m", "precision_debug", "--help").stdout
+    for name in names:
+        for verb in registry.products()[name].get("verbs", ()):
+            assert f"\n  {verb} " not in said
+
+
+def test_without_any_product_a_backend_passes_the_contract(root: Path, tmp_path: Path) -> None:
+    tree = _tree_without(root, tmp_path / "tree", NAMES)
+    digits = root / "examples" / "digits"
+    suite = tmp_path / "test_contract.py"
+    suite.write_text(CONTRACT.format(model=str(digits / "digits.onnx"), images=str(digits / "test_images.npz")))
+    done = _run(tree, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", str(tmp_path), str(suite))
+    assert done.returncode == 0, done.stdout
+    assert int(re.findall(r"(\d+) passed", done.stdout)[0]) > 20
