@@ -110,7 +110,7 @@ def executorch(folder: Path, wrong: bool) -> Foreign:
     path = DATA / "executorch" / ("xnnpack_wrong" if wrong else "xnnpack")
     made = {f"b{n}.{part}": f"{part}{n}_out" for n in (1, 2, 3) for part in ("conv", "bn", "relu")}
     made |= {"pool": "pool_out", "gap": "gap_out", "flatten": "flatten_out", "fc": "logits", "softmax": "probabilities"}
-    from precision_debug.recording import read_dump
+    from precision_debug.products.dumps.dump import read_dump
 
     told = {one.name: made[one.name.split("/")[-2]] for one in read_dump(str(path)).tensors}
     told["m/b1.conv/aten_convolution_default"] = "image"  # what the first delegate reads; its result is #2
@@ -151,7 +151,7 @@ NEEDS = {"litert": "ai_edge_litert"}
 
 def nameless(foreign: Foreign, folder: Path) -> Foreign:
     """The same tensors under shuffled numbers: nothing but values can tell them."""
-    from precision_debug.recording import read_dump
+    from precision_debug.products.dumps.dump import read_dump
 
     tensors = list(read_dump(str(foreign.path)).tensors)
     random.Random(7).shuffle(tensors)
@@ -185,8 +185,8 @@ class Paired:
 def paired(foreign: Foreign, folder: Path) -> Paired:
     """By what the verb prints them of; and by the comparison with the model in float32."""
     import precision_debug
+    from precision_debug.products.dumps.dumped import record_dump
     from precision_debug.records import ModelFiles, RunSpec
-    from precision_debug.run.dumped import record_dump
     from precision_debug.run.plan import make_plan
 
     spec = RunSpec(model=ModelFiles(model_file=str(ONNX)), run_mode="ort_fp32", record="-")

@@ -20,7 +20,8 @@ import precision_debug
 from precision_debug import Report
 from precision_debug.cli import main
 from precision_debug.errors import InputError, RecordingError
-from precision_debug.recording import is_dump, is_recording, open_recording, read_dump
+from precision_debug.products.dumps.dump import is_dump, read_dump
+from precision_debug.recording import is_recording, open_recording
 
 pytest.importorskip("onnxruntime", reason="needs onnxruntime")
 
@@ -374,7 +375,7 @@ def test_rknns_simulator_of_an_outlier_channel(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("bits", "steps"), [(8, True), (0, False)])
 def test_even_steps_are_int8s(bits: int, steps: bool) -> None:
-    from precision_debug.run.dumped import on_steps
+    from precision_debug.products.dumps.dumped import on_steps
 
     value = np.random.default_rng(0).normal(size=4000).astype(np.float32)
     assert on_steps(np.rint(value / 0.031) * np.float32(0.031) if bits else value) is steps

@@ -30,9 +30,9 @@ import export_faults
 import export_models
 
 from precision_debug import Report, Status, registry
+from precision_debug.products.dumps.across_frameworks import match_values
 from precision_debug.protocols import Matches
 from precision_debug.records import ModelFiles, SessionSpec
-from precision_debug.run.across_frameworks import match_values
 from precision_debug.run.plan import Opening
 
 MODELS = Path(export_models.__file__)

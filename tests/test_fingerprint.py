@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from precision_debug.pairing.fingerprint import Pairing, pair_by_value, take
+from precision_debug.products.dumps.pairing.fingerprint import Pairing, pair_by_value, take
 from precision_debug.records import TensorMeta
 
 Side = list[tuple[TensorMeta, object]]

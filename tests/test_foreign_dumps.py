@@ -9,7 +9,7 @@ import foreign_dumps
 import pytest
 
 from precision_debug.errors import RecordingError
-from precision_debug.recording import read_dump
+from precision_debug.products.dumps.dump import read_dump
 
 pytest.importorskip("onnxruntime", reason="needs onnxruntime")
 

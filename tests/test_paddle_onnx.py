@@ -21,9 +21,9 @@ import export_faults
 import paddle_models
 
 from precision_debug import registry
+from precision_debug.products.dumps.across_frameworks import match_values
 from precision_debug.protocols import Matches
 from precision_debug.records import ModelFiles, SessionSpec
-from precision_debug.run.across_frameworks import match_values
 from precision_debug.run.plan import Opening
 
 if not paddle.__version__.startswith("3"):

@@ -13,7 +13,7 @@ import pytest
 
 from precision_debug import Report
 from precision_debug.explain import files
-from precision_debug.pairing.same_layer import pair_layers
+from precision_debug.products.dumps.pairing.same_layer import pair_layers
 from precision_debug.reasons import say
 from precision_debug.records import Operator, TensorMeta
 

@@ -19,7 +19,7 @@ from precision_debug import cli, registry
 from precision_debug.errors import UsageError
 
 PRODUCTS = "precision_debug.products"
-NAMES = ("tools",)
+NAMES = ("dumps", "tools")
 
 CONTRACT = '''
 from pathlib import Path
@@ -129,7 +129,7 @@ def whole(root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any
     return _main_job(root, root, tmp_path_factory.mktemp("whole"))
 
 
-@pytest.mark.parametrize("names", [*((name,) for name in NAMES), NAMES] if len(NAMES) > 1 else [NAMES], ids="-".join)
+@pytest.mark.parametrize("names", [*((name,) for name in NAMES), NAMES], ids="-".join)
 def test_without_a_product_the_main_job_gives_the_same_answer(
     root: Path, tmp_path: Path, names: tuple[str, ...], whole: dict[str, Any]
 ) -> None:

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import precision_debug
-from precision_debug.pairing.fingerprint import take
-from precision_debug.pairing.found_tensor import FoundTensor, by_stage
-from precision_debug.pairing.fused import Projections, Stack, best_stack, same_module
-from precision_debug.recording import read_dump
+from precision_debug.products.dumps.dump import read_dump
+from precision_debug.products.dumps.pairing.fingerprint import take
+from precision_debug.products.dumps.pairing.found_tensor import FoundTensor, by_stage
+from precision_debug.products.dumps.pairing.fused import Projections, Stack, best_stack, same_module
 from precision_debug.recording.recorder import Recorder
 
 ROOT = Path(__file__).parents[1]

@@ -16,7 +16,7 @@ import pytest
 from onnx import helper
 
 import precision_debug
-from precision_debug.recording import read_dump
+from precision_debug.products.dumps.dump import read_dump
 from precision_debug.recording.recorder import Recorder
 
 pytest.importorskip("onnxruntime", reason="needs onnxruntime")

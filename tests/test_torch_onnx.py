@@ -25,7 +25,7 @@ from precision_debug_onnxruntime import OnnxRuntimeBackend
 from precision_debug_torch import TorchBackend
 
 from precision_debug.numbers.arrays import as_array
-from precision_debug.pairing.fingerprint import Pairing, pair_by_value, take
+from precision_debug.products.dumps.pairing.fingerprint import Pairing, pair_by_value, take
 from precision_debug.records import ModelFiles, SessionSpec
 
 MODELS = Path(torch_models.__file__)

@@ -170,10 +170,11 @@ def _note(text: str) -> None:
 
 def _both_are_kept(values: Mapping[str, Any]) -> bool:
     """Whether both sides are recordings, or dumps: then nothing runs."""
-    from ..recording import is_dump, is_recording
+    from ..recording import is_recording
+    from ..run.plan import side_at
 
     sides = [str(values.get(name) or "") for name in ("run_mode", "baseline")]
-    return all(os.path.isdir(side) and (is_recording(side) or is_dump(side)) for side in sides)
+    return all(os.path.isdir(side) and (is_recording(side) or side_at(side) is not None) for side in sides)
 
 
 def make_spec(args: argparse.Namespace, *, command: str) -> RunSpec:

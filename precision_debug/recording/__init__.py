@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 from ..safety.late import offered
 
 __all__ = [
-    "Dump", "DumpedTensor", "OutputsSession", "RecordedSession", "RecordingWriter", "is_dump", "is_outputs",
-    "is_recording", "open_outputs", "open_recording", "read_dump",
+    "OutputsSession", "RecordedSession", "RecordingWriter", "is_outputs", "is_recording", "open_outputs",
+    "open_recording",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
-    from .dump import Dump, DumpedTensor, is_dump, read_dump
     from .format import is_outputs, is_recording
     from .polygraphy_outputs import OutputsSession, open_outputs
     from .session import RecordedSession, open_recording
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 __getattr__ = offered(
     __name__,
     {
-        "dump": "Dump DumpedTensor is_dump read_dump",
         "format": "is_outputs is_recording",
         "polygraphy_outputs": "OutputsSession open_outputs",
         "session": "RecordedSession open_recording",

@@ -23,9 +23,8 @@ from ..numbers.precisions import QUANTISED
 from ..protocols import Feeds
 from ..reasons import Reason, say
 from ..records import InputInfo, InputMeta, RunSpec
-from .dumped import dumped_inputs
 from .journal import Journal
-from .plan import Opening, Plan
+from .plan import Opening, Plan, side_at
 from .sample_numbers import chosen_samples
 from .saved_json import save_inputs
 from .side import guarded
@@ -140,10 +139,11 @@ def _feeds_of(spec: RunSpec, plan: Plan, feeds: Sequence[Feeds]) -> FeedSet:
         return check_feeds(live, feed_set)
     saved = next((side.recording for side in sides if side.recording), "")
     dumped = next((side.recording for side in sides if side.dump), "")
+    elsewhere = side_at(dumped) if dumped else None
     if dumped and all(side.recording for side in sides):
         raise InputError(say("no_model_to_pair"), where=dumped, hint=say("dumps_first"))
-    if dumped and not spec.inputs and not feeds:
-        held = dumped_inputs(dumped, _inputs(next(side for side in sides if not side.recording)))
+    if elsewhere is not None and not spec.inputs and not feeds:
+        held = elsewhere.dumped_inputs(dumped, _inputs(next(side for side in sides if not side.recording)))
         feeds = [held] if held else ()
     if saved and not spec.inputs and not feeds:
         raise InputError(

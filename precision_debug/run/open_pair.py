@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 from collections.abc import Iterator, Sequence
 
-from .. import events
+from .. import events, registry
 from ..errors import MarkError, UsageError
 from ..feeds import FeedSet
 from ..pairing import marks
@@ -137,8 +137,7 @@ def _announced_plan(
 
 def _matches_converted(work: Comparing) -> tuple[Matches, Opening]:
     """What names and values say of a model's tensors and a converted file's, and the target in the model's layouts."""
-    from .converted import match_converted
-
+    match_converted = registry.opened("pairings", "converted")
     work.journal.write(events.Stage(text=say("stage_pairing")))
     feeds, target_feeds = work.feeds(0)
     matches, arranged, notes = match_converted(
@@ -152,10 +151,10 @@ def _matches_converted(work: Comparing) -> tuple[Matches, Opening]:
 
 def _matches_across(work: Comparing) -> Matches:
     """What values say of two frameworks' tensors."""
-    from .across_frameworks import match_values
-
+    match_values = registry.opened("pairings", "across_frameworks")
     work.journal.write(events.Stage(text=say("stage_pairing")))
     feeds, target_feeds = work.feeds(0)
+    matches: Matches
     matches, notes = match_values(
         work.baseline, work.target, feeds, target_feeds=target_feeds, folder=work.folder,
         memory_budget=work.spec.memory_budget,

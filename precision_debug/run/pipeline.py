@@ -21,7 +21,6 @@ from ..records import Doubt, RunSpec
 from ..report import machine
 from ..settings import without_saving
 from .comparing import Comparing
-from .dumped import with_recorded_dumps
 from .explaining import explain_sample, judge_unseen
 from .inputs import feeds_of, storing
 from .journal import Journal
@@ -29,7 +28,7 @@ from .one_sample import OneSample
 from .open_pair import Apart, open_pair, refuse_lockstep
 from .open_pair_run import OpenPair
 from .pasted import Pasted, pasted_in
-from .plan import Plan, make_plan
+from .plan import Plan, make_plan, side_at
 from .proven import proven
 from .recorded import record
 from .repetition import Repetition
@@ -55,7 +54,9 @@ def execute(
     journal.write(events.Start(spec=spec, machine=machine.machine(), started=machine.now()))
     plan = plan or make_plan(spec, work_dir=str(folder))
     feed_set = feeds_of(spec, plan, feeds)
-    plan = with_recorded_dumps(plan, feed_set, folder)
+    elsewhere = next((side_at(side.recording) for side in (plan.baseline, plan.target) if side and side.dump), None)
+    if elsewhere is not None:
+        plan = elsewhere.with_recorded_dumps(plan, feed_set, folder)
     with storing(feed_set, journal, folder, spec.save_inputs) as stored:
         if plan.baseline is None:
             record(spec, plan.target, feed_set, journal, stored)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import recording, registry
 from ..errors import ModelError, RecordingError, UsageError
@@ -27,9 +27,10 @@ from ..settings import SIDES, Setting, Taker, read_by, share
 from ..settings.options import Tolerance, differing
 
 if TYPE_CHECKING:
+    from ..feeds import FeedSet
     from ..pairing.arrangement import Arrangement
 
-__all__ = ["NONE", "Opening", "Plan", "converted", "crosses", "make_plan", "maker_of", "stage_of"]
+__all__ = ["NONE", "Opening", "Plan", "Side", "converted", "crosses", "make_plan", "maker_of", "side_at", "stage_of"]
 
 
 NONE = "none"
@@ -114,6 +115,25 @@ class Plan:
 
     baseline: Opening | None
     target: Opening
+
+
+class Side(Protocol):
+    """How a side comes about that is neither an engine's run nor a recording of ours; behind the door "sides"."""
+
+    def is_dump(self, path: str) -> bool:
+        """Whether a baseline, or a run mode, of this name is such a side."""
+
+    def dumped_inputs(self, path: str, metas: Sequence[InputMeta]) -> Mapping[str, Any]:
+        """The model's inputs, where all of them are there; {} otherwise. Raises RecordingError."""
+
+    def with_recorded_dumps(self, plan: Plan, feed_set: FeedSet, folder: Path) -> Plan:
+        """A plan in which every such side is a recording. Raises PrecisionDebugError."""
+
+
+def side_at(path: str) -> Side | None:
+    """What makes a side of a folder or file that another tool left; None where nothing does."""
+    found: list[Side] = [registry.opened("sides", name) for name in registry.behind("sides")]
+    return next((side for side in found if side.is_dump(path)), None)
 
 
 def make_plan(spec: RunSpec, *, work_dir: str = "", check_machine: bool = True) -> Plan:
@@ -252,7 +272,7 @@ def _takers(sides: Sequence[Opening]) -> list[Taker]:
 
 def _found(model: ModelFiles, mode: str) -> Opening:
     session = SessionSpec(model=model, mode=mode, cores=share_of_cores())
-    if os.path.exists(mode) and recording.is_dump(mode):  # reads tensors: a mode's name needs none of it
+    if os.path.exists(mode) and side_at(mode) is not None:  # reads tensors: a mode's name needs none of it
         return Opening(spec=session, recording=mode, dump=True)
     if recording.is_outputs(mode):
         return Opening(spec=session, recording=mode)

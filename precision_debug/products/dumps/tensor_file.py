@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import RecordingError
-from ..feeds.dtypes import as_dtype
-from ..feeds.npz import load_npz
-from ..safety.special_file import refuse_special
+from ...errors import RecordingError
+from ...feeds.dtypes import as_dtype
+from ...feeds.npz import load_npz
+from ...safety.special_file import refuse_special
 
 __all__ = ["ENDINGS", "RAW", "TEXT", "read_tensors"]
 

@@ -14,22 +14,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import recording, registry
-from ..codec import decode, encode
-from ..errors import RecordingError, UsageError
-from ..feeds import make_feeds
-from ..reasons import Text, same, say
-from ..records import ModelFiles, RunSpec
-from ..report.words import explained
-from ..run.called import Said, called
-from ..run.dumped import RecordedDump, dumped_inputs, record_dump
-from ..run.match_tensors import TensorMatch
-from ..run.plan import make_plan
-from ..safety.visible import visible
-from ..settings.words import parse_shapes
-from .language import language_of
-from .parser import flag, parse, verb_parser
-from .reading import with_a_mode
+from ... import recording, registry
+from ...cli.language import language_of
+from ...cli.parser import flag, parse, verb_parser
+from ...cli.reading import with_a_mode
+from ...codec import decode, encode
+from ...errors import RecordingError, UsageError
+from ...feeds import make_feeds
+from ...reasons import Text, same, say
+from ...records import ModelFiles, RunSpec
+from ...report.words import explained
+from ...run.called import Said, called
+from ...run.plan import make_plan
+from ...safety.visible import visible
+from ...settings.words import parse_shapes
+from .dumped import RecordedDump, dumped_inputs, is_dump, record_dump
+from .match_tensors import TensorMatch
 
 __all__ = ["pair", "run"]
 
@@ -61,7 +61,7 @@ def run(arguments: Sequence[str]) -> int:
     model = ModelFiles(model_file=args.model_file, params_file=args.params_file, model_dir=args.model_dir)
     if not model.path:
         raise UsageError(say("no_model"), hint="precision_debug dumps DIR --model_file M")
-    if not recording.is_dump(args.dump):
+    if not is_dump(args.dump):
         what = say("no_tensors") if Path(args.dump).exists() else say("no_such_folder")
         what = say("recording_already") if recording.is_recording(args.dump) else what
         raise RecordingError(what, where=args.dump, hint=say("use_tensor_folder"))
@@ -70,7 +70,7 @@ def run(arguments: Sequence[str]) -> int:
         "shapes": {name: list(shape) for name, shape in parse_shapes(args.input_shapes).items()},
         "record": args.record, "dtype": args.dtype, "language": language_of(args.lang),
     }  # fmt: skip
-    paired = called("precision_debug.cli.dumps:pair", job, where=args.dump, verbose=args.verbose)
+    paired = called(f"{__name__}:pair", job, where=args.dump, verbose=args.verbose)
     for line in paired["lines"]:
         print(visible(line))
     if args.record:

@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from ..codec import parse_json
-from ..errors import RecordingError
-from ..feeds.dtypes import as_dtype, from_plain
+from ...codec import parse_json
+from ...errors import RecordingError
+from ...feeds.dtypes import as_dtype, from_plain
+from ...recording.format import TENSORS, is_outputs, is_recording
 from .dump_layouts import LAYOUTS, Layout
-from .format import TENSORS, is_outputs, is_recording
 from .tensor_file import ENDINGS, read_tensors
 
 __all__ = ["SIDE", "Dump", "DumpedTensor", "is_dump", "read_dump"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..reasons import Reason, say
+from ....reasons import Reason, say
 from .agreement import agree
 from .graph import BaseGraph, TargetGraph
 

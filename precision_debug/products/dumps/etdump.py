@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import RecordingError
-from ..feeds.dtypes import from_plain
+from ...errors import RecordingError
+from ...feeds.dtypes import from_plain
 
 __all__ = ["ENDINGS", "find_etdump", "read_etdump"]
 

@@ -12,15 +12,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .. import recording, registry
-from ..numbers.arrays import as_array
-from ..observe.store import Store
-from ..pairing.arrangement import Arrangement
-from ..pairing.found_tensor import FoundTensor
-from ..protocols import Feeds, Matches, Session
-from ..reasons import Reason, say
+from ... import recording, registry
+from ...numbers.arrays import as_array
+from ...observe.store import Store
+from ...pairing.arrangement import Arrangement
+from ...protocols import Feeds, Matches, Session
+from ...reasons import Reason, say
+from ...run.plan import Opening
 from .match_tensors import match_tensors
-from .plan import Opening
+from .pairing.found_tensor import FoundTensor
 
 __all__ = ["match_converted"]
 

@@ -11,22 +11,23 @@ from typing import Any
 
 import numpy as np
 
-from .. import recording, registry
-from ..errors import RecordingError, UsageError
-from ..feeds import FeedSet, turned_axes
-from ..numbers.narrowing import narrow_type, rounded
-from ..observe.store import Store
-from ..pairing.arrangement import arrange, arrangements
-from ..pairing.found_tensor import FoundTensor
-from ..pairing.mangled import same_names
-from ..protocols import Feeds, Session
-from ..reasons import Reason, say
-from ..records import InputMeta, TensorMeta
+from ... import recording, registry
+from ...errors import RecordingError, UsageError
+from ...feeds import FeedSet, turned_axes
+from ...numbers.narrowing import narrow_type, rounded
+from ...observe.store import Store
+from ...pairing.arrangement import arrange, arrangements
+from ...protocols import Feeds, Session
+from ...reasons import Reason, say
+from ...records import InputMeta, TensorMeta
+from ...run.plan import Opening, Plan
+from ...run.unchanged import model_digest
+from .dump import Dump, DumpedTensor, is_dump, read_dump
 from .match_tensors import TensorMatches, match_tensors
-from .plan import Opening, Plan
-from .unchanged import model_digest
+from .pairing.found_tensor import FoundTensor
+from .pairing.mangled import same_names
 
-__all__ = ["RecordedDump", "dumped_inputs", "record_dump", "with_recorded_dumps"]
+__all__ = ["RecordedDump", "dumped_inputs", "is_dump", "record_dump", "with_recorded_dumps"]
 
 Array = np.ndarray[Any, Any]
 
@@ -41,7 +42,7 @@ _FEW, _LEVELS, _OFF = 64, 16, 0.02
 class RecordedDump:
     """precision: what the values show that the tool computed in; "" where they do not."""
 
-    dump: recording.Dump
+    dump: Dump
     matches: TensorMatches
     tensors: Sequence[TensorMeta]
     precision: str = ""
@@ -74,7 +75,7 @@ def record_dump(
 
     folder: None: nothing is written. dtype: of raw bytes. Raises PrecisionDebugError.
     """
-    dump = recording.read_dump(path, dtype)
+    dump = read_dump(path, dtype)
     others = [
         FoundTensor(
             name=one.name, value=np.asarray(one.value), shape=one.shape, op_type=one.op_type, parts=one.parts,
@@ -106,7 +107,7 @@ def record_dump(
 
 def dumped_inputs(path: str, metas: Sequence[InputMeta]) -> dict[str, Array]:
     """The model's inputs, where the dump holds all of them under their names; {} otherwise. Raises RecordingError."""
-    dump = recording.read_dump(path)
+    dump = read_dump(path)
     by_name = {one.name: one for one in dump.tensors}
     found: dict[str, Array] = {}
     names = same_names(list(by_name), [meta.name for meta in metas])
@@ -189,8 +190,8 @@ def _notes(recorded: RecordedDump) -> list[Reason]:
 
 
 def _telling(
-    dump: recording.Dump, matches: TensorMatches, metas: Sequence[TensorMeta]
-) -> list[recording.DumpedTensor]:
+    dump: Dump, matches: TensorMatches, metas: Sequence[TensorMeta]
+) -> list[DumpedTensor]:
     """Tensors that the tool computed, and that are the model's. What it was fed shows nothing of how it computes: an
     image of 256 greys lies on even steps, and so does what an operator only picks from it. Nor does what has no number.
     """
@@ -198,7 +199,7 @@ def _telling(
     fed = {meta.name for meta in metas if meta.op_type == "Input"}
     given = [np.unique(np.asarray(one.value)) for one in dump.tensors if paired.get(one.name) in fed]
 
-    def computed(one: recording.DumpedTensor) -> bool:
+    def computed(one: DumpedTensor) -> bool:
         levels = np.unique(np.asarray(one.value).reshape(-1)[: 1 << 16])
         if paired.get(one.name, one.name) in fed or one.name not in paired:
             return False
@@ -208,7 +209,7 @@ def _telling(
     return [one for one in dump.tensors if computed(one)]
 
 
-def _shown_precision(tensors: Sequence[recording.DumpedTensor]) -> str:
+def _shown_precision(tensors: Sequence[DumpedTensor]) -> str:
     """What the float tensors can only come from: the even steps of INT8 (in a third of them, as what an operator adds
     up inside is wide), or in most of them FP16's or BF16's values."""
     telling = [one for one in tensors if one.held in {"int8", "uint8"} or one.value.size >= _FEW]

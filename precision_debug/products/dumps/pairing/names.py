@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from ..protocols import Layer
+from ....protocols import Layer
 
 __all__ = ["Names"]
 

@@ -6,7 +6,7 @@ import collections
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..reasons import Reason, say
+from ....reasons import Reason, say
 from .agreement import agree, distance
 from .repairs import Causes
 from .walk import Fault, Found

@@ -11,7 +11,7 @@ from __future__ import annotations
 import collections
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from ..records import TensorMeta
+from ....records import TensorMeta
 from .families import family
 from .graph import nearest
 

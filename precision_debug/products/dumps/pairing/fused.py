@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..records import TensorMeta
+from ....records import TensorMeta
 from .fingerprint import ALIKE, Fingerprint, take
 
 __all__ = ["Projections", "Stack", "best_stack", "projections", "same_module"]

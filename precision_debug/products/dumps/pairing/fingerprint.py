@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from ..numbers.kinds import is_numeric
-from ..reasons import Reason, say
-from ..records import TensorMeta
+from ....numbers.kinds import is_numeric
+from ....reasons import Reason, say
+from ....records import TensorMeta
 
 __all__ = ["Fingerprint", "Match", "Pairing", "pair_by_value", "take"]
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from ..protocols import Layer, Operator
-from ..reasons import NOTHING, Reason, say
+from ....pairing.relation import folded, forms, relation
+from ....protocols import Layer, Operator
+from ....reasons import NOTHING, Reason, say
 from .agreement import agree, is_float
 from .graph import BaseGraph, TargetGraph
-from .relation import folded, forms, relation
 from .walk import Fault, Found
 
 __all__ = ["Causes"]

@@ -16,16 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from ..numbers.arrays import as_array
-from ..observe.store import Store
-from ..pairing.arrangement import Arrangement, arrange, arrangements
-from ..pairing.fingerprint import ALIKE, DISTINCT, Fingerprint, pair_by_value, take
-from ..pairing.found_tensor import FoundTensor, by_stage
-from ..pairing.fused import Projections, Stack, best_stack, projections, same_module
-from ..pairing.mangled import SURE, by_module, same_names
-from ..protocols import Feeds, Session
-from ..reasons import Reason, say
-from ..records import TensorMeta
+from ...numbers.arrays import as_array
+from ...observe.store import Store
+from ...pairing.arrangement import Arrangement, arrange, arrangements
+from ...protocols import Feeds, Session
+from ...reasons import Reason, say
+from ...records import TensorMeta
+from .pairing.fingerprint import ALIKE, DISTINCT, Fingerprint, pair_by_value, take
+from .pairing.found_tensor import FoundTensor, by_stage
+from .pairing.fused import Projections, Stack, best_stack, projections, same_module
+from .pairing.mangled import SURE, by_module, same_names
 
 __all__ = ["TensorMatch", "TensorMatches", "match_tensors"]
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..reasons import Reason
+from ....reasons import Reason
 from .agreement import SLACK, agree, distance, informative, is_float
 from .families import family
 from .graph import BaseGraph, TargetGraph

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from ..protocols import Layer, Operator
-from ..reasons import Reason, say
+from ....protocols import Layer, Operator
+from ....reasons import Reason, say
 from .agreement import is_float
 from .graph import BaseGraph, TargetGraph
 from .walk import Found

@@ -13,22 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import recording, registry
-from ..numbers.arrays import as_array
-from ..observe.store import Store
-from ..pairing.agreement import agree
-from ..pairing.attributes import attribute_notes
-from ..pairing.fingerprint import Fingerprint, pair_by_value, take
-from ..pairing.graph import BaseGraph, TargetGraph
-from ..pairing.names import Names
-from ..pairing.outputs import pair_outputs
-from ..pairing.repairs import Causes
-from ..pairing.same_layer import pair_layers
-from ..pairing.swapped_inputs import find_swapped_inputs, swapped_inputs_note
-from ..pairing.verdict import coverage, fault_notes
-from ..pairing.walk import Found, walk
-from ..pairing.weights import compare_weights, summary
-from ..protocols import (
+from ... import recording, registry
+from ...numbers.arrays import as_array
+from ...observe.store import Store
+from ...pairing.weights import compare_weights, summary
+from ...protocols import (
     Backend,
     Exporter,
     Feeds,
@@ -39,9 +28,20 @@ from ..protocols import (
     Replacer,
     Session,
 )
-from ..reasons import Reason, say
-from ..records import SessionSpec, TensorMeta
-from .plan import Opening, maker_of
+from ...reasons import Reason, say
+from ...records import SessionSpec, TensorMeta
+from ...run.plan import Opening, maker_of
+from .pairing.agreement import agree
+from .pairing.attributes import attribute_notes
+from .pairing.fingerprint import Fingerprint, pair_by_value, take
+from .pairing.graph import BaseGraph, TargetGraph
+from .pairing.names import Names
+from .pairing.outputs import pair_outputs
+from .pairing.repairs import Causes
+from .pairing.same_layer import pair_layers
+from .pairing.swapped_inputs import find_swapped_inputs, swapped_inputs_note
+from .pairing.verdict import coverage, fault_notes
+from .pairing.walk import Found, walk
 
 __all__ = ["match_values"]
 

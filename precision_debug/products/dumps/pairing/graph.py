@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..protocols import Operator, Operators
-from ..records import TensorMeta
+from ....protocols import Operator, Operators
+from ....records import TensorMeta
 from .agreement import agree
 from .fingerprint import Fingerprint, take
 

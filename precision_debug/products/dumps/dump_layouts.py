@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ..codec import parse_json
-from ..errors import RecordingError
+from ...codec import parse_json
+from ...errors import RecordingError
 from .etdump import find_etdump, read_etdump
 from .tensor_file import RAW
 

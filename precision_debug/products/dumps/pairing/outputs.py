@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..records import TensorMeta
+from ....records import TensorMeta
 from .agreement import agree, informative, is_float
 
 __all__ = ["pair_outputs"]
