@@ -204,6 +204,11 @@ def test_a_search_that_gives_up_most_of_int8_says_so(tmp_path: Path) -> None:
     assert said[0].zh.startswith("须放弃大部分 INT8：将 8 个算子中的 7 个")
     said = fix_sentences(dataclasses.replace(report, fix=dataclasses.replace(given_up, still=was)))
     assert said[0].en.startswith("Keep 7 of 8")
+    unseen = Executed(low=0, of=16, precision="FP16")  # a region that names no kernel: nobody knows what runs in it
+    few = dataclasses.replace(given_up, kept=kept[:2], was=unseen, still=unseen)
+    said = fix_sentences(dataclasses.replace(report, fix=few))
+    assert "FP16" not in said[0].en
+    assert "FP16" not in said[0].zh
 
 
 def test_the_time_of_a_fix_stands_between_nothing_and_everything_kept(tmp_path: Path) -> None:

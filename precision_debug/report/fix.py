@@ -90,7 +90,7 @@ def _not_needed(fix: Fix) -> Text:
 def _answered(fix: Fix) -> Text:
     units = UNITS.get(fix.unit, UNITS["operator"])
     low, still, was = same(""), fix.still, fix.was
-    if still is not None and was is not None:
+    if still is not None and was is not None and was.low:  # else nobody sees what runs in it
         low = Text(
             f"; {count(still.low)} of {many(still.of, 'operator')} still {'runs' if still.low == 1 else 'run'} in"
             f" {still.precision} ({count(was.low)} of"

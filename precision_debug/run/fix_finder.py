@@ -91,8 +91,8 @@ class FixFinder:
     again: the culprits of another comparison with some keys kept; None: there is to be none. pasted: what that command
     comes to; of_many, of_one: up to which an error is as expected that many operators make, or one. ranking: groups of
     units, the most likely ones first. beside: the target with nothing kept, where runs may be timed beside it.
-    patience: see ``PATIENCE``. in_regions: see protocols.InRegions. on_set: told of each set before it is run: its
-    number, of how many, and seconds passed.
+    patience: see ``PATIENCE``. in_regions: see protocols.InRegions. until: see ``grown_groups``. on_set: told of
+    each set before it is run: its number, of how many, and seconds passed.
     """
 
     keepable: Keepable
@@ -118,6 +118,7 @@ class FixFinder:
     rough: bool = True
     patience: float = PATIENCE
     in_regions: bool = False
+    until: float = math.inf
     on_set: Callable[[int, int, float], None] = lambda _number, _most, _seconds: None
     begun: float = field(default_factory=time.monotonic)
     stopped: bool = False
@@ -149,7 +150,7 @@ class FixFinder:
         """The smallest set that holds of those that grow along the data, else the best that helps. Each is run on all
         samples, and not again: an engine takes long to build."""
         steps = self.keepable.growing(names, () if names else self.ranking())
-        found = grown_groups(self.keepable.units, steps, self.before[0], self._ran)
+        found = grown_groups(self.keepable.units, steps, self.before[0], self._ran, self.until)
         if (found := found or min(filter(self._helps, self.seen), key=self._rank, default=None)) is not None:
             self.confirmed[found] = self.seen[found]
         return found
@@ -345,8 +346,7 @@ class FixFinder:
         return self.stopped
 
     def _error(self, groups: Groups) -> float:
-        found = self.seen[groups].error
-        return math.inf if found is None else found
+        return math.inf if (found := self.seen[groups].error) is None else found
 
     def _helps(self, groups: Groups) -> bool:
         """Whether the error is less than half of what it was, and the rest still runs in the low precision."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,9 @@ is the search's to find."""
 
 _OF_REGIONS = 6
 """Sets of an engine that is built for each, where a precision counts only together with what is around it."""
+
+_BUILDS = 3
+"""Times as long as the engine to deploy took to build, after which a set of such an engine is not made smaller."""
 
 _WORK = 2 << 30
 """Bytes of tensors and weights that all of them may pass through, unasked; one set always may, up to ``_LARGE``."""
@@ -106,7 +110,7 @@ def tried_fix(
         of_many=allowed_to_many(explanation) or allowed, of_one=min(allowed, worth(explanation.unit or 0.0)),
         ranking=lambda: rank_groups(keeps.units, subject.rows, explanation),
         beside=None if regions or _not_timed(target, subject) else target.session, patience=patience, on_set=on_set,
-        in_regions=regions,
+        in_regions=regions, until=_shrinks_until(target, spec),
     )  # fmt: skip
     named = [one for one in explanation.culprits if is_mended(one.cause, opening.precision)]
     begun(_untried(found, say("fix_ended")))
@@ -117,6 +121,11 @@ def tried_fix(
         return in_vain(tried, {**finder.vain, **finder.seen}, theirs, before, finder.was, finder.point)
     except PrecisionDebugError as error:
         return _untried(found, say("fix_failed", detail=str(error)))
+
+
+def _shrinks_until(target: OpenSide, spec: RunSpec) -> float:
+    """The time from which on a set that holds is not made smaller; a full explanation waits for the smallest."""
+    return math.inf if spec.explain == "full" else target.opened + (_BUILDS - 1) * target.opening_seconds
 
 
 def _lowered(target: OpenSide) -> Opening:

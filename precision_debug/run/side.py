@@ -81,7 +81,10 @@ class OpenSide:
         journal.write(Stage(text=say("stage_opening", side=self._side, mode=opening.label)))
         self._tell(())
         sets = feed_set.feeds if opening.recording else feed_set.calibrating
+        begun = time.monotonic()
         self.session: Session = self._sized(lambda: opening.open(sets))
+        self.opened = time.monotonic()
+        self.opening_seconds = self.opened - begun
         self._hold_recording()
         self._sized(self.announce)  # what can be shown an engine may find out only now
 

@@ -6,6 +6,8 @@ engine takes longer to build than to run.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Sequence
 
 from ...protocols import TF32_OFF
@@ -58,23 +60,27 @@ def grown(
 
 def grown_groups(
     units: Units, steps: Sequence[frozenset[int]], before: float,
-    run: Callable[[tuple[tuple[str, ...], ...]], tuple[bool, float] | None],
+    run: Callable[[tuple[tuple[str, ...], ...]], tuple[bool, float] | None], until: float = math.inf,
 ) -> tuple[tuple[str, ...], ...] | None:  # fmt: skip
     """The same for a comparison's fix, whose sets are keys by operator; None where nothing was seen to hold.
 
-    before: the error with nothing kept. run: whether a set holds, and its error; None: no more sets may be run.
+    before: the error with nothing kept. run: whether a set holds, and its error; None: no more sets may be run. until:
+    the time (``time.monotonic``) from which on a set that holds is not made smaller.
     """
     always, rounding = switches_of(units)
+    held = False
 
     def groups_of(kept: frozenset[int]) -> tuple[tuple[str, ...], ...]:
         return tuple(units.units[unit].keys for unit in sorted(kept))
 
     def judge(kept: frozenset[int]) -> Judged:
+        nonlocal held
         if not kept:
             return Judged(False, before)
-        found = run(groups_of(kept))
+        found = None if held and time.monotonic() > until else run(groups_of(kept))
         if found is None:
             raise Spent
+        held = held or found[0]
         return Judged(*found)
 
     everything = frozenset(range(len(units))) - set(rounding)
