@@ -120,7 +120,7 @@ SECOND = {
     ),
     "Nobody is accused: …": report(WRONG, explained("healthy", **{**TRIED, "budget": {"inside": 0.6}})),
     "No single operator causes the error: …": report(WRONG, explained("healthy", **TRIED)),
-    "At the outputs the error is within what rounding to the target's type costs…": report(WRONG, explained("healthy")),
+    "No culprit: the outputs are off by …": report(WRONG, explained("healthy")),
     "NaN or Inf first appears in …": report(BORN, explained("diffuse", **TRIED)),
     "Of the error that is left, one operator makes …: …": tolerated(
         report(FINE, explained("culprits", culprits=(culprit(),)))
@@ -209,7 +209,7 @@ def test_whose_rounding_costs_it(precision: str, side: str) -> None:
     made = report(FINE, explained("healthy", actual=1e-7, unit=6e-8))
     made = dataclasses.replace(made, target=dataclasses.replace(made.target, precision=precision))
     (said,) = [cell.text.en for line in blame(made).lines for cell in line if "costs" in cell.text.en]
-    assert f"rounding to the {side}'s type costs (at worst" in said
+    assert f"rounding once to the {side}'s type costs" in said
 
 
 def test_what_was_not_looked_for_is_not_called_not_found() -> None:
@@ -237,9 +237,9 @@ def test_an_error_within_rounding_is_said_to_be_that_of_the_outputs_with_the_num
     found = report(INSIDE, explained("healthy", actual=2e-9, unit=0.01))
     text = blame(found).lines[0][0].text
     assert begins_approved(text.en)
-    assert text.zh.startswith("各输出的误差在")
+    assert text.zh.startswith("无需归因：各输出的")
     assert holds_approved(text.en, 2)
-    assert "（相对 L2 误差最大为 2e-09，单次舍入为 0.01）" in text.zh
+    assert "误差最大为 2e-09，而舍入到目标类型一次就损失 0.01" in text.zh
 
 
 def test_a_tensor_out_of_bounds_that_affects_no_output_is_told_with_its_own_numbers() -> None:

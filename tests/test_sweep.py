@@ -162,7 +162,7 @@ def test_one_round_is_as_uncertain_as_its_runs(made: Sweep) -> None:
     wide, narrow = (once(name, 1e-2, 2, 3, high, verdict="as expected") for name, high in (("wide", 8), ("narrow", 4)))
     assert not wide.speeds[0].faster_than(base.speeds[0])
     assert narrow.speeds[0].faster_than(base.speeds[0])
-    said = "No mode that holds is measurably faster", "Fastest that holds: `narrow`, 2.67 x"
+    said = "No mode within tolerance is measurably faster", "Fastest that holds: `narrow`, 2.67 x"
     for one, begins in zip((wide, narrow), said, strict=True):
         found = dataclasses.replace(made, modes=(base, one))
         assert sentences(found)[0].en.startswith(begins)
@@ -198,7 +198,7 @@ def test_what_is_said_where_nothing_is_faster_or_nothing_holds(made: Sweep) -> N
     def first(*modes: Mode) -> str:
         return sentences(dataclasses.replace(made, modes=(made.modes[0], *modes)))[0].en
 
-    none = "No mode that holds is measurably faster than `base` (8 ms); the fastest of them, `slow`, takes 12 ms."
+    none = "No mode within tolerance is measurably faster than `base` (8 ms). The fastest, `slow`, takes 12 ms."
     assert first(slow, wrong) == none
     assert is_approved(first(wrong))
     assert first(dataclasses.replace(slow, speeds=())) == "These hold: `slow`."

@@ -139,22 +139,25 @@ def _answer(report: Report) -> Iterator[Line]:
     name = VERDICT_NAME[report.verdict]
     simulated = Text(" (a simulation)", "（模拟）") if target.simulation else _NOTHING
     if report.fix is not None:
-        name = Text(f"{name.en} with nothing kept", f"未保留时{name.zh}")
+        found = FIX_NAME[report.fix.state][0]
+        shown = Text(f"{found.en.upper()} ({name.en[:1].lower()}{name.en[1:]} with nothing kept)", f"{found.zh}（未保留时{name.zh}）")
+    else:
+        shown = Text(name.en.upper(), name.zh)
     yield Line(
         text=Text(
-            f"{name.en.upper()}  {target.mode}{simulated.en} against {baseline.mode}, {target.model}",
-            f"{name.zh}  {target.mode}{simulated.zh} 对比 {baseline.mode}，{target.model}",
+            f"{shown.en}  {target.mode}{simulated.en} against {baseline.mode}, {target.model}",
+            f"{shown.zh}  {target.mode}{simulated.zh} 对比 {baseline.mode}，{target.model}",
         ),
         style=style,
     )
     for sentence in more:
         yield Line(text=sentence)
-    shown = {sentence.en for sentence in (first, *more)}
+    said = {sentence.en for sentence in (first, *more)}
     label = _NOTHING
     for place, cells in enumerate(blame(report).lines):
         words = [cell.text for cell in cells]
         text = Text(*(" ".join(filter(None, part)) for part in zip(*words, strict=True)))
-        if (place == 0 and culprits(report)) or words[-1].en in shown:
+        if (place == 0 and culprits(report)) or words[-1].en in said:
             continue  # the lead says it
         pasted = cells[-1].tone == "paste"
         if words[0] in (FIX, NEXT, PASTE, PROGRAM):

@@ -1,4 +1,4 @@
-"""Who did it: from what each operator added and what that does alone, to culprits, or to the word that none did."""
+"""Rank operators by measured effect and decide which are culprits."""
 
 from __future__ import annotations
 

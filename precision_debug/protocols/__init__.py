@@ -1,4 +1,4 @@
-"""What the stages ask of each other. A backend elsewhere needs these, ``records``, ``settings``, ``errors``."""
+"""Protocols that a backend implements; one elsewhere needs these, ``records``, ``settings`` and ``errors``."""
 
 from __future__ import annotations
 

@@ -263,19 +263,17 @@ def _none(report: Report) -> Text | None:
             "No output could be compared in numbers, so no culprit was looked for.",
             "没有输出可作数值比较，因此未归因。",
         )
-    sizes = same("")
-    if explanation.actual is not None and explanation.unit is not None:
-        off, unit = figure(explanation.actual), figure(explanation.unit)
-        sizes = Text(
-            f" (at worst {off} Rel L2, where rounding once is {unit})",
-            f"（相对 L2 误差最大为 {off}，单次舍入为 {unit}）",
-        )
     # a target in float64 rounds next to nothing: what is lost there, the baseline lost
     side = Text("baseline", "基线") if report.target.precision == "float64" else Text("target", "目标")
+    if explanation.actual is None or explanation.unit is None:
+        return Text(
+            f"No culprit: the outputs are off by no more than rounding to the {side.en}'s type costs.",
+            f"无需归因：各输出的误差不超过舍入到{side.zh}类型的损失。",
+        )
+    off, unit = figure(explanation.actual), figure(explanation.unit)
     return Text(
-        f"At the outputs the error is within what rounding to the {side.en}'s type costs{sizes.en}, so no culprit was"
-        " looked for.",
-        f"各输出的误差在{side.zh}类型舍入的预期损失之内{sizes.zh}，无需归因。",
+        f"No culprit: the outputs are off by {off} (Rel L2), and rounding once to the {side.en}'s type costs {unit}.",
+        f"无需归因：各输出的相对 L2 误差最大为 {off}，而舍入到{side.zh}类型一次就损失 {unit}。",
     )
 
 

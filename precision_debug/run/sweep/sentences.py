@@ -39,8 +39,8 @@ def sentences(sweep: Sweep) -> list[Text]:
         names = [f"`{mode.name}`" for mode in best]
         found.append(
             Text(
-                f"No other mode is as exact and as fast as: {', '.join(names)}.",
-                f"没有其他模式同时更准且更快：{'、'.join(names)}。",
+                f"Best trade-offs between error and time: {', '.join(names)}.",
+                f"误差与耗时的最佳折中：{'、'.join(names)}。",
             )
         )
     return found
@@ -91,9 +91,9 @@ def _choice(sweep: Sweep, held: Sequence[Mode]) -> Text:
     ours, theirs = _span(mode.speed), _span(first.speed)
     if not mode.speed.faster_than(first.speed):
         return Text(
-            f"No mode that holds is measurably faster than {base} ({theirs.en}); the fastest of them, `{name}`, takes"
+            f"No mode within tolerance is measurably faster than {base} ({theirs.en}). The fastest, `{name}`, takes"
             f" {ours.en}.",
-            f"成立的模式都不明显快于 {base}（{theirs.zh}）；其中最快的 `{name}` 需 {ours.zh}。",
+            f"容差之内的模式都不明显快于 {base}（{theirs.zh}）；其中最快的 `{name}` 需 {ours.zh}。",
         )
     near = [one for _, _, one in timed[1:] if one.speed is not None and not mode.speed.faster_than(one.speed)]
     if near:
