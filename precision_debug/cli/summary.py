@@ -140,7 +140,8 @@ def _answer(report: Report) -> Iterator[Line]:
     simulated = Text(" (a simulation)", "（模拟）") if target.simulation else _NOTHING
     if report.fix is not None:
         found = FIX_NAME[report.fix.state][0]
-        shown = Text(f"{found.en.upper()} ({name.en[:1].lower()}{name.en[1:]} with nothing kept)", f"{found.zh}（未保留时{name.zh}）")
+        without = f"{name.en[:1].lower()}{name.en[1:]} with nothing kept"
+        shown = Text(f"{found.en.upper()} ({without})", f"{found.zh}（未保留时{name.zh}）")
     else:
         shown = Text(name.en.upper(), name.zh)
     yield Line(
