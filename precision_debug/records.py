@@ -408,16 +408,28 @@ class Culprit:
 class Overlap:
     """Errors that do not add up: an operator's alone does what all do together, and without it the others do too.
 
-    name: of its tensor. alone, without: relative L2 that its error makes, and that is left without it. fewest: how many
-    operators, those that make most first, are left out for half of the error, of ``tried``; None: that takes all. kept:
-    operators kept on the engine, all suspects among them, where ``without`` was measured so, and ``alone`` is None."""
+    name: of its tensor. alone, without: relative L2 that its error makes, and that is left without it of ``whole``,
+    what all of them make in the baseline's run; each as a run gave it. fewest: how many operators, those that make most
+    first, are left out for half of the error, of ``tried``; None: that takes all. kept: operators kept on the engine,
+    all suspects among them, where ``without`` was measured so, and ``alone`` is None."""
 
     name: str
     alone: Number | None
     without: Number
+    whole: Number | None = None
     fewest: int | None = None
     tried: int = 0
     kept: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepairedSet:
+    """Operators whose errors were left out together. names: of their tensors, those that make most alone first.
+    left: relative L2 without them, of ``whole`` with them, as the baseline's runs gave both."""
+
+    names: tuple[str, ...]
+    left: Number
+    whole: Number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -431,10 +443,11 @@ class Explanation:
     error could be carried to the outputs; tried: those of which it was, alone. rest: the share of the squared error
     that all the others make together; None where there is none, or that was not measured. part: the most that one of
     the parts makes into which the others were halved; None where they were not. overlap: of a diffuse error, why no
-    operator is named although one of them alone makes as much. passes: what the culprits make is worth no failed run.
-    unfelt: the first tensor beyond bounds where no output is. decided_by_rounding: outputs of a step whose error says
-    nothing, since their exact value is 0, or the sign of such a one. rounded: tensors of whole numbers that are floats,
-    rounded, and are judged as these.
+    operator is named although one of them alone makes as much. repaired_sets: of an error that no operator alone
+    explains, the sets of a few that were left out; where it is diffuse none of them halves it. passes: what the
+    culprits make is worth no failed run. unfelt: the first tensor beyond bounds where no output is.
+    decided_by_rounding: outputs of a step whose error says nothing, since their exact value is 0, or the sign of such a
+    one. rounded: tensors of whole numbers that are floats, rounded, and are judged as these.
     """
 
     state: str
@@ -454,6 +467,7 @@ class Explanation:
     rest: Number | None = None
     part: Number | None = None
     overlap: Overlap | None = None
+    repaired_sets: tuple[RepairedSet, ...] = ()
     passes: bool = False
     unfelt: str = ""
     decided_by_rounding: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from precision_debug.protocols import Capabilities, demand
 from precision_debug.reasons import Catalogue, Reason, as_reason
-from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
+from precision_debug.records import Availability, Culprit, InputMeta, RunMode, SessionSpec
 from precision_debug.settings import Setting
 
 from .modes import RUN_MODES, availability, recipe
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         Description,
         Feeds,
         Operators,
+        Remedy,
         Rung,
         Session,
         Switch,
@@ -47,7 +48,7 @@ class OnnxRuntimeBackend:
     def capabilities(self) -> Capabilities:
         return Capabilities(
             operator_runner=self, keeper=self, ladder=self, describer=self, alone_scripter=self, on_device=self,
-            on_device_alone=self, bare_runner=self, precision_reader=self,
+            on_device_alone=self, bare_runner=self, precision_reader=self, remedies=self,
         )  # fmt: skip
 
     def executed(self, session: Session) -> tuple[int, int] | None:
@@ -147,6 +148,12 @@ class OnnxRuntimeBackend:
 
         chosen = recipe(spec.mode)
         return OrtKeep(spec=spec, recipe=chosen) if chosen.change else None
+
+    def remedies(self, spec: SessionSpec, culprits: Sequence[Culprit]) -> Sequence[Remedy]:
+        """See ``protocols.Remedies``."""
+        from .engine.remedies import remedies_of
+
+        return tuple(remedies_of(recipe(spec.mode).change, spec.options, spec.model.model_file, culprits))
 
     def _available(self, mode: str) -> Recipe:
         demand(availability(mode), mode, where=self.name)

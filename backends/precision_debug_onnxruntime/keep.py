@@ -180,6 +180,15 @@ class OrtKeep:
             return [*handed, *script, self._mixed(names, Path(wanted) if wanted else folder / f"{stem}.mixed.onnx")]
         path = Path(wanted) if wanted else folder / f"{stem}.{self.recipe.change.partition('_')[0]}.onnx"
         handed.append(self._script(names))
+        if self.simulation == "" and self.recipe.change == "float16":
+            # ONNX Runtime computes most of float16 on a CPU in float32: another engine does not
+            handed.append(
+                Handed(
+                    kind="setting", title=say("handed_genuine"), mode="ort_fp16_sim",
+                    text=f"--run_mode ort_fp16_sim --option {shlex.quote(f'{self._name}={listed}')}",
+                    options={self._name: names, **self._common},
+                )
+            )  # fmt: skip
         handed.append(
             Handed(
                 kind="model", title=say("handed_judged"),

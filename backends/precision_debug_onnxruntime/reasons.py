@@ -275,6 +275,10 @@ REASONS = Catalogue("onnxruntime", {
         "the model that was compared: precisions written into it; run in ONNX Runtime, and in no other engine",
         "参与对比的模型：精度已写入其中；仅在 ONNX Runtime 中运行过",
     ),
+    "handed_genuine": Wording(
+        "the same set in genuine float16, every result rounded, as an engine that computes in it (a simulation)",
+        "同一集合在真正的 float16 中（每个结果都舍入），如实际以其计算的引擎（模拟）",
+    ),
     "handed_bfloat16": Wording(
         "a model in bfloat16",
         "bfloat16 模型",

@@ -75,6 +75,13 @@ SETTINGS = (
         zh="保持 float32 的节点名，或其产生的张量名",
     ),
     Setting(
+        name="raise_constants", kind="pairs", default={}, target_unless_said=True, modes=_FLOAT16,
+        metavar="NAME=VALUE,…",
+        help="numbers of these constants that are nearer to 0 than VALUE, and not 0, become VALUE: an epsilon that the"
+        " type can hold",
+        zh="将这些常量中绝对值小于 VALUE 且不为 0 的数提高到 VALUE：使 epsilon 能被该类型表示",
+    ),
+    Setting(
         name="calibration", kind="choice", default="minmax", modes=("ort_int8",),
         choices=("minmax", "entropy", "percentile", "distribution"),
         help="how activations' ranges are found", zh="激活值范围的校准方法",

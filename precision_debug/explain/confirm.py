@@ -14,14 +14,14 @@ from typing import Any
 
 from ..pairing.align import stem
 from ..reasons.causes import CAUSES
-from ..records import Culprit
+from ..records import Culprit, RepairedSet
 from .culprits import FAR, HALF, PART, is_far_off
 from .effects import Carried, Sink, error_without
 from .introduced import Alone
 from .subject import Subject
 from .work import Work
 
-__all__ = ["confirmed", "with_repairs", "without_whom"]
+__all__ = ["confirmed", "few_that_halve", "with_repairs", "with_set_left_out"]
 
 _SMALLER = 1.5
 """Times that an error must become smaller without its author's, if that is no more than rounding, whatever its share
@@ -40,6 +40,10 @@ _MANY = 6
 
 _REPAIRED = 3
 """Culprits of which it is measured what their repair leaves, unasked: each takes a run of the baseline."""
+
+_FEW, _FIFTH = 3, 5
+"""Operators, or the part of those that were tried, that are few: an error is that of many where none of these halve it
+when they are repaired together."""
 
 _FIRST, _CLEARLY = 4, 0.9
 """Culprits each of which is left out where most of the error is left without the first, and what must be left without
@@ -169,31 +173,76 @@ def with_repairs(
     return tuple(found)
 
 
-def without_whom(
-    subject: Subject, alone: Alone, tried: Carried, sinks: Sequence[Sink], at: str, plain: Mapping[str, Any], work: Work
-) -> str:
-    """Of an error beyond bounds that nobody is named for: the operator, of those that make most alone, without which at
-    most half of it is left; "" where there is none. Errors that all go one way add up to more than their squares, so
-    that a third of the square alone may be over half of the error. Takes up to five runs of the baseline. Raises
-    work.Ended."""
+def few_that_halve(
+    subject: Subject, alone: Alone, tried: Carried, sinks: Sequence[Sink], at: str, plain: Mapping[str, Any],
+    work: Work, *, beyond: bool,
+) -> tuple[tuple[str, ...], tuple[RepairedSet, ...]]:  # fmt: skip
+    """Of an error that nobody is named for: the smallest set of operators without whose errors at most half of it is
+    left, () where there is none; and the sets that were left out.
+
+    Those that make most alone are left out one by one: errors that all go one way add up to more than their squares, so
+    that a third of the square alone may be over half of the error. Then, of one beyond bounds, the first two, three,
+    and a fifth of all that were tried: where none of these halves it, the error is that of many. Takes up to ten runs
+    of the baseline, and a few more to make a fifth smaller. Raises work.Ended."""
     sink = next((one for one in sinks if one.name == at), None)
     if sink is None or sink.non_finite or not sink.squared or not is_far_off(subject, sink):
-        return ""
-    share = {name: e.share for name, found in tried.effects.items() for e in found if e.at == at and e.share >= PART}
-    likely = sorted(share, key=lambda name: -share[name])[:_FIRST]
-    left: dict[str, float] = {}
-    whole = None
-    for out in ("", *likely) if likely else ():
+        return (), ()
+    share = {name: e.share for name, found in tried.effects.items() for e in found if e.at == at and e.share > 0}
+    ranked = sorted(share, key=lambda name: -share[name])
+    likely = [name for name in ranked if share[name] >= PART][:_FIRST]
+    if not ranked or not (likely or beyond):
+        return (), ()
+
+    def left(out: Collection[str]) -> float | None:
         work.go_on()
-        found = error_without(subject, alone, list(alone.found), {out} - {""}, sink, plain)
-        if not out:
-            whole = found
-            if whole is None or not _REPLAYED * sink.rel_l2 <= whole <= sink.rel_l2 / _REPLAYED:
-                return ""
-        elif found is not None:
-            left[out] = found
-    least = min(left, key=left.__getitem__, default="")
-    return least if least and whole is not None and left[least] <= HALF * whole else ""
+        error = error_without(subject, alone, list(alone.found), out, sink, plain)
+        return error if error is not None and math.isfinite(error) else None
+
+    whole, ran = left(()), dict[tuple[str, ...], float]()
+    if whole is None:
+        return (), ()
+    replayed = _REPLAYED * sink.rel_l2 <= whole <= sink.rel_l2 / _REPLAYED
+
+    def halves(names: Sequence[str]) -> bool:
+        if tuple(names) not in ran and (found := left(names)) is not None:
+            ran[tuple(names)] = found
+        return replayed and ran.get(tuple(names), math.inf) <= HALF * whole
+
+    found = min((name for name in likely if halves([name])), key=lambda name: ran[name,], default="")
+    few = (found,) if found else _first_few(ranked, halves) if beyond else ()
+    told = tuple(RepairedSet(names=names, left=error, whole=whole) for names, error in ran.items())
+    return few, told
+
+
+def _first_few(ranked: Sequence[str], halves: Callable[[Sequence[str]], bool]) -> tuple[str, ...]:
+    """The fewest of those that make most, of at most three of them or a fifth, that halve an error; each is needed."""
+    most = max(_FEW, len(ranked) // _FIFTH)
+    counts = [count for count in (*range(1, _FEW + 1), most) if count == 1 or 2 * count <= len(ranked)]
+    last = 0
+    for count in dict.fromkeys(counts):
+        if halves(ranked[:count]):
+            fewest = count
+            while fewest - last > 1:
+                middle = (fewest + last) // 2
+                fewest, last = (middle, last) if halves(ranked[:middle]) else (fewest, middle)
+            found = list(ranked[:fewest])
+            for name in found[:-1] if fewest <= _FEW else ():  # the last is: without it they did not halve it
+                if len(found) > 1 and halves(rest := [one for one in found if one != name]):
+                    found = rest
+            return tuple(found)
+        last = count
+    return ()
+
+
+def with_set_left_out(
+    culprits: tuple[Culprit, ...], sets: Sequence[RepairedSet], few: Sequence[str]
+) -> tuple[Culprit, ...]:
+    """The culprits, the first of them with what is left without all of them."""
+    found = next((one for one in sets if one.names == tuple(few)), None)
+    if found is None or not culprits:
+        return culprits
+    first = dataclasses.replace(culprits[0], without=found.left, with_all=found.whole, left_out=found.names)
+    return (first, *culprits[1:])
 
 
 def _next_to(tried: Carried, family: Collection[str], sink: Sink) -> set[str]:

@@ -177,15 +177,15 @@ def _innocent(subject: Subject, alone: Alone, name: str) -> bool:
 
 def rank(
     subject: Subject, alone: Alone, effects: Mapping[str, Sequence[Effect]], sinks: Sequence[Sink], first: str,
-    looked: Collection[str], halves: str = "",
+    looked: Collection[str], few: Collection[str] = (),
 ) -> tuple[Culprit, ...]:  # fmt: skip
     """The culprits, worst first; none where no operator stands out. looked: sinks whose error is anybody's: see
-    ``suspicious``. halves: who is to blame whatever its share: see ``confirm.without_whom``.
+    ``suspicious``. few: who is to blame together, whatever the share of each: see ``confirm.few_that_halve``.
 
     Where none does at an output that is out of bounds, those of the first failing tensor before it: what becomes of one
     error behind a division or a root depends on all the others there.
     """
-    found = _ranked(subject, alone, effects, sinks, first, looked, halves)
+    found = _ranked(subject, alone, effects, sinks, first, looked, few)
     wrong = [sink.name for sink in sinks if sink.is_output and sink.name in looked]
     if found or first not in subject.row_of or not subject.descendants(first) & set(wrong):
         return found
@@ -200,7 +200,7 @@ def rank(
 
 def _ranked(
     subject: Subject, alone: Alone, effects: Mapping[str, Sequence[Effect]], sinks: Sequence[Sink], first: str,
-    looked: Collection[str], halves: str = "",
+    looked: Collection[str], few: Collection[str] = (),
 ) -> tuple[Culprit, ...]:  # fmt: skip
     by_name = {sink.name: sink for sink in sinks}
     together = {
@@ -211,19 +211,20 @@ def _ranked(
     for name, carried in effects.items():
         introduced = alone.found[name]
         effect = _deciding(carried, by_name, looked)
-        if effect is None or iterations.get(name) == 0.0:
+        if effect is None or iterations.get(name) == (0.0, 0.0):
             continue
-        effect = dataclasses.replace(effect, share=iterations.get(name, effect.share))
+        share, measured = iterations.get(name, (effect.share, effect.share))
+        effect = dataclasses.replace(effect, share=share)
         born = introduced.born_nan + introduced.born_inf > 0
         far = born or subject.far(introduced.rel_l2, introduced.units, FAR) or bool(introduced.flips)
-        sink, share = by_name[effect.at], effect.share
+        sink = by_name[effect.at]
         poisons = born and effect.non_finite > 0 and (sink.is_output or not any(one.is_output for one in sinks))
         far_off = is_far_off(subject, sink)
         usual = HALF if far_off or far or _outweighs(subject, sink, name, effects) else ALONE
         some = name in together or (far and _leads(sink, name, effects))
-        enough = MATTERS if far and sink.is_output and far_off else PART if some or name == halves else usual
+        enough = MATTERS if far and sink.is_output and far_off else PART if some else usual
         certain = subject.weights_alone and bool(files_differ(subject, name))  # told by the files, whatever its share
-        if sink.name not in looked or not (poisons or certain or share >= enough):
+        if sink.name not in looked or not (poisons or certain or share >= enough or name in few):
             continue
         if subject.same_steps and not far and not poisons:
             continue  # a step that fell to the other side, and what that becomes
@@ -247,7 +248,7 @@ def _ranked(
             confidence="simulated" if subject.simulation else alone.method,
             introduced=infinite_introduced(introduced).rel_l2,
             units=infinite_introduced(introduced).units,
-            share=share,
+            share=measured,
             non_finite=effect.non_finite if sink.non_finite else 0,
             at=effect.at,
             amplifier=amplifier,
@@ -261,8 +262,8 @@ def _ranked(
         poisons, one = pair
         share = one.share or 0.0
         comparable = poisons and share >= _COMPARABLE * most
-        # of about as much, the first in execution order
-        return -poisons, -comparable, 0.0 if comparable else -round(share, 1), subject.order.get(one.name, 0)
+        # of about as much, the first in execution order; of those that make more than all there is, too
+        return -poisons, -comparable, 0.0 if comparable else -round(min(1.0, share), 1), subject.order.get(one.name, 0)
 
     found.sort(key=place)
     return _one_of_a_switch([culprit for _, culprit in found])
@@ -323,20 +324,20 @@ def _one_of_a_switch(found: Sequence[Culprit]) -> tuple[Culprit, ...]:
 
 def _iterations(
     subject: Subject, effects: Mapping[str, Sequence[Effect]], sinks: Mapping[str, Sink]
-) -> dict[str, float]:
+) -> dict[str, tuple[float, float]]:
     """What one operator of a loop's body does in all its iterations is its own: the first of them that matters to the
     share of all, the others to 0. Names of other operators are not in it. Of a loop of which some iterations alone were
-    tried, what nothing else explains belongs to the others."""
+    tried, what nothing else explains belongs to the others: the first number; the second is what was measured."""
     bodies: dict[str, list[tuple[str, Effect]]] = {}
     for name, carried in effects.items():
         effect = _largest(carried, sinks)
         if effect is not None and stem(name) != name:
             bodies.setdefault(stem(name), []).append((name, effect))
-    found: dict[str, float] = {}
+    found: dict[str, tuple[float, float]] = {}
     for name, group in bodies.items():
         reach = [pair for pair in group if sinks[pair[1].at].is_output and pair[1].share >= MATTERS]
         if reach:  # what an iteration does to a tensor before the outputs is not a measure of what others do to these
-            found |= {one: 0.0 for one, _ in group}
+            found |= {one: (0.0, 0.0) for one, _ in group}
             bodies[name] = reach
     shared = {name: sum(effect.share for _, effect in group) for name, group in bodies.items()}
     tried = sum(shared.values())
@@ -350,7 +351,7 @@ def _iterations(
         share = shared[stemmed]
         if subject.times(kept) > 1 and tried:  # of the iterations that were not tried, each has its part
             share *= min(subject.times(kept), 1.0 + unseen / tried)
-        found |= {name: 0.0 for name, _ in group} | {kept: min(1.0, share)}
+        found |= {name: (0.0, 0.0) for name, _ in group} | {kept: (share, shared[stemmed])}
     return found
 
 

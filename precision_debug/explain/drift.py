@@ -131,7 +131,7 @@ def _share(subject: Subject, errors: dict[str, tuple[Any, Any]], sink: Sink, pla
     subject.operators()[0].run_replacing(subject.feeds, replace, frozenset(errors) | {sink.name})
     if not seen or plain is None or seen[0].shape != plain.shape:
         return 0.0
-    return min(1.0, squares_of(bench.compare(plain, seen[0]))[0] / sink.squared)
+    return squares_of(bench.compare(plain, seen[0]))[0] / sink.squared
 
 
 def _culprit(subject: Subject, names: Sequence[str], share: float, at: str) -> Culprit:

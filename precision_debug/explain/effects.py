@@ -33,7 +33,8 @@ __all__ = [
 
 
 _NEARLY_ALL = 0.95
-"""Share of the squared error from which no other operator is tried alone, where there are more than can be tried."""
+"""Share of the squared error from which no other operator is tried alone, where there are more than can be tried; one
+that makes as much more than all of it interacts with others, which are tried then."""
 
 _WORTH_HALVING = 0.5
 """Share of the squared error of several operators together from which one of them may be a culprit: see HALF of
@@ -197,7 +198,9 @@ def carried_errors(
 def _is_nearly_all(effects: Sequence[Effect], sinks: Sequence[Sink]) -> bool:
     """Whether one operator's error is nearly all that there is at every output, so that another hardly matters."""
     judged = [(e, sink) for e, sink in zip(effects, sinks, strict=True) if sink.is_output and sink.lost]
-    return bool(judged) and all(e.share > _NEARLY_ALL and not sink.non_finite for e, sink in judged)
+    return bool(judged) and all(
+        _NEARLY_ALL < e.share < 1 / _NEARLY_ALL and not sink.non_finite for e, sink in judged
+    )  # fmt: skip
 
 
 def error_without(
@@ -267,15 +270,15 @@ def _effect(subject: Subject, sink: Sink, plain: Any, got: Any) -> Effect:
     found = subject.bench.compare(plain, got)
     if not subject.bench.is_float(plain) and sink.name not in subject.rounded:
         flips = found.mismatched or 0
-        return Effect(at=sink.name, share=min(1.0, flips / sink.flips) if sink.flips else 0.0, non_finite=0)
+        return Effect(at=sink.name, share=flips / sink.flips if sink.flips else 0.0, non_finite=0)
     squared, size = squares_of(found)
     born = max(0, found.target.nan + found.target.inf - found.base.nan - found.base.inf)
     if not sink.non_finite:  # what is lost here, and only off in the target, counts as wrong by its own size
         squared += sum_of_squares(found.base.rms or 0.0, born)
     if born and sink.non_finite:
-        return Effect(at=sink.name, share=min(1.0, born / sink.non_finite), non_finite=born)
+        return Effect(at=sink.name, share=born / sink.non_finite, non_finite=born)
     rel = math.sqrt(squared / size) if size else (0.0 if squared == 0 else math.inf)
-    share = min(1.0, squared / sink.lost) if sink.lost > 0 else 0.0
+    share = squared / sink.lost if sink.lost > 0 else 0.0
     return Effect(at=sink.name, share=share, rel_l2=rel, non_finite=born)
 
 

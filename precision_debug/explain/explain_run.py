@@ -14,13 +14,13 @@ from ..numbers.draw_portrait import portrait_of
 from ..numbers.portrait import Portrait
 from ..reasons import say
 from ..reasons.causes import CAUSES
-from ..records import Culprit, Explanation, Introduced
+from ..records import Culprit, Explanation, Introduced, RepairedSet
 from .amplifying import amplifying
 from .born_on_both import born_on_both
 from .bounds import LOOK_LEAST, allowed_error, worth
 from .broken_outputs import breaks_outputs
 from .conclusion import concluded
-from .confirm import confirmed, with_repairs, without_whom
+from .confirm import confirmed, few_that_halve, with_repairs, with_set_left_out
 from .culprits import (
     candidates_of,
     first_failing,
@@ -142,14 +142,24 @@ def _explained(
         culprits = rank(subject, alone, tried.effects, sinks, first, looked)
         if sick and not expected:
             expected = expected_errors(subject, plain, judged)
+        def usual(name: str) -> float:
+            return allowed_error(subject.typical_unit, expected.get(name))
+
         culprits = by_zeros_that_count(subject, alone, culprits, sinks, plain, work)
         culprits = as_one_outlier(subject, alone, culprits, tried, sinks, plain, work)
         named = culprits
         culprits, at = confirmed(subject, alone, culprits, tried, sinks, plain, work), _worst(sinks)
-        if looked and not culprits and (halves := without_whom(subject, alone, tried, sinks, at, plain, work)):
-            there = {**tried.effects, halves: [effect for effect in tried.effects[halves] if effect.at == at]}
-            culprits = rank(subject, alone, there, sinks, first, looked, halves)
-            culprits = confirmed(subject, alone, culprits, tried, sinks, plain, work)
+        sets = tuple[RepairedSet, ...]()
+        if looked and not culprits:
+            beyond = any(sink.name == at and sink.rel_l2 > usual(at) for sink in judged)
+            few, sets = few_that_halve(subject, alone, tried, sinks, at, plain, work, beyond=beyond)
+            there = {name: [one for one in tried.effects[name] if one.at == at] for name in few}
+            if few:
+                culprits = rank(subject, alone, {**tried.effects, **there}, sinks, first, looked, few)
+            if len(few) > 1:
+                culprits = with_set_left_out(culprits, sets, few)
+            else:
+                culprits = confirmed(subject, alone, culprits, tried, sinks, plain, work)
         if sick:
             culprits = breaks_outputs(subject, alone, culprits, sinks, _first_non_finite(subject), folder, work)
         if looked:
@@ -159,7 +169,7 @@ def _explained(
         culprits = _behind_nobody(subject, alone, culprits, sinks) or (born_in_this_run(subject) if looked else ())
         overlap = overlapping(subject, alone, tried, sinks, at, plain, work) if named and not culprits else None
         if not culprits and looked and overlap is None:
-            off = [sink.name for sink in judged if sink.rel_l2 > allowed_error(subject.typical_unit, expected.get(at))]
+            off = [sink.name for sink in judged if sink.rel_l2 > usual(at)]
             culprits = amplifying(subject, alone, off)
         culprits = with_repairs(subject, alone, culprits, tried, sinks, plain, work)
         culprits = culprits or born_on_both(subject, partly=False)
@@ -168,7 +178,7 @@ def _explained(
         if not worth_it:
             explanation = dataclasses.replace(explanation, method="")
         if explanation.state == "diffuse":
-            explanation = dataclasses.replace(explanation, overlap=overlap)
+            explanation = dataclasses.replace(explanation, overlap=overlap, repaired_sets=sets)
         if on_portrait is not None:
             _draw(subject, alone, culprits, on_portrait)
         return explanation, [infinite_introduced(own) for own in alone.found.values()]

@@ -47,12 +47,12 @@ def overlapping(
     if high >= len(ranked):
         high = len(ranked)
         if not _is_half(left(high), whole):
-            return Overlap(name=ranked[0], alone=first.rel_l2, without=without * sink.rel_l2 / whole, tried=len(ranked))
+            return Overlap(name=ranked[0], alone=first.rel_l2, without=without, whole=whole, tried=len(ranked))
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if _is_half(left(middle), whole) else (middle, high)
     return Overlap(
-        name=ranked[0], alone=first.rel_l2, without=without * sink.rel_l2 / whole, fewest=high, tried=len(ranked)
+        name=ranked[0], alone=first.rel_l2, without=without, whole=whole, fewest=high, tried=len(ranked)
     )
 
 

@@ -46,6 +46,8 @@ __all__ = [
     "PrecisionReader",
     "ProgressReader",
     "Refused",
+    "Remedies",
+    "Remedy",
     "Replace",
     "Replacer",
     "Rung",
@@ -93,7 +95,20 @@ if TYPE_CHECKING:
     )
     from .description import DescribedLayer, DescribedWeight, Describer, Description
     from .executed import Executed, PrecisionReader
-    from .keeping import BETWEEN, TF32_OFF, WHOLE, Handed, InRegions, Keep, Keeper, is_line, is_switch, without
+    from .keeping import (
+        BETWEEN,
+        TF32_OFF,
+        WHOLE,
+        Handed,
+        InRegions,
+        Keep,
+        Keeper,
+        Remedies,
+        Remedy,
+        is_line,
+        is_switch,
+        without,
+    )
     from .progress import ProgressReader, progress_to, tell
     from .running import OneRun
     from .session import Replace, Replacer, Session
@@ -110,7 +125,7 @@ __getattr__ = offered(
         "OnDevice OnDeviceAlone Operator OperatorRunner Operators Pairer Rung Switch Watcher Watching WeightKeeper",
         "description": "DescribedLayer DescribedWeight Describer Description",
         "executed": "Executed PrecisionReader",
-        "keeping": "BETWEEN TF32_OFF WHOLE Handed InRegions Keep Keeper is_line is_switch without",
+        "keeping": "BETWEEN TF32_OFF WHOLE Handed InRegions Keep Keeper Remedies Remedy is_line is_switch without",
         "running": "OneRun",
         "session": "Replace Replacer Session",
         "survey": "Refused Survey Surveyor",

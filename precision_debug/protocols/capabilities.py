@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .agreeing import Agreeing
     from .description import Describer
     from .executed import PrecisionReader
-    from .keeping import Keeper
+    from .keeping import Keeper, Remedies
     from .progress import ProgressReader
     from .session import Session
     from .survey import Surveyor
@@ -71,6 +71,7 @@ class Capabilities:
     precision_reader: PrecisionReader | None = None
     bare_runner: BareRunner | None = None
     agreeing: Agreeing | None = None
+    remedies: Remedies | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

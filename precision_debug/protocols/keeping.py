@@ -11,9 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from ..records import SessionSpec, TensorMeta
+from ..records import Culprit, SessionSpec, TensorMeta
 
-__all__ = ["BETWEEN", "TF32_OFF", "WHOLE", "Handed", "InRegions", "Keep", "Keeper", "is_line", "is_switch", "without"]
+__all__ = [
+    "BETWEEN", "TF32_OFF", "WHOLE", "Handed", "InRegions", "Keep", "Keeper", "Remedies", "Remedy", "is_line",
+    "is_switch", "without",
+]  # fmt: skip
 
 _LINE = re.compile(r"[^/\\]+\.py:\d+$")
 
@@ -109,3 +112,24 @@ class Keeper(Protocol):
 
     def keep(self, spec: SessionSpec) -> Keep | None:
         """None: this mode has nothing that could be kept in a higher precision. Raises PrecisionDebugError."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remedy:
+    """What mends a known cause in the same run mode, without an operator in higher precision: another calibration, a
+    scale for each channel, an epsilon that the type can hold.
+
+    settings: in their declared types; they go over the spec's own. text: the same as lines for a program of the user's.
+    """
+
+    settings: Mapping[str, Any]
+    text: str = ""
+
+
+class Remedies(Protocol):
+    """A backend that knows such remedies; by its capability. Each is run like a set of kept operators, and offered by
+    the same rule."""
+
+    def remedies(self, spec: SessionSpec, culprits: Sequence[Culprit]) -> Sequence[Remedy]:
+        """What to try for these culprits (none: an error of many operators), a few, what changes least first; () where
+        nothing is known."""

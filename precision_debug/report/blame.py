@@ -48,6 +48,13 @@ _TWICE = 2.0
 """Times the whole squared error that what one repair leaves and what all others' leave are apart from it, together,
 from which on the operators interact: independent errors add up to it."""
 
+_ALL = 1.005
+"""Share of the squared error, as it is rounded, beyond which one operator makes more than there is: others take some of
+it away again."""
+
+_SETS = 4
+"""Sets of operators that were repaired in vain, of which a sentence tells."""
+
 _CONFIDENCE = {
     "isolated": Text("measured on the engine, alone, on the baseline's inputs", "在引擎上以基线输入单独运行测得"),
     "replayed": Text(
@@ -281,15 +288,35 @@ def diffuse(explanation: Explanation) -> Text:
     """That nobody is to blame: what all add up to, or that one alone does what the others do without it."""
     if explanation.overlap is not None:
         return _overlapping(explanation, explanation.overlap)
-    tried = _tried(explanation)
+    tried, sets = _tried(explanation), _sets(explanation)
     return Text(
-        f"Diffuse: no single culprit. The rounding of many operators adds up to the error: {tried.en}.",
-        f"误差分散，无单一算子可归因：由众多算子的舍入误差累积而成：{tried.zh}。",
+        f"Diffuse: no single culprit. The rounding of many operators adds up to the error: {tried.en}{sets.en}.",
+        f"误差分散，无单一算子可归因：由众多算子的舍入误差累积而成：{tried.zh}{sets.zh}。",
+    )
+
+
+def _sets(explanation: Explanation) -> Text:
+    """What was left without the errors of a few operators together, none of which sets halves it."""
+    least = {len(one.names): one for one in sorted(explanation.repaired_sets, key=lambda one: -one.left)}
+    told = [least[size] for size in sorted(least)][-_SETS:]
+    if not told:
+        return same("")
+    sizes, lefts = [count(len(one.names)) for one in told], [figure(one.left) for one in told]
+    whole = figure(told[0].whole)
+    if len(told) == 1:
+        return Text(
+            f"; without the errors of the {sizes[0]} largest {lefts[0]} of {whole} would be left",
+            f"；去掉最大的 {sizes[0]} 个的误差后仍剩 {lefts[0]}（原为 {whole}）",
+        )
+    return Text(
+        f"; without the errors of the {', '.join(sizes[:-1])} and {sizes[-1]} largest {', '.join(lefts[:-1])} and"
+        f" {lefts[-1]} of {whole} would be left",
+        f"；去掉最大的 {'、'.join(sizes)} 个的误差后分别仍剩 {'、'.join(lefts)}（原为 {whole}）",
     )
 
 
 def _overlapping(explanation: Explanation, overlap: Overlap) -> Text:
-    whole, name = figure(explanation.actual or 0.0), overlap.name
+    whole, name = figure(overlap.whole or explanation.actual or 0.0), overlap.name
     if overlap.kept:
         share, left = percent(explanation.budget.get(name, 0.0)), figure(overlap.without)
         kept = many(overlap.kept, "operator")
@@ -375,16 +402,18 @@ def _evidence(culprit: Culprit, row: Row | None, shown: str) -> Text:
         english.append(f"{known.undone.en}, {percent(left)} of that error is left")
         chinese.append(f"{known.undone.zh}，该误差仅剩 {percent(left)}")
     if culprit.inner:
-        part = percent(min(1.0, culprit.inner_part or 0.0))
+        part = percent(culprit.inner_part or 0.0)
         english.append(f"inside it, rounding `{culprit.inner}` alone in the baseline's run makes {part} of that error")
         chinese.append(f"其内部仅将 `{culprit.inner}` 舍入（在基线的运行中）即造成该误差的 {part}")
-    capped = culprit.share == 1 and culprit.others_repaired is not None  # which may be more than all there is
-    if culprit.share is not None and culprit.at and not capped:
+    if culprit.share is not None and culprit.at:
         with_others = bool(culprit.evidence.get("too"))  # of one channel: see explain.one_outlier
         who, zhe = ("together they explain", "它们共同解释") if with_others else ("alone it explains", "单独即可解释")
         what, shen = ("NaN and Inf", " NaN 和 Inf 的") if culprit.non_finite else ("squared error", "平方误差的")
-        english.append(f"{who} {percent(culprit.share)} of the {what} at {culprit.at}")
-        chinese.append(f"{zhe} {culprit.at} 处{shen} {percent(culprit.share)}")
+        more, duo = ("", "") if culprit.share <= _ALL else (" (more than all errors together)", "（多于全部误差合计）")
+        if more:
+            who, zhe = ("together they make", "它们共同造成") if with_others else ("alone it makes", "单独即造成")
+        english.append(f"{who} {percent(culprit.share)} of the {what} at {culprit.at}{more}")
+        chinese.append(f"{zhe} {culprit.at} 处{shen} {percent(culprit.share)}{duo}")
     if (repairs := _repairs(culprit)) is not None:
         english.append(repairs.en)
         chinese.append(repairs.zh)

@@ -9,14 +9,15 @@ from ..search import ToKeep
 from .model import Report
 from .search_command import search_command
 from .section import Cell, plain
-from .tried import OF_THE_ENGINE, tried_sentence
+from .tried import OF_THE_ENGINE, other_sentence, tried_sentence
 from .words import explained
 
-__all__ = ["FIX", "NEXT", "PASTE", "PROGRAM", "next_of_culprits", "next_of_many", "searching"]
+__all__ = ["FIX", "NEXT", "OR", "PASTE", "PROGRAM", "next_of_culprits", "next_of_many", "searching"]
 
 PASTE = Text("Paste", "可粘贴")
 PROGRAM = Text("In your program", "用于您的程序")
 FIX = Text("Fix", "修复")
+OR = Text("Or", "或者")
 NEXT = Text("Next", "下一步")
 
 
@@ -49,6 +50,9 @@ def _tried_lines(report: Report, kept: ToKeep, tried: Text) -> list[tuple[Cell, 
         lines.append((Cell(text=PASTE), Cell(text=same(kept.option), tone="paste")))
     if kept.option and kept.text:
         lines.append((Cell(text=PROGRAM), Cell(text=same(kept.text), tone="paste")))
+    for other in kept.beside:
+        lines.append((Cell(text=OR), plain(other_sentence(report, other))))
+        lines.append((Cell(text=PASTE), Cell(text=same(other.option), tone="paste")))
     if kept.unit not in OF_THE_ENGINE:
         lines.append((Cell(text=NEXT), plain(searching(report))))
     return lines

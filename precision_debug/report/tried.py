@@ -12,7 +12,7 @@ from .figures import count, figure, many, were
 from .model import Report
 from .words import explained
 
-__all__ = ["OF_THE_ENGINE", "UNITS", "about", "tried_sentence", "untold"]
+__all__ = ["OF_THE_ENGINE", "UNITS", "about", "other_sentence", "tried_sentence", "untold"]
 
 UNITS = {
     "operator": Text("operators", "个算子"), "operator type": Text("operator types", "种算子类型"),
@@ -41,6 +41,11 @@ def tried_sentence(report: Report) -> Text | None:
         if as_reason(kept.tried.why).code == "fix_ended":
             return why
         return Text(f"No fix was tried: {why.en}.", f"未尝试修复：{why.zh}。")
+    return other_sentence(report, kept)
+
+
+def other_sentence(report: Report, kept: ToKeep) -> Text:
+    """What one fix that was run brings."""
     found = about(
         kept, report.target.mode, strict=report.spec.tolerance.given, of_many=allowed_to_many(report.explanation)
     )

@@ -18,13 +18,14 @@ from ..errors import PrecisionDebugError
 from ..explain import Subject, is_of_many
 from ..feeds import FeedSet
 from ..numbers.precisions import MODEL
-from ..protocols import Agreement, Feeds, Handed
+from ..protocols import Agreement, Feeds
 from ..reasons import say
-from ..records import Explanation, RunSpec, SessionSpec, TensorMeta
+from ..records import Explanation, RunSpec, SessionSpec
 from ..search import ENGINE_OPTION, UNCOMPILED, Evaluation, ToKeep, Tried
 from .fix_finder import PATIENCE, PATIENT
 from .judging import Judging, further_samples, judging_of
 from .plan import Opening, crosses
+from .remedies import Chosen
 from .searching.criterion import Sample
 from .searching.trials import Trials, outputs_of
 from .side import OpenSide
@@ -40,25 +41,6 @@ _LARGE = 2 << 30
 
 _SAMPLES = 1 << 30
 """Bytes of compared tensors up to which it is tried on further inputs too."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Chosen:
-    """See keeping.Keep, of which a trial asks for nothing but the settings."""
-
-    named: Mapping[str, Agreement]
-    unit: str = ENGINE_OPTION
-    simulation: str = ""
-    saves: tuple[str, ...] = ()
-
-    def key_of(self, _meta: TensorMeta) -> str:
-        return ""
-
-    def options(self, keys: Sequence[str]) -> Mapping[str, Any]:
-        return {name: value for key in keys for name, value in self.named[key].settings.items()}
-
-    def hand_over(self, _keys: Sequence[str], _tensors: Sequence[TensorMeta], _folder: Path, /) -> Sequence[Handed]:
-        return ()
 
 
 def with_agreement(
@@ -92,7 +74,8 @@ def with_agreement(
     room = folder / "agreeing"
     room.mkdir(exist_ok=True)
     named = {one.name: one for one in choices}
-    trials = Trials(opening, _Chosen(named=named), judging.criterion, feed_set.for_target().calibrating, room)
+    chosen = Chosen(named={name: one.settings for name, one in named.items()})
+    trials = Trials(opening, chosen, judging.criterion, feed_set.for_target().calibrating, room)
     small = work <= _SAMPLES
     further = tuple(further_samples(spec, base, target, judging.criterion, feed_set, sample)) if small else ()
     exact = _exact(opening, subject.feeds)

@@ -69,7 +69,8 @@ def explain_sample(work: Comparing, both: OpenPair, sample: int, ran: SampleResu
     )  # fmt: skip
     if scaled is not None and (kept is None or kept.tried is None or kept.tried.state != "mended"):
         kept = scaled  # no module mends it either
-    overruled = withdrawn(explanation, kept) or repaired(explanation, kept, subject)
+    refuted = withdrawn(explanation, kept)
+    overruled = repaired(refuted or explanation, kept, subject) or refuted
     if overruled is not None:
         work.journal.write(events.Explained(explanation=overruled))
     if kept is not None:

@@ -54,6 +54,12 @@ enough for it."""
 _TO_LESSEN = 4
 """Of those, the ones that are left for parts of a set that helps."""
 
+_FEW_NAMES = 6
+"""Operators of a set that is offered, each of which is left out once: who pastes it reads them."""
+
+_LESS = 1 / 4
+"""Of the operators of a set that holds, how many one that halves the error may keep to be offered beside it."""
+
 _NO_ERROR = 1e-12
 """What is as good as no error."""
 
@@ -170,8 +176,8 @@ class FixFinder:
             best = min(nearly, key=lambda groups: (len(groups), self._error(groups)), default=best)
         if self._gives_up(best):
             self.most = max(self.most, self.spent) + _AGAIN
-        found = self._cheaper(self._smaller(best, culprits))
-        likely = dict.fromkeys((found, best, *sorted(helping, key=self._rank)[:_OTHERWISE]))
+        whole = self._cheaper(self._smaller(best, culprits))
+        likely = dict.fromkeys((self._needed(whole), whole, best, *sorted(helping, key=self._rank)[:_OTHERWISE]))
         return next((groups for groups in likely if self._again_so(groups) is not None), None)
 
     # sets -------------------------------------------------------------------------------------------------------
@@ -286,6 +292,24 @@ class FixFinder:
             else:
                 parts = min(len(best), 2 * parts)
         return best
+
+    def _needed(self, found: Groups) -> Groups:
+        """Of a set of a few names those that it takes: what only moves the numbers of a kept operator is left out if
+        the rest does without, and then each operator by itself."""
+        if self.most < _SMALL_WORK or len(found) > _FEW_NAMES:
+            return found
+        self.most = max(self.most, self.spent) + len(found) + 1
+        plain = tuple(group[:1] for group in found)
+        found = plain if plain != found and self._does(plain, found) else found
+        for group in found:
+            rest = tuple(other for other in found if other != group)
+            found = rest if rest and not self._in_vain(rest) and self._does(rest, found) else found
+        return found
+
+    def _does(self, groups: Groups, as_what: Groups) -> bool:
+        """Whether a part of a set that holds does too, or is as good as one that does not."""
+        held = self.seen[as_what].passes and self._run(groups) is not None
+        return self._holds(groups) if held else self._as_good(groups, as_what)
 
     def _cheaper(self, found: Groups) -> Groups:
         """In place of a set that gives up most of the low precision, the smallest that does not, and comes near it."""
@@ -450,7 +474,17 @@ class FixFinder:
             trade=self._trade(groups) if self._gives_up(groups) else (),
             stopped=self.patience if self.stopped else None,
         )  # fmt: skip
-        return replace(self.keepable.typed(groups), tried=self._as_pasted(tried, again.kept))
+        told = replace(self.keepable.typed(groups), tried=self._as_pasted(tried, again.kept))
+        return replace(told, beside=self._beside(groups)) if again.held[0] else told
+
+    def _beside(self, groups: Groups) -> tuple[ToKeep, ...]:
+        """Beside a set that holds and keeps many, the smallest that halves the error, with a fourth of it or less."""
+        smaller = [
+            one for one in self.seen if len(one) <= _LESS * len(groups) and self._helps(one) and not self._gives_up(one)
+        ]  # fmt: skip
+        least = sorted(smaller, key=lambda one: (len(one), self._error(one)))[:_OTHERWISE]
+        again = next((one for one in least if self._again_so(one) is not None), None)
+        return () if again is None else (self._to_keep(again),)
 
     def _as_pasted(self, tried: Tried, keys: tuple[str, ...]) -> Tried:
         strict = self.trials.criterion.tolerance.given

@@ -22,6 +22,7 @@ from .judging import further_samples, judging_of
 from .pasted import Pasted
 from .plan import Opening
 from .refuted import in_vain
+from .remedies import tried_remedy, with_remedy
 from .searching.trials import Trials
 from .side import OpenSide
 from .to_keep import Keepable, keepable
@@ -43,6 +44,9 @@ _BUILDS = 3
 
 _WORK = 2 << 30
 """Bytes of tensors and weights that all of them may pass through, unasked; one set always may, up to ``_LARGE``."""
+
+_REMEDIES = 4
+"""Known remedies that are run, each like a set."""
 
 _LARGE = 2 << 30
 """Bytes from which on even one set is left to the user."""
@@ -91,7 +95,7 @@ def tried_fix(
         most = min(most, _OF_MANY)
     if not most:
         return _untried(found, say("fix_large", gigabytes=work / 1e9))
-    further = further_samples(spec, base, target, criterion, feed_set, sample) if most > 1 else ()
+    further = tuple(further_samples(spec, base, target, criterion, feed_set, sample)) if most > 1 else ()
     samples, errors = zip((first, before), *further, strict=True)
     room = folder / "fixes"
     room.mkdir(exist_ok=True)
@@ -118,9 +122,14 @@ def tried_fix(
         tried = finder.find(named)
         names = [name for one in named for name in one.keep or (one.name,)]
         theirs = keeps.groups(names) if len(named) == len(explanation.culprits) else ()
-        return in_vain(tried, {**finder.vain, **finder.seen}, theirs, before, finder.was, finder.point)
+        kept = in_vain(tried, {**finder.vain, **finder.seen}, theirs, before, finder.was, finder.point)
     except PrecisionDebugError as error:
-        return _untried(found, say("fix_failed", detail=str(error)))
+        kept = _untried(found, say("fix_failed", detail=str(error)))
+    remedy = tried_remedy(
+        opening, explanation.culprits, judging, further, finder.was, trials.feeds, room, most=min(_REMEDIES, most),
+        patience=patience, beside=finder.beside,
+    )  # fmt: skip
+    return with_remedy(kept, remedy)
 
 
 def _shrinks_until(target: OpenSide, spec: RunSpec) -> float:

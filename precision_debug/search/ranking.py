@@ -157,7 +157,7 @@ def _together(groups: Iterable[Group]) -> Iterable[Group]:
             found[group.units, group.certain] = group
         else:
             worse = group if group.share > before.share else before
-            found[group.units, group.certain] = replace(worse, share=min(1.0, before.share + group.share))
+            found[group.units, group.certain] = replace(worse, share=before.share + group.share)
     return found.values()
 
 

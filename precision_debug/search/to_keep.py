@@ -88,7 +88,7 @@ class ToKeep:
     switched: what is set for the whole engine beside (see protocols.is_switch). text:
     the same as lines for a program of the user's, "" where there are none. modes: where there is no such setting, run
     modes of the same backend and precision that have one; why: what the backend says. tried: what it brought on the
-    engine; None where there was nothing to try.
+    engine; None where there was nothing to try. beside: what else was run and helps, and may be pasted in its place.
     """
 
     option: str = ""
@@ -102,3 +102,4 @@ class ToKeep:
     why: Reason = NOTHING
     text: str = ""
     tried: Tried | None = None
+    beside: tuple[ToKeep, ...] = ()

@@ -14,8 +14,10 @@ from precision_debug.onnx.model import Model
 from precision_debug.protocols import Feeds
 from precision_debug.reasons import Reason
 
+from ..engine.remedies import raise_constants
 from ..engine.types import Types
 from ..keep import Blocked
+from ..settings import setting
 from .float16 import after_conversion, convert, float16_notes
 from .opset import raised
 from .running_graph import dump, infer_types, unoptimised
@@ -56,6 +58,11 @@ def changed(
         return quantise(source, recipe.change, runtime, feeds, folder)
     if recipe.change == "float16":
         return convert(source, runtime, folder)
+    if recipe.change.endswith("_sim") and (least := setting(runtime.settings, "raise_constants")):
+        copy = type(source.proto)()
+        copy.CopyFrom(source.proto)
+        raise_constants(copy, least)
+        source = dataclasses.replace(source, proto=copy)
     if recipe.change == "bfloat16_sim":
         return raised(source, _BFLOAT16, "bfloat16")
     return source, ()

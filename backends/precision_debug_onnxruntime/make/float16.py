@@ -15,10 +15,12 @@ from precision_debug.onnx.model import Model, name_nodes, read_model
 from precision_debug.reasons import Reason
 
 from ..engine.quiet_logging import logging_left_alone
+from ..engine.remedies import raise_constants
 from ..engine.runtime import Runtime, our_errors
 from ..engine.types import TypeInfo, Types
 from ..keep import Blocked
 from ..reasons import say
+from ..settings import setting
 from .kept import cut_round_trips, separate_constants
 from .narrowing import Trouble, as_float16, constants_of, trouble, trouble_notes
 from .running_graph import infer_types
@@ -68,6 +70,7 @@ def _converted(
     proto = whole.proto
     with our_errors(source.path, _HINT):
         onnx.load_external_data_for_model(proto, str(whole.folder))
+        raise_constants(proto, setting(runtime.settings, "raise_constants"))
         if types is not None:
             _tell_types(proto, types)
         before = {name: trouble(array, "float16") for name, array in constants_of(proto)}

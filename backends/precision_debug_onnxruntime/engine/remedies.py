@@ -1,0 +1,120 @@
+"""What mends a known cause in the mode at hand: another calibration, a scale for each channel, a constant that the
+type can hold. Each is tried before it is offered, see ``protocols.Remedies``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from precision_debug.errors import UsageError
+from precision_debug.numbers.number_types import NUMBER_TYPES
+from precision_debug.onnx.graph import all_graphs
+from precision_debug.protocols import Remedy
+from precision_debug.reasons import did_you_mean
+from precision_debug.records import Culprit
+
+from ..settings import setting
+from .stock_script import METHODS
+
+__all__ = ["raise_constants", "remedies_of"]
+
+_PRODUCTS = ("Conv", "Gemm", "MatMul")
+"""What gains most of INT8: the usual advice is to leave everything else in float."""
+
+_RANGES = frozenset({"coarse", "mask_range", "outlier_channel", "saturation"})
+"""Causes that another range of an activation may mend."""
+
+_OF_RANGES = ("percentile", "entropy", "minmax")
+"""Calibrations, in the order in which they are tried; "distribution" is for float8."""
+
+_RAISE = """\
+import numpy, onnx
+from onnx import numpy_helper
+
+model = onnx.load({model!r})
+held = {{tensor.name: tensor for tensor in model.graph.initializer}}
+held |= {{node.output[0]: node.attribute[0].t for node in model.graph.node if node.op_type == "Constant"}}
+for name, least in {least!r}.items():
+    value = numpy_helper.to_array(held[name])
+    raised = numpy.where((value != 0) & (abs(value) < least), numpy.copysign(least, value), value).astype(value.dtype)
+    held[name].CopyFrom(numpy_helper.from_array(raised, name))
+onnx.save(model, {made!r})  # then convert it to FP16 as before"""
+
+
+def remedies_of(change: str, options: Mapping[str, Any], model: str, culprits: Sequence[Culprit]) -> Iterator[Remedy]:
+    """change: what the mode does to the model, see ``modes.Recipe``. model: the file."""
+    causes = frozenset(one.cause for one in culprits)
+    if change.startswith("int8"):
+        types = frozenset(kind for one in culprits for kind in one.op_types)
+        yield from _of_int8(change, options, causes, types)
+    elif change:
+        narrow = NUMBER_TYPES["bfloat16" if change.startswith("bfloat16") else "float16"]
+        tiny = [str(one.evidence["weight"]) for one in culprits if one.cause == "weight_underflow"]
+        for least in (narrow.smallest, narrow.smallest_normal) if tiny else ():
+            given = {**setting(options, "raise_constants"), **dict.fromkeys(tiny, f"{least:.4g}")}
+            lines = _RAISE.format(
+                model=model, least={name: float(value) for name, value in given.items()},
+                made=f"{model.removesuffix('.onnx')}.raised.onnx",
+            )  # fmt: skip
+            yield Remedy(settings={"raise_constants": given}, text=lines)
+
+
+def _of_int8(
+    change: str, options: Mapping[str, Any], causes: frozenset[str], types: frozenset[str]
+) -> Iterator[Remedy]:
+    """causes, types: of the culprits; none of an error of many operators."""
+    channels = setting(options, "per_channel")
+    if channels is None:
+        channels = change == "int8"  # of an opset that has it; else it changes nothing, and is not offered
+    called = "quantize_static" if change == "int8" else "quantize_dynamic"
+    weights = "constant_scale" in causes or not types.isdisjoint(_PRODUCTS) or not types
+    if weights and not channels:
+        yield Remedy(settings={"per_channel": True}, text=f"{called}(…, per_channel=True)")
+    if change != "int8":
+        return
+    if not _RANGES.isdisjoint(causes) or not causes:
+        chosen = setting(options, "calibration")
+        for name in _OF_RANGES:
+            if name != chosen:
+                how = f"calibrate_method=CalibrationMethod.{METHODS[name]}"
+                yield Remedy(settings={"calibration": name}, text=f"{called}(…, {how})")
+    if not setting(options, "op_types") and types and types.isdisjoint(_PRODUCTS):
+        text = f"{called}(…, op_types_to_quantize={list(_PRODUCTS)!r})"
+        yield Remedy(settings={"op_types": _PRODUCTS}, text=text)
+
+
+def raise_constants(proto: Any, least: Mapping[str, str]) -> None:
+    """Raise the numbers of some constants that are nearer to 0 than that, and not 0, to it, in place.
+
+    Raises UsageError for a constant that the model does not have, or whose numbers lie outside of its file.
+    """
+    from onnx import numpy_helper
+
+    if not least:
+        return
+    held = {tensor.name: tensor for graph in all_graphs(proto.graph) for tensor in graph.initializer}
+    for graph in all_graphs(proto.graph):
+        for node in graph.node:
+            for one in node.attribute if node.op_type == "Constant" else ():
+                if one.name == "value":
+                    held[node.output[0]] = one.t
+    for name, text in least.items():
+        if name not in held:
+            hint = did_you_mean(name, sorted(held))
+            raise UsageError(f"the model has no constant {name}", where="--option raise_constants", hint=hint)
+        tensor, floor = held[name], _number(text)
+        if tensor.data_type != 1 or tensor.external_data:
+            raise UsageError(f"{name} has no float32 numbers in the file itself", where="--option raise_constants")
+        value = numpy_helper.to_array(tensor)
+        small = (value != 0) & (np.abs(value) < floor)
+        raised = np.where(small, np.copysign(np.float32(floor), value), value).astype(np.float32)
+        tensor.CopyFrom(numpy_helper.from_array(raised, tensor.name))
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageError(f"expects NAME=NUMBER, got '{text}'", where="--option raise_constants") from None

@@ -1,0 +1,156 @@
+"""Known remedies of a cause, each run like a set of kept operators and offered by the same rule.
+
+Another calibration, a scale for each channel, an epsilon that the type can hold: what leaves every operator in the low
+precision is offered before what keeps some of them out of it, where it does as much.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import PrecisionDebugError
+from ..protocols import Executed, Feeds, Handed, Remedy, Session
+from ..records import Culprit, TensorMeta
+from ..search import ENGINE_OPTION, Evaluation, ToKeep, Tried, gives_up_most
+from .judging import Judging
+from .plan import Opening
+from .searching.criterion import Sample
+from .searching.trials import Trials
+from .to_keep import typed
+
+__all__ = ["Chosen", "tried_remedy", "with_remedy"]
+
+_HALF, _STEADY = 0.5, 0.1
+"""Of the error as it was, what may be left; relative difference up to which two runs came to the same."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """See keeping.Keep, of which a trial asks for nothing but the settings. named: the settings of each."""
+
+    named: Mapping[str, Mapping[str, Any]]
+    unit: str = ENGINE_OPTION
+    simulation: str = ""
+    saves: tuple[str, ...] = ()
+
+    def key_of(self, _meta: TensorMeta) -> str:
+        return ""
+
+    def options(self, keys: Sequence[str]) -> Mapping[str, Any]:
+        return {name: value for key in keys for name, value in self.named[key].items()}
+
+    def hand_over(self, _keys: Sequence[str], _tensors: Sequence[TensorMeta], _folder: Path, /) -> Sequence[Handed]:
+        return ()
+
+
+def tried_remedy(
+    opening: Opening, culprits: Sequence[Culprit], judging: Judging, further: Sequence[tuple[Sample, float | None]],
+    was: Executed | None, calibrating: Sequence[Feeds], folder: Path, *, most: int, patience: float,
+    beside: Session | None = None,
+) -> ToKeep | None:  # fmt: skip
+    """The remedy that does most, as it is pasted, with what it brought; None where none is known or none halves the
+    error and leaves most of the low precision in place, twice and on the other inputs too.
+
+    further: other inputs, each with the error there as it was. was: in which precision the target ran. most: how many
+    may be run. beside: the target as it is, where runs may be timed beside it.
+    """
+    knows = opening.capabilities.remedies
+    found = knows.remedies(opening.spec, culprits)[:most] if knows is not None else ()
+    if not found:
+        return None
+    named = {typed(opening.settings, one.settings): one for one in found}
+    chosen = Chosen(named={name: one.settings for name, one in named.items()})
+    trials = Trials(opening, chosen, judging.criterion, calibrating, folder)
+    samples, before = [judging.first, *(one for one, _ in further)], [judging.error, *(_size(e) for _, e in further)]
+    ran, since = dict[str, Evaluation](), time.monotonic()
+    for name in named:
+        if ran and time.monotonic() - since > patience:
+            break
+        one = _run(trials, name, samples)
+        if one is None or not _helps(one, before, judging.criterion.allowed) or _gives_up(was, one):
+            continue
+        ran[name] = one
+        if one.held[0]:
+            break
+    for name in sorted(ran, key=lambda name: (not ran[name].held[0], _error(ran[name]))):
+        again = _run(trials, name, samples, beside)
+        if again is not None and _steady(ran[name], again) and _helps(again, before, judging.criterion.allowed):
+            return _told(opening, name, named[name], again, before, judging.criterion.allowed, was, len(named))
+    return None
+
+
+def with_remedy(kept: ToKeep | None, remedy: ToKeep | None) -> ToKeep | None:
+    """What is offered first, and the other beside it: what holds, then what keeps nothing out of the low precision,
+    then what leaves less of the error. An accusation that a kept set refutes stands with that set."""
+    if kept is None or remedy is None or kept.tried is None or remedy.tried is None:
+        return kept if remedy is None else remedy
+    if kept.tried.state not in ("mended", "lessened"):
+        return remedy if kept.tried.in_vain is None else kept
+    both = (kept.tried.state == "mended", remedy.tried.state == "mended")
+    first = both[1] if both[0] != both[1] or both[1] else (remedy.tried.after or 0.0) < (kept.tried.after or 0.0)
+    there, here = remedy.tried.still, kept.tried.still
+    if there is not None and here is not None and all(both):
+        first = there.low >= here.low
+    if first and kept.tried.in_vain is None:
+        return dataclasses.replace(remedy, beside=(dataclasses.replace(kept, beside=()),))
+    return dataclasses.replace(kept, beside=(*kept.beside, remedy))
+
+
+def _run(trials: Trials, name: str, samples: Sequence[Sample], beside: Session | None = None) -> Evaluation | None:
+    """None where it does not run: an engine that fails with it costs no finished comparison."""
+    try:
+        found = trials.run([name], samples, timed=False, beside=beside)
+    except PrecisionDebugError:
+        return None
+    return found if found.errors else None
+
+
+def _told(
+    opening: Opening, name: str, remedy: Remedy, ran: Evaluation, before: Sequence[float], allowed: float,
+    was: Executed | None, of: int,
+) -> ToKeep:  # fmt: skip
+    return ToKeep(
+        option=name, settings=dict(remedy.settings), unit=ENGINE_OPTION, keys=(name,), of=of, text=remedy.text,
+        replaced=tuple(one for one in remedy.settings if one in opening.spec.options),
+        tried=Tried(
+            state="mended" if ran.held[0] else "lessened", before=_finite(before[0]), after=ran.errors[0],
+            allowed=allowed, was=was, still=ran.executed, runs=of, others=len(before) - 1,
+            others_before=_finite(max(before[1:], default=0.0)),
+            others_after=_finite(max(map(_size, ran.errors[1:]), default=0.0)), slower=ran.slower,
+        ),
+    )  # fmt: skip
+
+
+def _helps(ran: Evaluation, before: Sequence[float], allowed: float) -> bool:
+    """Whether less than half of the error is left; on other inputs where it was beyond what is expected."""
+    now = [_size(error) for error in ran.errors]
+    others = zip(now[1:], before[1:], strict=False)
+    return now[0] <= _HALF * before[0] and math.isfinite(now[0]) and all(
+        one <= max(_HALF * old, allowed) for one, old in others
+    )  # fmt: skip
+
+
+def _gives_up(was: Executed | None, ran: Evaluation) -> bool:
+    return was is not None and ran.executed is not None and gives_up_most(was, ran.executed, 0, 1)
+
+
+def _steady(first: Evaluation, again: Evaluation) -> bool:
+    one, other = _error(first), _error(again)
+    return abs(one - other) <= _STEADY * max(one, other)
+
+
+def _error(ran: Evaluation) -> float:
+    return _size(ran.errors[0])
+
+
+def _size(error: float | None) -> float:
+    return math.inf if error is None else error
+
+
+def _finite(error: float) -> float | None:
+    return error if math.isfinite(error) else None

@@ -1,0 +1,120 @@
+"""Known remedies of a cause: each is run like a set of kept operators, and offered by the same rule."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+
+from planted.onnx_faults import Graph
+
+import precision_debug
+from precision_debug.codec import decode, encode
+from precision_debug.errors import PrecisionDebugError
+from precision_debug.events import KeepFound
+from precision_debug.protocols import Executed
+from precision_debug.report.blame import blame
+from precision_debug.report.next_step import OR, PASTE
+from precision_debug.run.remedies import with_remedy
+from precision_debug.search import ENGINE_OPTION, ToKeep, TradePoint, Tried
+
+
+def normalised(folder: Path, epsilon: float) -> Graph:
+    """Rows divided by the root of their mean square, some of which are 0 throughout."""
+    graph = Graph(seed=3)
+    rows = graph.random.normal(size=(8, 64)).astype(np.float32)
+    rows[:3] = 0
+    x = graph.input("x", rows)
+    mean = graph.op("ReduceMean", [graph.op("Mul", [x, x], "square")], "mean", axes=[1], keepdims=1)
+    root = graph.op("Sqrt", [graph.op("Add", [mean, graph.weight("eps", np.float32(epsilon))], "added")], "root")
+    graph.save(folder / "norm.onnx", [graph.op("Div", [x, root], "y")])
+    return graph
+
+
+@pytest.mark.parametrize("mode", ["ort_fp16_sim"])
+def test_an_epsilon_that_the_type_can_hold_is_offered_before_operators_that_are_kept(tmp_path: Path, mode: str) -> None:
+    """Before, operators were kept in FP32, and the epsilon that mends it was a piece of advice."""
+    feeds = normalised(tmp_path, 1e-12).feeds
+    report = precision_debug.compare(tmp_path / "norm.onnx", run_mode=mode, inputs=feeds)
+    kept = report.to_keep
+    assert kept is not None
+    assert kept.tried is not None
+    assert kept.tried.state == "mended"
+    assert set(kept.settings) == {"raise_constants"}
+    assert kept.tried.still == kept.tried.was
+    assert [one.unit for one in kept.beside] == ["operator"]
+    again = precision_debug.compare(tmp_path / "norm.onnx", run_mode=mode, inputs=feeds, **kept.settings)
+    assert again.explanation is not None
+    assert again.explanation.actual is not None
+    assert again.explanation.actual <= kept.tried.allowed
+    told = [line[0].text.en for line in blame(report).lines]
+    assert told.count(PASTE.en) == 2
+    assert OR.en in told
+    assert decode(KeepFound, encode(KeepFound(to_keep=kept))).to_keep == kept
+
+
+def test_the_lines_of_a_remedy_make_the_model_that_was_run(tmp_path: Path) -> None:
+    import onnxruntime
+
+    graph = normalised(tmp_path, 1e-12)
+    kept = precision_debug.compare(tmp_path / "norm.onnx", run_mode="ort_fp16_sim", inputs=graph.feeds).to_keep
+    assert kept is not None
+    exec(kept.text)
+    session = onnxruntime.InferenceSession(str(tmp_path / "norm.raised.onnx"))
+    before = onnxruntime.InferenceSession(str(tmp_path / "norm.onnx")).run(None, graph.feeds)[0]
+    assert np.isfinite(got := session.run(None, graph.feeds)[0]).all()
+    assert np.allclose(got, before, atol=1e-4)
+
+
+def test_a_scale_for_each_channel_is_offered_where_it_mends_and_nothing_can_be_kept(tmp_path: Path) -> None:
+    """One product with columns of two sizes: kept, nothing is left in INT8."""
+    graph = Graph(seed=3)
+    x = graph.input("x", graph.random.normal(size=(8, 64)).astype(np.float32))
+    weight = graph.random.normal(size=(64, 16)).astype(np.float32) / 8
+    weight[:, 8:] *= 1e-3
+    product = graph.op("MatMul", [x, graph.weight("w", weight)], "product")
+    back = graph.weight("back", np.where(np.arange(16) < 8, 1, 1000).astype(np.float32))
+    path = graph.save(tmp_path / "columns.onnx", [graph.op("Mul", [product, back], "y")])
+    report = precision_debug.compare(path, run_mode="ort_int8_dynamic", inputs=graph.feeds)
+    kept = report.to_keep
+    assert kept is not None
+    assert kept.tried is not None
+    assert (kept.tried.state, dict(kept.settings)) == ("mended", {"per_channel": True})
+    assert kept.tried.before > 10 * kept.tried.after
+
+
+def test_a_constant_that_the_model_lacks_is_an_error(tmp_path: Path) -> None:
+    feeds = normalised(tmp_path, 1e-12).feeds
+    for value, says in (("epz=1e-5", "epz"), ("eps=small", "small")):
+        with pytest.raises(PrecisionDebugError, match=says):
+            precision_debug.compare(
+                tmp_path / "norm.onnx", run_mode="ort_fp16_sim", inputs=feeds, raise_constants=value
+            )
+
+
+def kept(state: str, after: float, low: int = 4, **more: object) -> ToKeep:
+    ran = Tried(state=state, before=1.0, after=after, still=Executed(low=low, of=8, precision="INT8"))
+    return ToKeep(option="--option a=b", keys=("a",), of=8, tried=dataclasses.replace(ran, **more))
+
+
+def test_what_holds_comes_first_and_what_keeps_nothing_before_what_keeps_some() -> None:
+    remedy = dataclasses.replace(kept("mended", 0.01, 6), unit=ENGINE_OPTION)
+    lessens = dataclasses.replace(kept("lessened", 0.3, 6), unit=ENGINE_OPTION)
+    first = with_remedy(kept("mended", 0.01), remedy)
+    assert first is not None
+    assert (first.unit, [one.unit for one in first.beside]) == (ENGINE_OPTION, ["operator"])
+    wide = dataclasses.replace(kept("mended", 0.01, 1), unit=ENGINE_OPTION)  # it leaves less in INT8
+    for own, other in ((kept("mended", 0.01), lessens), (kept("mended", 0.01), wide), (kept("lessened", 0.2), lessens)):
+        found = with_remedy(own, other)
+        assert found is not None
+        assert (found.unit, found.beside) == ("operator", (other,))
+    assert with_remedy(kept("lessened", 0.4), lessens).unit == ENGINE_OPTION
+    assert with_remedy(kept("none", 0.9), remedy) == remedy
+    assert with_remedy(None, remedy) == remedy
+    assert with_remedy(kept("none", 0.9), None).tried.state == "none"
+    refuted = kept("lessened", 0.4, in_vain=TradePoint(what="curve", kept=1, error=1.0, passes=False))
+    assert with_remedy(refuted, remedy).unit == "operator"
