@@ -27,7 +27,7 @@ from precision_debug.report.model import Report
 from precision_debug.report.next_step import NEXT, PASTE
 from precision_debug.report.search_command import search_command
 from precision_debug.report.tried import tried_sentence
-from precision_debug.run import fixes
+from precision_debug.run import fix_finder, fixes
 from precision_debug.run.fix_finder import FixFinder
 from precision_debug.run.journal import Journal
 from precision_debug.run.plan import make_plan
@@ -431,14 +431,14 @@ def test_of_what_is_offered_each_name_is_needed() -> None:
     finder = answering(("abc", 0.05), ("ab", 0.097))
     whole = (("a", "mover"), ("b",), ("c",))
     assert finder._run(whole).passes
-    assert finder._needed(whole) == (("a",), ("b",))
+    assert fix_finder._needed(finder, whole) == (("a",), ("b",))
     moved = answering(("am", 0.05))
     assert moved._run((("a", "m"),)).passes
-    assert moved._needed((("a", "m"),)) == (("a", "m"),)
+    assert fix_finder._needed(moved, (("a", "m"),)) == (("a", "m"),)
     large = answering(("a", 0.05))
     large.most = 1  # one run of a model that takes long is all there is
     assert large._run(whole).passes
-    assert large._needed(whole) == whole
+    assert fix_finder._needed(large, whole) == whole
 
 
 def test_beside_a_set_that_keeps_many_stands_the_smallest_that_halves_the_error() -> None:
@@ -447,5 +447,5 @@ def test_beside_a_set_that_keeps_many_stands_the_smallest_that_halves_the_error(
     many = tuple((one,) for one in "abcdefgh")
     for groups in (many, (("a",),), (("b",),)):
         finder._run(groups)
-    assert [one.keys for one in finder._beside(many)] == [("a",)]
-    assert finder._beside((("a",), ("b",))) == ()  # two are few enough
+    assert [one.keys for one in fix_finder._beside(finder, many)] == [("a",)]
+    assert fix_finder._beside(finder, (("a",), ("b",))) == ()  # two are few enough

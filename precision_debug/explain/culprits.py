@@ -266,7 +266,10 @@ def _ranked(
         return -poisons, -comparable, 0.0 if comparable else -round(min(1.0, share), 1), subject.order.get(one.name, 0)
 
     found.sort(key=place)
-    return _one_of_a_switch([culprit for _, culprit in found])
+    # what is given numbers that its engine cannot hold decides otherwise, whoever it is
+    wrapped = {one.name for _, one in found if one.cause == "wrapped"}
+    behind = frozenset[str]().union(*(subject.descendants(name) for name in wrapped))
+    return _one_of_a_switch([one for _, one in found if one.cause != "flips" or one.name not in behind])
 
 
 def _is_all(subject: Subject, name: str, effects: Collection[str]) -> bool:
@@ -462,7 +465,13 @@ def _where_it_shows(subject: Subject, author: str, effect: Effect) -> str:
     while shown in subject.row_of and subject.moves_on(shown):  # what only moves numbers makes no more of any
         behind = {author} | subject.descendants(author)
         shown = max(behind & {*subject.sources(shown)}, key=lambda name: subject.order.get(name, 0), default=author)
-    return "" if shown == author or shown not in subject.row_of else shown
+    if shown == author or shown not in subject.row_of:
+        return ""
+    # on the way to it another one may enlarge it by more, and would be passed over for where it only shows
+    between = subject.descendants(author) & subject.ancestors(shown)
+    grown = {name: _growth(subject, name) for name in between if not subject.moves_on(name)}
+    most = max((one for one in grown.values() if math.isfinite(one)), default=0.0)
+    return next((name for name, one in grown.items() if one == most > _growth(subject, shown)), shown)
 
 
 def largest_growth(subject: Subject, alone: Alone, among: Collection[str]) -> str:

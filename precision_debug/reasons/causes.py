@@ -411,6 +411,16 @@ CAUSES: Mapping[str, Cause] = {
         ),
         evidence={"weight": _TEXT, "count": _COUNT},
     ),
+    "wrapped": Cause(
+        en="whole numbers wrap around", zh="整数回绕",
+        do="Keep these numbers in their own type, or within the narrower one.",
+        do_zh="保留这些数原来的类型，或使其在较窄类型的范围内。",
+        why=Wording(
+            "{count} of its {elements} whole numbers, up to {largest}, are beyond {type} and wrap around",
+            "其 {elements} 个整数中有 {count} 个（最大为 {largest}）超出 {type} 并回绕",
+        ),
+        evidence={"count": _COUNT, "elements": _COUNT, "largest": _COUNT, "type": _TEXT},
+    ),
     "flips": Cause(
         en="decisions flip", zh="判定翻转",
         do="Check what is decided here, and keep the operators that compute it in FP32.",

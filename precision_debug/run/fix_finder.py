@@ -177,7 +177,7 @@ class FixFinder:
         if self._gives_up(best):
             self.most = max(self.most, self.spent) + _AGAIN
         whole = self._cheaper(self._smaller(best, culprits))
-        likely = dict.fromkeys((self._needed(whole), whole, best, *sorted(helping, key=self._rank)[:_OTHERWISE]))
+        likely = dict.fromkeys((_needed(self, whole), whole, best, *sorted(helping, key=self._rank)[:_OTHERWISE]))
         return next((groups for groups in likely if self._again_so(groups) is not None), None)
 
     # sets -------------------------------------------------------------------------------------------------------
@@ -292,24 +292,6 @@ class FixFinder:
             else:
                 parts = min(len(best), 2 * parts)
         return best
-
-    def _needed(self, found: Groups) -> Groups:
-        """Of a set of a few names those that it takes: what only moves the numbers of a kept operator is left out if
-        the rest does without, and then each operator by itself."""
-        if self.most < _SMALL_WORK or len(found) > _FEW_NAMES:
-            return found
-        self.most = max(self.most, self.spent) + len(found) + 1
-        plain = tuple(group[:1] for group in found)
-        found = plain if plain != found and self._does(plain, found) else found
-        for group in found:
-            rest = tuple(other for other in found if other != group)
-            found = rest if rest and not self._in_vain(rest) and self._does(rest, found) else found
-        return found
-
-    def _does(self, groups: Groups, as_what: Groups) -> bool:
-        """Whether a part of a set that holds does too, or is as good as one that does not."""
-        held = self.seen[as_what].passes and self._run(groups) is not None
-        return self._holds(groups) if held else self._as_good(groups, as_what)
 
     def _cheaper(self, found: Groups) -> Groups:
         """In place of a set that gives up most of the low precision, the smallest that does not, and comes near it."""
@@ -475,16 +457,7 @@ class FixFinder:
             stopped=self.patience if self.stopped else None,
         )  # fmt: skip
         told = replace(self.keepable.typed(groups), tried=self._as_pasted(tried, again.kept))
-        return replace(told, beside=self._beside(groups)) if again.held[0] else told
-
-    def _beside(self, groups: Groups) -> tuple[ToKeep, ...]:
-        """Beside a set that holds and keeps many, the smallest that halves the error, with a fourth of it or less."""
-        smaller = [
-            one for one in self.seen if len(one) <= _LESS * len(groups) and self._helps(one) and not self._gives_up(one)
-        ]  # fmt: skip
-        least = sorted(smaller, key=lambda one: (len(one), self._error(one)))[:_OTHERWISE]
-        again = next((one for one in least if self._again_so(one) is not None), None)
-        return () if again is None else (self._to_keep(again),)
+        return replace(told, beside=_beside(self, groups)) if again.held[0] else told
 
     def _as_pasted(self, tried: Tried, keys: tuple[str, ...]) -> Tried:
         strict = self.trials.criterion.tolerance.given
@@ -518,6 +491,37 @@ class FixFinder:
                 stopped=self.patience if self.stopped else None,
             ),
         )  # fmt: skip
+
+
+def _needed(finder: FixFinder, found: Groups) -> Groups:
+    """Of a set of a few names those that it takes: what only moves the numbers of a kept operator is left out if
+    the rest does without, and then each operator by itself."""
+    if finder.most < _SMALL_WORK or len(found) > _FEW_NAMES:
+        return found
+    finder.most = max(finder.most, finder.spent) + len(found) + 1
+    plain = tuple(group[:1] for group in found)
+    found = plain if plain != found and _does(finder, plain, found) else found
+    for group in found:
+        rest = tuple(other for other in found if other != group)
+        found = rest if rest and not finder._in_vain(rest) and _does(finder, rest, found) else found
+    return found
+
+
+def _does(finder: FixFinder, groups: Groups, as_what: Groups) -> bool:
+    """Whether a part of a set that holds does too, or is as good as one that does not."""
+    held = finder.seen[as_what].passes and finder._run(groups) is not None
+    return finder._holds(groups) if held else finder._as_good(groups, as_what)
+
+
+def _beside(finder: FixFinder, groups: Groups) -> tuple[ToKeep, ...]:
+    """Beside a set that holds and keeps many, the smallest that halves the error, with a fourth of it or less."""
+    smaller = [
+        one for one in finder.seen
+        if len(one) <= _LESS * len(groups) and finder._helps(one) and not finder._gives_up(one)
+    ]  # fmt: skip
+    least = sorted(smaller, key=lambda one: (len(one), finder._error(one)))[:_OTHERWISE]
+    again = next((one for one in least if finder._again_so(one) is not None), None)
+    return () if again is None else (finder._to_keep(again),)
 
 
 def _parts(groups: Groups) -> Iterator[Groups]:
