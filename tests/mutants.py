@@ -160,7 +160,7 @@ MUTANTS: tuple[tuple[str, str, str, str], ...] = (
     (CULPRITS, "", "OUTWEIGHS = 8.0", "OUTWEIGHS = 16.0"),
     (CULPRITS, "", "_FELT = 0.3", "_FELT = 0.6"),
     (CULPRITS, "_ranked", "subject.same_steps and not far and not poisons", "False"),
-    (CULPRITS, "_ranked", "poisons or certain or share >= enough or name in few", "certain or share >= enough or name in few"),
+    (CULPRITS, "_ranked", "poisons or certain or share >= enough or name in few", "certain or share >= enough"),
     (CULPRITS, "_ranked", "not sink.is_output and any(one.is_output for one in sinks)", "False"),
     (CULPRITS, "_ranked.place", "round(min(1.0, share), 1)", "round(share, 3)"),
     (CULPRITS, "_iterations", "(share, shared[stemmed])", "(share, share)"),

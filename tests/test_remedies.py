@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -96,7 +97,7 @@ def test_a_constant_that_the_model_lacks_is_an_error(tmp_path: Path) -> None:
             )
 
 
-def kept(state: str, after: float, low: int = 4, **more: object) -> ToKeep:
+def kept(state: str, after: float, low: int = 4, **more: Any) -> ToKeep:
     ran = Tried(state=state, before=1.0, after=after, still=Executed(low=low, of=8, precision="INT8"))
     return ToKeep(option="--option a=b", keys=("a",), of=8, tried=dataclasses.replace(ran, **more))
 
@@ -104,17 +105,19 @@ def kept(state: str, after: float, low: int = 4, **more: object) -> ToKeep:
 def test_what_holds_comes_first_and_what_keeps_nothing_before_what_keeps_some() -> None:
     remedy = dataclasses.replace(kept("mended", 0.01, 6), unit=ENGINE_OPTION)
     lessens = dataclasses.replace(kept("lessened", 0.3, 6), unit=ENGINE_OPTION)
-    first = with_remedy(kept("mended", 0.01), remedy)
+    first = with_remedy(kept("mended", 0.01), (remedy, False))
     assert first is not None
     assert (first.unit, [one.unit for one in first.beside]) == (ENGINE_OPTION, ["operator"])
-    wide = dataclasses.replace(kept("mended", 0.01, 1), unit=ENGINE_OPTION)  # it leaves less in INT8
-    for own, other in ((kept("mended", 0.01), lessens), (kept("mended", 0.01), wide), (kept("lessened", 0.2), lessens)):
-        found = with_remedy(own, other)
+    for own, other, keeps in (
+        (kept("mended", 0.01), lessens, False), (kept("mended", 0.01), remedy, True),
+        (kept("lessened", 0.2), lessens, False),
+    ):  # fmt: skip
+        found = with_remedy(own, (other, keeps))
         assert found is not None
         assert (found.unit, found.beside) == ("operator", (other,))
-    assert with_remedy(kept("lessened", 0.4), lessens).unit == ENGINE_OPTION
-    assert with_remedy(kept("none", 0.9), remedy) == remedy
-    assert with_remedy(None, remedy) == remedy
+    assert with_remedy(kept("lessened", 0.4), (lessens, False)).unit == ENGINE_OPTION
+    assert with_remedy(kept("none", 0.9), (remedy, True)) == remedy
+    assert with_remedy(None, (remedy, False)) == remedy
     assert with_remedy(kept("none", 0.9), None).tried.state == "none"
     refuted = kept("lessened", 0.4, in_vain=TradePoint(what="curve", kept=1, error=1.0, passes=False))
-    assert with_remedy(refuted, remedy).unit == "operator"
+    assert with_remedy(refuted, (remedy, False)).unit == "operator"

@@ -120,10 +120,12 @@ class Remedy:
     scale for each channel, an epsilon that the type can hold.
 
     settings: in their declared types; they go over the spec's own. text: the same as lines for a program of the user's.
+    keeps: whether it leaves operators out of the low precision after all, by their type say.
     """
 
     settings: Mapping[str, Any]
     text: str = ""
+    keeps: bool = False
 
 
 class Remedies(Protocol):

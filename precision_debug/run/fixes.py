@@ -125,11 +125,11 @@ def tried_fix(
         kept = in_vain(tried, {**finder.vain, **finder.seen}, theirs, before, finder.was, finder.point)
     except PrecisionDebugError as error:
         kept = _untried(found, say("fix_failed", detail=str(error)))
-    remedy = tried_remedy(
+    other = tried_remedy(
         opening, explanation.culprits, judging, further, finder.was, trials.feeds, room, most=min(_REMEDIES, most),
         patience=patience, beside=finder.beside,
     )  # fmt: skip
-    return with_remedy(kept, remedy)
+    return with_remedy(kept, other)
 
 
 def _shrinks_until(target: OpenSide, spec: RunSpec) -> float:

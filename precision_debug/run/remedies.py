@@ -52,9 +52,10 @@ def tried_remedy(
     opening: Opening, culprits: Sequence[Culprit], judging: Judging, further: Sequence[tuple[Sample, float | None]],
     was: Executed | None, calibrating: Sequence[Feeds], folder: Path, *, most: int, patience: float,
     beside: Session | None = None,
-) -> ToKeep | None:  # fmt: skip
-    """The remedy that does most, as it is pasted, with what it brought; None where none is known or none halves the
-    error and leaves most of the low precision in place, twice and on the other inputs too.
+) -> tuple[ToKeep, bool] | None:  # fmt: skip
+    """The remedy that does most, as it is pasted, with what it brought, and whether it keeps operators in a higher
+    precision; None where none is known or none halves the error and leaves most of the low precision in place, twice
+    and on the other inputs too.
 
     further: other inputs, each with the error there as it was. was: in which precision the target ran. most: how many
     may be run. beside: the target as it is, where runs may be timed beside it.
@@ -80,22 +81,26 @@ def tried_remedy(
     for name in sorted(ran, key=lambda name: (not ran[name].held[0], _error(ran[name]))):
         again = _run(trials, name, samples, beside)
         if again is not None and _steady(ran[name], again) and _helps(again, before, judging.criterion.allowed):
-            return _told(opening, name, named[name], again, before, judging.criterion.allowed, was, len(named))
+            told = _told(opening, name, named[name], again, before, judging.criterion.allowed, was, len(named))
+            return told, named[name].keeps
     return None
 
 
-def with_remedy(kept: ToKeep | None, remedy: ToKeep | None) -> ToKeep | None:
+def with_remedy(kept: ToKeep | None, found: tuple[ToKeep, bool] | None) -> ToKeep | None:
     """What is offered first, and the other beside it: what holds, then what keeps nothing out of the low precision,
-    then what leaves less of the error. An accusation that a kept set refutes stands with that set."""
+    then what leaves less of the error. An accusation that a kept set refutes stands with that set.
+
+    found: see ``tried_remedy``."""
+    remedy, keeps = found or (None, False)
     if kept is None or remedy is None or kept.tried is None or remedy.tried is None:
         return kept if remedy is None else remedy
     if kept.tried.state not in ("mended", "lessened"):
         return remedy if kept.tried.in_vain is None else kept
     both = (kept.tried.state == "mended", remedy.tried.state == "mended")
-    first = both[1] if both[0] != both[1] or both[1] else (remedy.tried.after or 0.0) < (kept.tried.after or 0.0)
-    there, here = remedy.tried.still, kept.tried.still
-    if there is not None and here is not None and all(both):
-        first = there.low >= here.low
+    if all(both):
+        first = not keeps
+    else:
+        first = both[1] or (not both[0] and (remedy.tried.after or 0.0) < (kept.tried.after or 0.0))
     if first and kept.tried.in_vain is None:
         return dataclasses.replace(remedy, beside=(dataclasses.replace(kept, beside=()),))
     return dataclasses.replace(kept, beside=(*kept.beside, remedy))

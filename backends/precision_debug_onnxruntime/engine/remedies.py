@@ -82,7 +82,7 @@ def _of_int8(
                 yield Remedy(settings={"calibration": name}, text=f"{called}(…, {how})")
     if not setting(options, "op_types") and types and types.isdisjoint(_PRODUCTS):
         text = f"{called}(…, op_types_to_quantize={list(_PRODUCTS)!r})"
-        yield Remedy(settings={"op_types": _PRODUCTS}, text=text)
+        yield Remedy(settings={"op_types": _PRODUCTS}, text=text, keeps=True)
 
 
 def raise_constants(proto: Any, least: Mapping[str, str]) -> None:
