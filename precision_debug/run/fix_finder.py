@@ -356,8 +356,7 @@ class FixFinder:
 
     def _helps(self, groups: Groups) -> bool:
         """Whether the error is less than half of what it was, and the rest still runs in the low precision."""
-        found = self.seen.get(groups)
-        if found is None or found.error is None or found.error > _HALF * self.before[0]:
+        if (found := self.seen.get(groups)) is None or found.error is None or found.error > _HALF * self.before[0]:
             return False
         was = self.was if found.executed is not None or not self.in_regions else None  # a region tells of no precision
         return stays_low(self.keepable.units, found.kept, was, found.executed)

@@ -3,7 +3,7 @@
 Each case is one command with its default settings, in a process of its own. Judged are the exit status, the first
 culprit, its cause, whoever else is accused, whether the culprits of a narrow type, kept in FP32 as the report says,
 repair the output, and whether sentence, HTML, workbook and JSON tell the same. ``BATCH``: first, second, third,
-fourth, fifth, sixth, seventh, eighth, or all.
+fourth, fifth, sixth, seventh, eighth, ninth, or all.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ BATCHES = {
     "sixth": ("sixth_onnx", "sixth_torch", "sixth_paddle", "sixth_openvino"),
     "seventh": ("seventh_onnx", "seventh_torch", "seventh_openvino"),
     "eighth": ("eighth_onnx", "eighth_files", "eighth_torch", "eighth_openvino", "eighth_paddle"),
+    "ninth": ("ninth",),
 }
 
 
