@@ -287,7 +287,7 @@ class Tried:
 
 @dataclass(frozen=True, kw_only=True)
 class Trying:
-    """A search is about to run a set; see run.searching.evaluations, as of the next two."""
+    """A search is about to run a set; see products.search, as of the next two."""
 
     event: ClassVar[str] = "trying"
     key: str

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from precision_debug.cli import module_of
 
 pytest.importorskip("onnx", reason="needs onnx")
 
@@ -22,8 +23,7 @@ _WORDS = re.compile(
 
 
 def said(capsys: pytest.CaptureFixture[str], verb: str, *arguments: object) -> list[str]:
-    module = importlib.import_module(f"precision_debug.cli.{verb}")
-    assert module.run([*map(str, arguments), "--lang", "zh"]) in (0, 1)
+    assert module_of(verb).run([*map(str, arguments), "--lang", "zh"]) in (0, 1)
     return [line for line in capsys.readouterr().out.splitlines() if line.strip()]
 
 

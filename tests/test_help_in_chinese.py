@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from precision_debug import registry
-from precision_debug.cli import main, verbs
+from precision_debug.cli import main, module_of, verbs
 from precision_debug.cli.language import Help
 from precision_debug.cli.parser import Parser
 
@@ -38,7 +37,7 @@ def parsers() -> list[argparse.ArgumentParser]:
         patch.setattr(Parser, "parse_args", keep)
         for verb in verbs():
             with pytest.raises(Stop):
-                importlib.import_module(f"precision_debug.cli.{verb}").run(["x"])
+                module_of(verb).run(["x"])
     return found
 
 

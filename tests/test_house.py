@@ -157,7 +157,7 @@ LONG_CLASSES = {
     "precision_debug.products.dumps.pairing.walk._Walk": 280,
     "precision_debug.run.fix_finder.FixFinder": 400,
     "precision_debug.products.dumps.match_tensors._Work": 340,
-    "precision_debug.run.searching.search_run._Search": 400,
+    "precision_debug.products.search.search_run._Search": 400,
     "precision_debug_onnxruntime.engine.reference._ReferenceSession": 220,
     "precision_debug_openvino.session.OpenVinoSession": 300,
     "precision_debug_paddle.engine.dynamic_watch.Watch": 320,

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from precision_debug import Report
-from precision_debug.cli import compare, main, search
+from precision_debug.cli import compare, main
 from precision_debug.cli.option_file import with_file
 from precision_debug.cli.parser import parse
 from precision_debug.errors import UsageError
+from precision_debug.products.search import search_verb as search
 from precision_debug.records import RunSpec
 from precision_debug.run.content import contents
 

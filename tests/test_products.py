@@ -19,7 +19,7 @@ from precision_debug import cli, registry
 from precision_debug.errors import UsageError
 
 PRODUCTS = "precision_debug.products"
-NAMES = ("dumps", "tools")
+NAMES = ("dumps", "search", "tools")
 
 CONTRACT = '''
 from pathlib import Path

@@ -14,9 +14,9 @@ from test_search_strategy import chain, groups_of
 from precision_debug import events
 from precision_debug.cli import main
 from precision_debug.events import Evaluated
+from precision_debug.products.search.prefetch import Prefetcher
 from precision_debug.report.model import Report
 from precision_debug.run.journal import read_events
-from precision_debug.run.searching.prefetch import Prefetcher
 from precision_debug.run.workers.pools import WorkerLost
 from precision_debug.search import Evaluation, Judged, Oracle, minimise
 

@@ -10,8 +10,8 @@ from planted.kept import CASES, Case, searched, smaller_sets
 
 from precision_debug import registry
 from precision_debug.events import Tried
+from precision_debug.products.search.purpose import is_rough
 from precision_debug.run.journal import read_events
-from precision_debug.run.searching.purpose import is_rough
 from precision_debug.search import Fix
 
 QUICK = {"overflow0_cancellation2", "cancellation1", "squares0_cancellation1", "only_together", "weight_overflow"}

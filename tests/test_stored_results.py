@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from precision_debug.errors import OutputError
+from precision_debug.products.search.evaluations import Evaluations
 from precision_debug.records import ModelFiles, RunSpec
 from precision_debug.run import content
 from precision_debug.run.content import command_contents, contents, unknown_reads
-from precision_debug.run.searching.evaluations import Evaluations
 from precision_debug.search import Evaluation
 
 JUDGE = """

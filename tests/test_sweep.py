@@ -17,14 +17,14 @@ from approval import begins_approved, is_approved
 
 from precision_debug.cli import main
 from precision_debug.errors import BackendError, UsageError
+from precision_debug.products.search.sweep import Mode, Speed, Sweep, front, run
+from precision_debug.products.search.sweep.plot import svg
+from precision_debug.products.search.sweep.run import file_name, parse_modes
+from precision_debug.products.search.sweep.sentences import sentences, tone
+from precision_debug.products.search.sweep.speed import _runs
+from precision_debug.products.search.sweep.table import heads, lines, shown
+from precision_debug.products.search.sweep.write import as_table, as_text, write
 from precision_debug.records import Doubt, ModelFiles, RunSpec
-from precision_debug.run.sweep import Mode, Speed, Sweep, front, run
-from precision_debug.run.sweep.plot import svg
-from precision_debug.run.sweep.run import file_name, parse_modes
-from precision_debug.run.sweep.sentences import sentences, tone
-from precision_debug.run.sweep.speed import _runs
-from precision_debug.run.sweep.table import heads, lines, shown
-from precision_debug.run.sweep.write import as_table, as_text, write
 
 pytestmark = pytest.mark.usefixtures("forked")
 
@@ -375,7 +375,7 @@ def test_a_book_leaves_nothing_in_tmpdir_where_it_cannot_be_written(
 ) -> None:
     """XlsxWriter would keep its parts there until it has put them together."""
     pytest.importorskip("xlsxwriter")
-    from precision_debug.run.sweep.book import write_book
+    from precision_debug.products.search.sweep.book import write_book
 
     place = tmp_path / "tmpdir"
     place.mkdir()

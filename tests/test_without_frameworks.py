@@ -19,7 +19,9 @@ LIBRARIES = ("onnx", "onnxruntime_extensions", "transformers", "onnxscript", "nn
 ALL = """
 import contextlib, io, json, sys
 from unittest import mock
-from precision_debug.cli import ladder, main, search, sweep
+from precision_debug.cli import main
+from precision_debug.products.search import search_verb, sweep_verb
+from precision_debug.products.tools import ladder
 from precision_debug.run import supervisor
 from precision_debug.run.outcome import Outcome
 said = []

@@ -42,7 +42,7 @@ _READ_LATE = (
 _IMPORTS = (
     "numpy", "ml_dtypes", "msgspec", "onnx", "onnx.helper", "onnx.numpy_helper", "onnxruntime", "rich.console",
     "xlsxwriter", "precision_debug.cli.compare", "precision_debug.run.worker", "precision_debug.run.outcome",
-    "precision_debug.run.searching.search_run", "precision_debug.run.bare", "precision_debug.run.called",
+    "precision_debug.products.search.search_run", "precision_debug.run.bare", "precision_debug.run.called",
     "precision_debug.report.formats.xlsx", "precision_debug.report.formats.json", "precision_debug.report.formats.html",
     "precision_debug_onnxruntime.session", "precision_debug_onnxruntime.make",
 )  # fmt: skip

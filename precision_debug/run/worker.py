@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from .. import registry
 from ..codec import decode
 from ..errors import OutputError, PrecisionDebugError
 from ..records import RunSpec
@@ -50,10 +51,8 @@ def main(folder: Path) -> int:
         try:
             spec = decode(RunSpec, job["spec"])
             if "search" in job:
-                from .searching import search_run as searching
-
                 spread = decode(Workers, job["spread"]) if "spread" in job else None
-                searching.search(spec, decode(SearchRequest, job["search"]), journal, folder, spread)
+                registry.opened("jobs", "search")(spec, decode(SearchRequest, job["search"]), journal, folder, spread)
             elif "spread" in job:
                 from .workers import parallel_run
 

@@ -103,7 +103,9 @@ def own_error(call: Callable[[], Any]) -> str:
 
 def command(*arguments: str) -> Said:
     """The command line in this process, up to where it would start a run. Its oracle: see ``_judged``."""
-    from precision_debug.cli import main, search, sweep  # here, or they would keep the mock for good
+    from precision_debug.cli import main  # here, or they would keep the mock for good
+    from precision_debug.products.search import search_verb as search  # here, or they would keep the mock for good
+    from precision_debug.products.search import sweep_verb as sweep
     from precision_debug.products.tools import ladder  # here, or they would keep the mock for good
 
     assert ladder

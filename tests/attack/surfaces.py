@@ -28,10 +28,10 @@ from onnx_models import if_model, mlp
 from precision_debug.events import ShardDone
 from precision_debug.feeds.polygraphy_json import iteration_text
 from precision_debug.observe.shard import Shard
+from precision_debug.products.search.search_run import EVALUATIONS, search
 from precision_debug.records import ModelFiles, RunSpec
 from precision_debug.run.journal import Journal, read_events
 from precision_debug.run.searching.check_command import CheckCommand
-from precision_debug.run.searching.search_run import EVALUATIONS, search
 from precision_debug.run.user_compare import UserCompare
 from precision_debug.run.workers.checkpoint import Checkpoint
 from precision_debug.run.workers.parallel_run import execute

@@ -13,13 +13,13 @@ from typing import Any
 from unittest import mock
 
 from precision_debug.errors import PrecisionDebugError
+from precision_debug.products.search.sweep.result import Mode, Speed, Sweep
+from precision_debug.products.search.sweep.run import file_name
+from precision_debug.products.search.sweep.write import as_text
+from precision_debug.products.search.sweep.write import write as write_sweep
 from precision_debug.products.tools.script import script_of
 from precision_debug.records import ModelFiles, RunSpec, SessionSpec, TensorMeta, Tolerance
 from precision_debug.report import overlays, step_summary, write
-from precision_debug.run.sweep.result import Mode, Speed, Sweep
-from precision_debug.run.sweep.run import file_name
-from precision_debug.run.sweep.write import as_text
-from precision_debug.run.sweep.write import write as write_sweep
 from precision_debug.safety.visible import visible
 
 from .case import Lost, command

@@ -23,9 +23,9 @@ from kept_simulation import Simulation
 from planted import onnx_faults, onnx_further
 from planted.onnx_faults import Graph, tokens
 from precision_debug.events import FixFound
+from precision_debug.products.search.search_run import search
 from precision_debug.records import ModelFiles, RunSpec, Tolerance
 from precision_debug.run.journal import Journal, read_events
-from precision_debug.run.searching.search_run import search
 from precision_debug.search import Fix
 from precision_debug.search.request import SearchRequest
 

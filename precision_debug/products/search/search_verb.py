@@ -14,27 +14,27 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import registry
-from ..claims import Claim, Judge, State, claims_of_search, status_of, verdict_of_search
-from ..errors import BackendCrash, UsageError
-from ..events import Stage, Tried, read
-from ..reasons import say
-from ..records import RunSpec
-from ..report.doubts import worded
-from ..run.outcome import Outcome
-from ..run.overwriting import refuse_overwriting
-from ..run.searching.check_command import CheckCommand
-from ..run.searching.evaluations import crashed
-from ..run.searching.search_run import EVALUATIONS
-from ..run.supervisor import supervise
-from ..safety.visible import visible
-from ..search.request import SearchRequest, limit_of
-from ..settings import SAVED, without_saving
-from ..settings.options import Workers
-from . import compare, summary
-from .language import Help, error_line, language_of
-from .option_file import with_file
-from .parser import flag, parse, program
+from ... import registry
+from ...claims import Claim, Judge, State, claims_of_search, status_of, verdict_of_search
+from ...cli import compare, summary
+from ...cli.language import Help, error_line, language_of
+from ...cli.option_file import with_file
+from ...cli.parser import flag, parse, program
+from ...errors import BackendCrash, UsageError
+from ...events import Stage, Tried, read
+from ...reasons import say
+from ...records import RunSpec
+from ...report.doubts import worded
+from ...run.outcome import Outcome
+from ...run.overwriting import refuse_overwriting
+from ...run.searching.check_command import CheckCommand
+from ...run.supervisor import supervise
+from ...safety.visible import visible
+from ...search.request import SearchRequest, limit_of
+from ...settings import SAVED, without_saving
+from ...settings.options import Workers
+from .evaluations import crashed
+from .search_run import EVALUATIONS
 
 __all__ = ["run"]
 
@@ -208,8 +208,8 @@ def _searched(
 def _progress(quiet: bool, language: str, on: str) -> Callable[[Mapping[str, Any]], None]:
     """One line on standard error for each stage and each set that was run. on: see Asked."""
 
-    from ..reasons import Text
-    from ..report.words import word
+    from ...reasons import Text
+    from ...report.words import word
 
     language = language_of(language)
     said_before: set[tuple[int, str, str]] = set()

@@ -11,18 +11,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ... import registry
-from ...errors import ModelError, PrecisionDebugError, UsageError
-from ...numbers.slices import lost_error
-from ...observe.sample_columns import SAMPLES
-from ...reasons import Reason, say
-from ...records import ModelFiles, Row, RunSpec, Status
-from ...report import machine
-from ...report.failure import sentence_of
-from ...report.model import Report
-from ..companion_files import forget_inputs
-from ..outcome import Outcome
-from ..plan import make_plan
+from .... import registry
+from ....errors import ModelError, PrecisionDebugError, UsageError
+from ....numbers.slices import lost_error
+from ....observe.sample_columns import SAMPLES
+from ....reasons import Reason, say
+from ....records import ModelFiles, Row, RunSpec, Status
+from ....report import machine
+from ....report.failure import sentence_of
+from ....report.model import Report
+from ....run.companion_files import forget_inputs
+from ....run.outcome import Outcome
+from ....run.plan import make_plan
 from .result import Mode, Speed, Sweep
 from .speed import measure_speed
 from .table import BASELINE

@@ -18,10 +18,10 @@ from ...errors import OutputError, RecordingError
 from ...events import Evaluated, Event, Kept, Trying, written
 from ...reasons import say
 from ...records import RunSpec
+from ...run.content import command_contents, contents, digest_of, named_contents
+from ...run.journal import Journal, read_events
 from ...search import Evaluation
 from ...search.request import SearchRequest
-from ..content import command_contents, contents, digest_of, named_contents
-from ..journal import Journal, read_events
 
 __all__ = ["BEGIN_ANEW", "Evaluations", "crashed", "key_of"]
 

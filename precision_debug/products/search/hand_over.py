@@ -12,10 +12,10 @@ from ...errors import BackendUnavailable, PrecisionDebugError
 from ...ownership import foreign_names, free_folder, is_ours, remember
 from ...protocols import Handed
 from ...reasons import say
+from ...run.journal import Journal
+from ...run.searching.criterion import Sample
+from ...run.searching.trials import Trials
 from ...search import Artefact, Units
-from ..journal import Journal
-from .criterion import Sample
-from .trials import Trials
 
 __all__ = ["handed_over"]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ...report.words import explained
+from ....report.words import explained
 from .result import Mode, Speed, Sweep
 
 __all__ = ["BASELINE", "REFUSED", "Cell", "Head", "Line", "heads", "lines", "scores", "shown"]

@@ -16,11 +16,11 @@ from pathlib import Path
 from ... import events
 from ...errors import BackendCrash, BackendError
 from ...reasons import say
+from ...run.error_transport import error_of
+from ...run.folder import LOG
+from ...run.workers.pools import Pool, Processes, RayPool, Worker, WorkerLost
 from ...search import Evaluation
 from ...settings.options import Workers
-from ..error_transport import error_of
-from ..folder import LOG
-from ..workers.pools import Pool, Processes, RayPool, Worker, WorkerLost
 from .set_runner import SetRunner, Setup
 
 __all__ = ["Prefetcher", "pool_of"]

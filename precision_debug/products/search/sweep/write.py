@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from ...codec import encode, json_text
-from ...errors import UsageError
-from ...reasons import Text, say
-from ...report.atomic_file import replacing
-from ...report.formats.md import code, plain
-from ...report.widths import text_width
+from ....codec import encode, json_text
+from ....errors import UsageError
+from ....reasons import Text, say
+from ....report.atomic_file import replacing
+from ....report.formats.md import code, plain
+from ....report.widths import text_width
 from .book import write_book
 from .page import write_page
 from .plot import svg

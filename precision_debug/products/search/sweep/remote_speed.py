@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...codec import decode, encode
-from ...errors import BackendCrash, BackendError, PrecisionDebugError
-from ...reasons import say
-from ...records import RunSpec
-from ...settings.options import Workers
-from ..interrupts import watching
-from ..workers.pools import connected
+from ....codec import decode, encode
+from ....errors import BackendCrash, BackendError, PrecisionDebugError
+from ....reasons import say
+from ....records import RunSpec
+from ....run.interrupts import watching
+from ....run.workers.pools import connected
+from ....settings.options import Workers
 from .result import Speed
 from .speed import measure_speed
 

@@ -15,12 +15,12 @@ from ...reasons import say
 from ...records import RunSpec
 from ...report.from_journal import report_of_events
 from ...report.model import Report
+from ...run import pipeline
+from ...run.attribution import error_shares
+from ...run.journal import Journal, read_events
+from ...run.plan import Opening, make_plan, stage_of
+from ...run.searching.criterion import Sample
 from ...search import Group, Units, rank_groups
-from .. import pipeline
-from ..attribution import error_shares
-from ..journal import Journal, read_events
-from ..plan import Opening, make_plan, stage_of
-from .criterion import Sample
 from .evaluations import Evaluations
 
 __all__ = ["Ranker"]

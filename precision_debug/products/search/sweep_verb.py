@@ -13,28 +13,28 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..claims import status_of
-from ..errors import BackendError, OutputError, UsageError
-from ..ownership import foreign_in, refuse_foreign
-from ..reasons import Reason, say
-from ..records import ModelFiles, RunSpec
-from ..report.widths import wrapped
-from ..report.words import word
-from ..run.interrupts import watching
-from ..run.outcome import Outcome
-from ..run.overwriting import refuse_overwriting
-from ..run.supervisor import supervise
-from ..run.sweep.remote_speed import measure_remotely
-from ..run.sweep.result import Speed, Sweep
-from ..run.sweep.run import ROUNDS, parse_modes, refuse_unknown, remove_inputs, sweep
-from ..run.sweep.speed import measure_speed
-from ..run.sweep.table import BASELINE
-from ..run.sweep.write import SUFFIXES, as_table, as_text, write
-from ..safety.visible import visible
-from . import compare
-from .language import Help, language_of
-from .option_file import with_file
-from .parser import flag, parse, program
+from ...claims import status_of
+from ...cli import compare
+from ...cli.language import Help, language_of
+from ...cli.option_file import with_file
+from ...cli.parser import flag, parse, program
+from ...errors import BackendError, OutputError, UsageError
+from ...ownership import foreign_in, refuse_foreign
+from ...reasons import Reason, say
+from ...records import ModelFiles, RunSpec
+from ...report.widths import wrapped
+from ...report.words import word
+from ...run.interrupts import watching
+from ...run.outcome import Outcome
+from ...run.overwriting import refuse_overwriting
+from ...run.supervisor import supervise
+from ...safety.visible import visible
+from .sweep.remote_speed import measure_remotely
+from .sweep.result import Speed, Sweep
+from .sweep.run import ROUNDS, parse_modes, refuse_unknown, remove_inputs, sweep
+from .sweep.speed import measure_speed
+from .sweep.table import BASELINE
+from .sweep.write import SUFFIXES, as_table, as_text, write
 
 __all__ = ["run"]
 

@@ -12,13 +12,13 @@ from typing import Any
 from ...feeds import FeedSet
 from ...reasons import NOTHING, Reason
 from ...records import RunSpec, TensorMeta
+from ...run.answers import labels_of
+from ...run.plan import Opening
+from ...run.searching.criterion import Sample
+from ...run.searching.held_out import Pair, held_out_feeds, is_random
+from ...run.searching.trials import outputs_of
+from ...run.side import guarded
 from ...search.request import SearchRequest
-from ..answers import labels_of
-from ..plan import Opening
-from ..side import guarded
-from .criterion import Sample
-from .held_out import Pair, held_out_feeds, is_random
-from .trials import outputs_of
 
 __all__ = ["Unseen"]
 

@@ -14,13 +14,13 @@ from ...errors import UsageError
 from ...protocols import Feeds
 from ...reasons import say
 from ...records import RunSpec
+from ...run.error_transport import as_ours, failure_of
+from ...run.plan import make_plan, stage_of
+from ...run.searching.criterion import Criterion, Sample
+from ...run.searching.trials import Trials
+from ...run.workers.part_runner import Plain
 from ...search import Evaluation
 from ...search.request import SearchRequest
-from ..error_transport import as_ours, failure_of
-from ..plan import make_plan, stage_of
-from ..workers.part_runner import Plain
-from .criterion import Criterion, Sample
-from .trials import Trials
 
 __all__ = ["SetRunner", "Setup"]
 

@@ -17,6 +17,18 @@ from ...protocols import Executed, InRegions, Keep
 from ...reasons import Reason, say
 from ...records import RunSpec
 from ...report.model import Report
+from ...run import pipeline
+from ...run.content import feeds_digest, unknown_reads, weights_digest
+from ...run.inputs import feeds_of
+from ...run.journal import Journal, read_events
+from ...run.journal_report import report_of_journal
+from ...run.plan import Opening, make_plan, stage_of
+from ...run.searching.check_command import saved_as
+from ...run.searching.criterion import Criterion, Sample, parts_among, with_drop
+from ...run.searching.grown import grown
+from ...run.searching.trials import Trials
+from ...run.staying_low import stays_low
+from ...run.to_keep import typed
 from ...search import (
     Artefact,
     Evaluation,
@@ -34,25 +46,13 @@ from ...search import (
 from ...search.oracle import Spent
 from ...search.request import SearchRequest
 from ...settings.options import Workers
-from .. import pipeline
-from ..content import feeds_digest, unknown_reads, weights_digest
-from ..inputs import feeds_of
-from ..journal import Journal, read_events
-from ..journal_report import report_of_journal
-from ..plan import Opening, make_plan, stage_of
-from ..staying_low import stays_low
-from ..to_keep import typed
-from .check_command import saved_as
-from .criterion import Criterion, Sample, parts_among, with_drop
 from .evaluations import BEGIN_ANEW, Evaluations, key_of
-from .grown import grown
 from .hand_over import handed_over
 from .prefetch import Prefetcher, pool_of
 from .purpose import HELD_OUT, JOINED, ROUGH, TRADE, counts, is_rough, words
 from .ranked import Ranker
 from .set_runner import Setup
 from .trade import best_trade, run_prefixes, traded
-from .trials import Trials
 from .unseen import Unseen
 
 __all__ = ["EVALUATIONS", "search"]

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from ...codec import decode, encode
-from ...errors import BackendError, InputError, PrecisionDebugError, shortened
-from ...records import ModelFiles, RunSpec
-from ..called import Said, called
-from ..content import external_files
-from ..inputs import feeds_of
-from ..plan import Plan, make_plan
-from ..side import guarded
+from ....codec import decode, encode
+from ....errors import BackendError, InputError, PrecisionDebugError, shortened
+from ....records import ModelFiles, RunSpec
+from ....run.called import Said, called
+from ....run.content import external_files
+from ....run.inputs import feeds_of
+from ....run.plan import Plan, make_plan
+from ....run.side import guarded
 from .result import Speed
 
 __all__ = ["measure_here", "measure_speed", "measured"]
@@ -32,7 +32,7 @@ def measure_speed(spec: RunSpec, *, batch: int = 0, seconds: float = 3.0, log: P
     PrecisionDebugError: what the mode was refused for, BackendCrash, or BackendError after a signal.
     """
     job = {"spec": encode(spec), "batch": batch, "seconds": seconds}
-    return decode(Speed, called("precision_debug.run.sweep.speed:measured", job, where=spec.run_mode, log=log))
+    return decode(Speed, called(f"{__name__}:measured", job, where=spec.run_mode, log=log))
 
 
 def measured(job: Mapping[str, Any], folder: Path, _said: Said) -> Any:

@@ -8,8 +8,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ...reasons import NOTHING, Reason
-from ...records import Doubt
+from ....reasons import NOTHING, Reason
+from ....records import Doubt
 
 __all__ = ["Mode", "Speed", "Sweep", "front"]
 
