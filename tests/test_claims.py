@@ -23,20 +23,19 @@ from precision_debug.claims import (
     State,
     Verdict,
     claims_of_files,
-    claims_of_training,
     held,
     opened,
     refuted,
     status_of,
     verdict_of,
     verdict_of_files,
-    verdict_of_training,
 )
 from precision_debug.cli import main
 from precision_debug.errors import PrecisionDebugError
 from precision_debug.inspector import EngineLayer, EngineTensor
+from precision_debug.products.training.claims import claims_of_training, verdict_of_training
+from precision_debug.products.training.rank_faults import RankFault
 from precision_debug.reasons import say
-from precision_debug.recording.rank_faults import RankFault
 from precision_debug.recording.rank_log import RankedStep, RankStep
 from precision_debug.recording.training_log import Departure, ParameterNumbers, StepNumbers, written
 from precision_debug.records import Doubt, Explanation, MetricChange, Row, SamplesRead, Side, Status

@@ -19,7 +19,7 @@ from precision_debug import cli, registry
 from precision_debug.errors import UsageError
 
 PRODUCTS = "precision_debug.products"
-NAMES = ("dumps", "search", "tools")
+NAMES = ("dumps", "search", "tools", "training")
 
 CONTRACT = '''
 from pathlib import Path

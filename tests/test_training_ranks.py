@@ -16,7 +16,7 @@ if not torch.distributed.is_available() or not torch.distributed.is_gloo_availab
 
 import precision_debug
 from precision_debug.cli import main
-from precision_debug.recording.rank_faults import first_rank_fault
+from precision_debug.products.training.rank_faults import first_rank_fault
 from precision_debug.recording.rank_log import joined, rank_file, read_ranks
 
 FAULTS = {

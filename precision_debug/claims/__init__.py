@@ -7,7 +7,6 @@ from .judged import Judged
 from .of_files import claims_of_files, verdict_of_files
 from .of_report import ENOUGH, NEEDED, claims_of
 from .of_search import Judge, claims_of_search, claims_of_stage, verdict_of_search, verdict_of_stages
-from .of_training import claims_of_training, verdict_of_training
 
 __all__ = [
     "ENDED",
@@ -22,7 +21,6 @@ __all__ = [
     "claims_of_files",
     "claims_of_search",
     "claims_of_stage",
-    "claims_of_training",
     "held",
     "opened",
     "refuted",
@@ -31,5 +29,4 @@ __all__ = [
     "verdict_of_files",
     "verdict_of_search",
     "verdict_of_stages",
-    "verdict_of_training",
 ]

@@ -6,8 +6,9 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from .. import registry
 from ..errors import PrecisionDebugError
 from ..numbers.born import infinite_introduced
 from ..numbers.draw_portrait import portrait_of
@@ -33,7 +34,6 @@ from .culprits import (
 from .drift import drifting
 from .effects import NOTHING_CARRIED, Carried, Sink, carried, known_sinks, plain_sinks, sinks_of
 from .expected import expected_errors
-from .explain_step import explained_step
 from .inherited import inherited_errors
 from .inputs import inputs_differ
 from .introduced import Alone, nothing_alone, run_alone
@@ -48,7 +48,16 @@ from .unsteady import unsteady, unsteady_culprits
 from .work import Ended, Work
 from .zeros_that_count import by_zeros_that_count
 
-__all__ = ["explain"]
+__all__ = ["Explainer", "explain"]
+
+
+class Explainer(Protocol):
+    """How something else than a forward pass is explained; behind the door "explainers"."""
+
+    def __call__(self, subject: Subject, work: Work, folder: Path, /) -> tuple[Explanation, Alone]:
+        """What is said, and what each operator added, which the caller closes. Raises work.Ended."""
+
+
 
 _FEW_BYTES = 1 << 30
 """Bytes of all compared tensors up to which all of two runs of one side are held against each other, unasked."""
@@ -103,7 +112,8 @@ def _of_step(
     subject: Subject, work: Work, folder: Path, on_portrait: Callable[[Portrait], None] | None
 ) -> tuple[Explanation, list[Introduced]]:
     """Of a training step, whose tensors have a bound each."""
-    explanation, alone = explained_step(subject, work, folder)
+    explained: Explainer = registry.opened("explainers", "step")
+    explanation, alone = explained(subject, work, folder)
     with contextlib.closing(alone):
         explanation = dataclasses.replace(explanation, first_non_finite=_first_non_finite(subject))
         if on_portrait is not None:

@@ -21,12 +21,12 @@ from .comparing import Comparing
 from .faulty_pass import with_faulty_pass
 from .fixes import tried_fix
 from .inside_sums import inside_sums
+from .judging import fixes_of_step
 from .open_pair_run import OpenPair, SampleResult
 from .pasted import Pasted
 from .plan import Opening, crosses
 from .refuted import repaired, withdrawn
 from .second_opinion import with_second_opinion
-from .step_fix import scale_asked, tried_mode, tried_scale, wide_mode
 from .unseen_inputs import calibrates_on_compared, tell_unseen
 
 __all__ = ["Again", "explain_sample", "judge_unseen"]
@@ -52,11 +52,8 @@ def explain_sample(work: Comparing, both: OpenPair, sample: int, ran: SampleResu
     tell_unseen(work, both, subject, explanation)
     if explanation.culprits or explain.is_of_many(explanation):
         work.journal.write(events.Stage(text=say("stage_trying_fixes")))
-    scaled = None
-    if subject.is_step and (scale := scale_asked(explanation)):
-        scaled = tried_scale(subject, explanation, both.target, scale)
-    elif subject.is_step and (mode := wide_mode(explanation, both.target)):
-        scaled = tried_mode(subject, explanation, both.target, mode)
+    step = fixes_of_step(subject)
+    scaled = None if step is None else step.tried_on_step(subject, explanation, both.target)
     if scaled is not None and scaled.tried is not None and scaled.tried.state == "mended":
         work.journal.write(events.KeepFound(to_keep=scaled))
         return

@@ -5,24 +5,47 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from .. import registry
 from ..errors import PrecisionDebugError
 from ..explain import Subject, allowed_by
 from ..feeds import FeedSet
 from ..numbers.arrays import as_array
 from ..protocols import Feeds
 from ..records import Explanation, RunSpec
+from ..search import ToKeep
 from ..search.request import SearchRequest
 from .searching.criterion import Criterion, Sample, parts_among
 from .searching.held_out import held_out_feeds
 from .searching.trials import outputs_of
 from .side import OpenSide
-from .step_fix import tight, wrong_outputs
 
-__all__ = ["Judging", "further_samples", "judging_of"]
+__all__ = ["Judging", "StepFixes", "fixes_of_step", "further_samples", "judging_of"]
+
+
+class StepFixes(Protocol):
+    """What mends something else than a forward pass, and which of its outputs tell; behind the door "fixes"."""
+
+    def tried_on_step(self, subject: Subject, explanation: Explanation, target: OpenSide) -> ToKeep | None:
+        """What came of the setting that the first culprit asks for; None where it asks for none."""
+
+    def wrong_outputs(self, subject: Subject, explanation: Explanation) -> Sequence[str]:
+        """The outputs that are beyond their own bounds."""
+
+    def tight(self, bounds: Iterable[float], otherwise: float) -> float:
+        """The largest bound of the outputs whose error tells something; otherwise: where there are none."""
+
+
+def fixes_of_step(subject: Subject) -> StepFixes | None:
+    """What mends a training step; None of a forward pass, and where no product does."""
+    if not subject.is_step or "step" not in registry.behind("fixes"):
+        return None
+    found: StepFixes = registry.opened("fixes", "step")
+    return found
+
 
 _OTHERS = 2
 """Other inputs that a fix is run on: more than one, so that it is not one lucky input."""
@@ -43,10 +66,11 @@ def judging_of(spec: RunSpec, subject: Subject, explanation: Explanation | None,
     """None where not every output is there on both sides. precision: the target's."""
     pairs = {row.name: row.target_name or row.name for row in subject.rows if row.is_output and row.comparison}
     allowed, bounds = allowed_by(explanation, precision), {}
-    if subject.is_step and explanation is not None:  # the others have bounds of their own, which they keep
-        pairs = {name: pairs[name] for name in wrong_outputs(subject, explanation)}
+    step = fixes_of_step(subject)
+    if step is not None and explanation is not None:  # the others have bounds of their own, which they keep
+        pairs = {name: pairs[name] for name in step.wrong_outputs(subject, explanation)}
         bounds = {name: explanation.allowed_at.get(name, allowed) for name in pairs}
-        allowed = tight(bounds.values(), allowed)
+        allowed = step.tight(bounds.values(), allowed)
     criterion = Criterion.of(SearchRequest(), spec.tolerance, pairs, allowed, bounds, parts_among(subject.rows))
     first = Sample(feeds=subject.feeds, target_feeds=subject.feeds_of_target, values=_copied(subject.outputs, pairs))
     got = _copied(subject.target_outputs, pairs.values())

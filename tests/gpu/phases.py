@@ -34,7 +34,7 @@ PHASES = {
         "first_failing", "suspects_before", "run_alone", "inherited_errors", "candidates_of", "plain_sinks", "carried",
         "rank", "expected_errors", "unsteady", "unsteady_culprits", "_draw",
     ),
-    "precision_debug.explain.explain_step": (
+    "precision_debug.products.training.explain_step": (
         "suspects_before", "sinks_of", "known_sinks", "plain_sinks", "expectations", "run_alone", "candidates_of",
         "blamed", "lost_updates", "first_failing",
     ),

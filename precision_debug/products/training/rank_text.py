@@ -6,12 +6,12 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..reasons import Text
-from ..recording.rank_faults import RankFault
-from ..recording.rank_log import GradientNumbers, RankedStep
-from .culprit_ranks import ranks_named
-from .figures import figure
-from .formats.html.text import both, escaped
+from ...reasons import Text
+from ...recording.rank_log import GradientNumbers, RankedStep
+from ...report.culprit_ranks import ranks_named
+from ...report.figures import figure
+from ...report.formats.html.text import both, escaped
+from .rank_faults import RankFault
 
 __all__ = ["missing_text", "next_text", "rank_table", "rank_text"]
 

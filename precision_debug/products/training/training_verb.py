@@ -10,18 +10,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..claims import claims_of_training, status_of, verdict_of_training
-from ..errors import UsageError
-from ..recording.rank_faults import first_rank_fault
-from ..recording.rank_log import joined, read_ranks
-from ..recording.training_log import first_departure, read_log
-from ..report.atomic_file import replacing
-from ..report.doubts import worded
-from ..report.rank_text import missing_text, next_text, rank_table, rank_text
-from ..report.training_page import departure_text, training_page
-from ..safety.visible import visible
-from .language import Help, add_language, language_of
-from .parser import Parser, formatter, parse, program
+from ...claims import status_of
+from ...cli.language import Help, add_language, language_of
+from ...cli.parser import Parser, formatter, parse, program
+from ...errors import UsageError
+from ...recording.rank_log import joined, read_ranks
+from ...recording.training_log import first_departure, read_log
+from ...report.atomic_file import replacing
+from ...report.doubts import worded
+from ...safety.visible import visible
+from .claims import claims_of_training, verdict_of_training
+from .rank_faults import first_rank_fault
+from .rank_text import missing_text, next_text, rank_table, rank_text
+from .training_page import departure_text, training_page
 
 __all__ = ["run"]
 

@@ -8,22 +8,30 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from .. import numbers
-from ..errors import PrecisionDebugError
-from ..explain import Subject
-from ..numbers.arrays import as_array
-from ..numbers.born import is_broken
-from ..reasons import say
-from ..reasons.causes import CAUSES
-from ..records import Explanation
-from ..search import ToKeep, Tried
-from .side import OpenSide
+from ... import numbers
+from ...errors import PrecisionDebugError
+from ...explain import Subject
+from ...numbers.arrays import as_array
+from ...numbers.born import is_broken
+from ...reasons import say
+from ...reasons.causes import CAUSES
+from ...records import Explanation
+from ...run.side import OpenSide
+from ...search import ToKeep, Tried
 
-__all__ = ["scale_asked", "tight", "tried_mode", "tried_scale", "wide_mode", "wrong_outputs"]
+__all__ = ["scale_asked", "tight", "tried_mode", "tried_on_step", "tried_scale", "wide_mode", "wrong_outputs"]
 
 _TIGHT = 10.0
 """Times the least bound of a wrong output up to which an output's error is what the sentence tells: a gradient that is
 nothing but rounding has a bound of any size, and an error to match."""
+
+
+def tried_on_step(subject: Subject, explanation: Explanation, target: OpenSide) -> ToKeep | None:
+    """What came of the scale, or else the run mode, that the first culprit asks for; None where it asks for none."""
+    if scale := scale_asked(explanation):
+        return tried_scale(subject, explanation, target, scale)
+    mode = wide_mode(explanation, target)
+    return tried_mode(subject, explanation, target, mode) if mode else None
 
 
 def scale_asked(explanation: Explanation) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from .bounds import MOST
-from .effects import Sink
+from ...explain.bounds import MOST
+from ...explain.effects import Sink
+from ...explain.subject import Subject
+from ...explain.units import unit_of
 from .step_updates import UPDATE
-from .subject import Subject
-from .units import unit_of
 
 __all__ = ["A_SIGN", "GRADIENT", "WHOLE", "decided_by_rounding", "is_lost", "terms_of"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from ..records import Culprit
-from .subject import Subject
+from ...explain.subject import Subject
+from ...records import Culprit
 
 __all__ = ["UPDATE", "lost_updates"]
 

@@ -8,13 +8,13 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from ..reasons.causes import CAUSES
-from ..records import TensorMeta
-from .casts import CastLoss
-from .operators import plain_type
-from .step_float8 import flushed_operand
-from .subject import Subject
-from .units import largest_of
+from ...explain.casts import CastLoss
+from ...explain.operators import plain_type
+from ...explain.step_float8 import flushed_operand
+from ...explain.subject import Subject
+from ...explain.units import largest_of
+from ...reasons.causes import CAUSES
+from ...records import TensorMeta
 
 __all__ = ["cause_in_step", "constant_added", "fitting_scale"]
 

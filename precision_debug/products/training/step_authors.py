@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..records import TensorMeta
-from .operators import MOVE, plain_type
-from .subject import Subject
+from ...explain.operators import MOVE, plain_type
+from ...explain.subject import Subject
+from ...records import TensorMeta
 
 __all__ = ["author_of"]
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ..records import Culprit, Row
+from ...explain.subject import Subject
+from ...explain.units import NARROW, smallest_of, unit_of
+from ...records import Culprit, Row
 from .step_causes import constant_added
 from .step_updates import UPDATE
-from .subject import Subject
-from .units import NARROW, smallest_of, unit_of
 
 __all__ = ["lost_epsilons", "without_these"]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .rank_log import BINS, GradientNumbers, RankedStep, whole_sketch
+from ...recording.rank_log import BINS, GradientNumbers, RankedStep, whole_sketch
 
 __all__ = ["RankFault", "first_rank_fault"]
 

@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ..reasons import Text
-from ..recording.training_log import Departure, ParameterNumbers, StepNumbers, steps_with_a_band
-from .figures import figure, percent
-from .formats.html.small_page import small_page
-from .formats.html.text import both, escaped
+from ...reasons import Text
+from ...recording.training_log import Departure, ParameterNumbers, StepNumbers, steps_with_a_band
+from ...report.figures import figure, percent
+from ...report.formats.html.small_page import small_page
+from ...report.formats.html.text import both, escaped
 
 __all__ = ["departure_text", "training_page"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..recording.rank_faults import RankFault
-from ..recording.rank_log import RankedStep
-from ..recording.training_log import Departure, StepNumbers, steps_with_a_band
-from ..records import Doubt
-from .claim import Claim, Verdict, held, opened, refuted, verdict_of
+from ...claims.claim import Claim, Verdict, held, opened, refuted, verdict_of
+from ...recording.rank_log import RankedStep
+from ...recording.training_log import Departure, StepNumbers, steps_with_a_band
+from ...records import Doubt
+from .rank_faults import RankFault
 
 __all__ = ["claims_of_training", "verdict_of_training"]
 

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..records import Explanation
-from ..settings.training_step import BACKWARD
-from .amplifying import amplifying
-from .born_on_both import born_on_both
-from .bounds import allowed_error, worth
-from .conclusion import concluded
-from .culprits import FAR, candidates_of, first_failing, suspects_before
-from .drift import drifting
-from .effects import NOTHING_CARRIED, Sink, known_sinks, plain_sinks, sinks_of
-from .introduced import Alone, nothing_alone, run_alone
+from ...explain.amplifying import amplifying
+from ...explain.born_on_both import born_on_both
+from ...explain.bounds import allowed_error, worth
+from ...explain.conclusion import concluded
+from ...explain.culprits import FAR, candidates_of, first_failing, suspects_before
+from ...explain.drift import drifting
+from ...explain.effects import NOTHING_CARRIED, Sink, known_sinks, plain_sinks, sinks_of
+from ...explain.introduced import Alone, nothing_alone, run_alone
+from ...explain.subject import Subject
+from ...explain.work import Work
+from ...records import Explanation
+from ...settings.training_step import BACKWARD
 from .step_epsilon import lost_epsilons, without_these
 from .step_noise import GRADIENT, decided_by_rounding
 from .step_updates import lost_updates
 from .steps import allowed_at, beyond, blamed, expectations, wrong
-from .subject import Subject
-from .work import Work
 
 __all__ = ["explained_step"]
 
