@@ -105,7 +105,7 @@ class Fix:
     that, the comparison too. evaluations: sets that were run, in ``simulation`` and on the engine together;
     on_engine: of those, on the engine itself. again: how many of them came from an earlier, unfinished search.
     before, after: the target's error with nothing and with the answer kept. limit: what ``passes`` means, in words.
-    minimal: nothing in it can be dropped by itself. samples: that the search learnt from. held_out, held: samples that
+    minimal: see strategy.Found. samples: that the search learnt from. held_out, held: samples that
     it did not, and how many of them hold.
     obeyed: what the engine says of the kept layers, one line each. was, still: in which precision the operators ran
     with nothing and with the answer kept; None: nobody can tell. whole: the error with everything kept, whole_passes

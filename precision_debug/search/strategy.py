@@ -80,7 +80,8 @@ Rank = Callable[[frozenset[int]], Sequence[Group]]
 @dataclass(frozen=True, kw_only=True)
 class Found:
     """state: "not needed", "not possible", "found", "diffuse" (it holds, and is not a small set) or "unfinished" (then
-    ``kept`` is the smallest seen to hold, if any). minimal: no unit can be dropped by itself."""
+    ``kept`` is the smallest seen to hold, if any). minimal: each unit was tried without, by itself, at the
+    latest before the last of the others went; of errors that cancel, one may be idle all the same."""
 
     state: str
     kept: frozenset[int] | None = None
