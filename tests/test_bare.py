@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from approval import holds_approved
 
 from precision_debug import cli, registry
 from precision_debug.events import Event, Stage, Tensors
@@ -45,12 +46,12 @@ def error_of(tmp_path: Path, condition: str, capsys: pytest.CaptureFixture[str])
 
 def test_a_crash_that_the_engine_alone_shares(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = error_of(tmp_path, "True", capsys)
-    assert "alone, without this tool, crashes on the same model and inputs (SIGSEGV): the fault is the engine's" in said
+    assert holds_approved(said)
 
 
 def test_a_crash_that_comes_of_being_watched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = error_of(tmp_path, "_get_current_dispatch_mode() is not None", capsys)
-    assert "runs the same model and inputs: what this tool shows tensors by takes part in it" in said
+    assert holds_approved(said)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from approval import holds_approved
 from onnx import TensorProto, helper, numpy_helper
 
 from precision_debug import compare
@@ -107,7 +108,7 @@ def test_a_report_of_before_is_read_with_infinite_errors(report: Report, tmp_pat
 )  # fmt: skip
 def test_no_threshold_lets_it_pass(report: Report, table: dict[str, object]) -> None:
     said = complaint(report, Thresholds.of(table))
-    assert "Mul y: 2 Inf in the target" in said, said
+    assert holds_approved(said)
 
 
 def test_an_operators_threshold_does_not_loosen_that_of_outputs(folder: Path) -> None:
@@ -129,7 +130,7 @@ def test_the_difference_of_two_reports_names_what_became_infinite(
     assert "Mul `y` the most: " in text
     assert " to inf" in text
     assert "(1 x)" not in text
-    assert "`y` is off by inf" in text
+    assert holds_approved(text)
     back = difference(report, calm)
     assert next(tensor for tensor in back.tensors if tensor.name == "y").change is Change.BETTER
     calm.save(tmp_path / "a.json")

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from approval import begins_approved, holds_approved
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from report_factory import make_comparison, make_report, make_row, make_stats
@@ -152,7 +153,7 @@ def test_the_terminal_says_in_one_line_what_a_pass_rests_on(
     said = [line for line in capsys.readouterr().out.splitlines() if line.strip().startswith("rests on")]
     assert len(said) == 1
     assert "2 final outputs compared" in said[0]
-    assert "Every final output was compared" in (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert holds_approved((tmp_path / "r.html").read_text(encoding="utf-8"))
 
 
 MARKING = [["--mark", "re:hid.*"], ["--marks_between", "hidden", "active", "--validate"]]
@@ -628,7 +629,7 @@ def test_a_log_without_any_gradient_is_status_1_and_says_so_first(
 ) -> None:
     (tmp_path / "statistics.jsonl").write_text("".join(map(written, logged(10, 0.0))))
     assert main(["training", str(tmp_path), "--lang", "en"]) == 1
-    assert capsys.readouterr().out.startswith("No parameter had a gradient other than 0 in 10 logged steps")
+    assert begins_approved(capsys.readouterr().out)
     (tmp_path / "statistics.jsonl").write_text("".join(map(written, logged(10))))
     assert main(["training", str(tmp_path), "--lang", "en"]) == 0
 

@@ -14,6 +14,7 @@ from typing import Any
 import onnx
 import onnx_models
 import pytest
+from approval import holds_approved, is_approved
 
 from precision_debug import cli
 
@@ -45,7 +46,7 @@ def one_line(done: subprocess.CompletedProcess[str], status: int) -> str:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 @pytest.mark.parametrize("words", ["", "--help", "--version", "doctor", "doctor --help", COMPARE])
 def test_a_full_standard_output(words: str) -> None:
-    assert "standard output cannot be written" in one_line(shell(words, after="> /dev/full"), 3)
+    assert holds_approved(one_line(shell(words, after="> /dev/full"), 3))
 
 
 def test_a_standard_output_that_nobody_reads() -> None:
@@ -104,9 +105,7 @@ def test_an_exception_that_is_none_of_ours(monkeypatch: pytest.MonkeyPatch, caps
 
     monkeypatch.setattr("precision_debug.cli.doctor.run", broken)
     assert cli.main(["doctor"]) == 3
-    assert capsys.readouterr().err == (
-        "precision_debug: internal error: ValueError: two lines; --verbose shows the traceback\n"
-    )
+    assert is_approved(capsys.readouterr().err)
     assert cli.main(["doctor", "--verbose"]) == 3
     assert "Traceback" in capsys.readouterr().err
 

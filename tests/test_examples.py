@@ -16,6 +16,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
+from approval import is_approved
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
@@ -167,7 +168,7 @@ def test_hooks_find_the_overflow_in_a_loop_of_ones_own(tmp_path: Path) -> None:
     assert len(script.read_text(encoding="utf-8").splitlines()) < 40
     done = run_script(script, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "out of tolerance | first mismatch: norm\n"
+    assert is_approved(done.stdout)
     import openpyxl
 
     rows = list(openpyxl.load_workbook(tmp_path / "output" / "hooks.xlsx").worksheets[0].values)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from approval import begins_approved, holds_approved
 from planted.onnx_faults import Graph
 
 import precision_debug
@@ -132,7 +133,7 @@ def test_inputs_that_differ_are_said_first_and_rounded_ones_are_the_same(product
     [found] = inputs_differ(subject(other, "float32"))
     assert (found.name, found.cause) == ("x", "inputs_differ")
     assert found.evidence["error"] == pytest.approx(np.linalg.norm(other - x) / np.linalg.norm(x), rel=1e-3)
-    assert sentence_of(found, "model").en.startswith("Input `x` differs between the two sides: float32 of -")
+    assert begins_approved(sentence_of(found, "model").en)
     assert "两侧的输入 `x` 不同" in sentence_of(found, "model").zh
     explanation, _ = explain(subject(other, "float32"), level="fast", folder=tmp_path)
     assert explanation.culprits[0].cause == "inputs_differ"
@@ -256,11 +257,11 @@ def test_what_an_outlier_channel_is_larger_than_is_true_of_them(others: str) -> 
     words = sentence_of(Culprit(name="y", node="y", op_types=("Conv",), cause="outlier_channel", evidence=told), "int8")
     if others == "all_small":
         assert evidence["ratio"] == pytest.approx(ranges[-1] / ranges[-2])
-        assert "x larger than any other and" in words.en
+        assert holds_approved(words.en)
         assert "比其他任一个大" in words.zh
     else:
         assert evidence["ratio"] == pytest.approx(ranges[-1] / np.quantile(ranges, 0.25))
-        assert "x larger than a quarter of them and" in words.en
+        assert holds_approved(words.en, 2)
         assert "比其中四分之一大" in words.zh
 
 
@@ -287,7 +288,7 @@ def test_rounding_of_which_a_later_operator_makes_infinity_is_told_as_that(tmp_p
     assert report.explanation is not None
     culprit = report.explanation.culprits[0]
     assert (culprit.name, culprit.cause, culprit.amplifier, culprit.evidence["broken"]) == ("p", "amplified", "z", 1)
-    assert "ordinary rounding, of which Log `z` makes NaN or Inf" in sentence_of(culprit, "float16").en
+    assert holds_approved(sentence_of(culprit, "float16").en)
 
 
 def test_channels_that_were_pruned_are_nobody_s_measure() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import onnx_models
 import pytest
-from approval import begins_approved, is_approved
+from approval import begins_approved, holds_approved, is_approved
 from onnx import helper
 
 from precision_debug.cli import main
@@ -191,7 +191,7 @@ def test_an_engine_by_the_stand_in_for_tensorrt(
     TensorRTBackend().open(spec, [feeds]).close()
     text = told(tmp_path / "m.engine", capsys, "--show", "layers")
     first, size, memory_line, *rest = text.splitlines()
-    assert first.endswith("TensorRT engine, read by TensorRT 10.3.0 on GPU")
+    assert holds_approved(first, 3)
     assert "layers, 1 profiles" in size
     assert is_approved(memory_line)
     assert "input   image  float32 [2, 3, 32, 32]" in rest

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+from approval import raises_approved
 from onnx import FunctionProto, ModelProto, NodeProto, helper
 from onnx_models import model, value
 
@@ -43,8 +44,9 @@ def test_what_functions_call_is_written_out() -> None:
 
 def test_a_few_functions_that_would_fill_the_memory_are_refused_at_once() -> None:
     begun = time.process_time()
-    with pytest.raises(ModelError, match=r"m\.onnx: its functions expand to [\d,]+ operators"):
+    with raises_approved(ModelError) as raised:
         inlined(calling("f99", doubling(100)), "m.onnx")
+    assert "operators" in str(raised.value)
     assert time.process_time() - begun < 5
 
 

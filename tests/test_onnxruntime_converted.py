@@ -242,7 +242,7 @@ def test_an_error_of_the_quantisers_own_is_told_in_our_words(tmp_path: Path, mon
 
     model, feeds = convolutions(17)
     monkeypatch.setattr("onnxruntime.quantization.quantize_static", fails)
-    with pytest.raises(ModelError, match=r"onnxruntime.quantization fails on it \(KeyError in its fails\)") as caught:
+    with raises_approved(ModelError) as caught:
         opened(model, "ort_int8", tmp_path, feeds)
     assert "nodes_to_exclude" in str(caught.value)
     assert "140_scale" not in str(caught.value)

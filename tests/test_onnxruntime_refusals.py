@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import onnx_models
 import pytest
-from approval import holds_approved
+from approval import holds_approved, raises_approved
 
 from precision_debug import compare
 from precision_debug.cli import main
@@ -71,5 +71,6 @@ def test_a_file_that_makes_no_sense_is_refused_with_what_to_do(tmp_path: Path) -
     a, b = (onnx.helper.make_node("Relu", [read], [made]) for read, made in (("b", "a"), ("a", "b")))
     x, y = (onnx.helper.make_tensor_value_info(name, 1, [2]) for name in ("x", "b"))
     onnx.save(onnx.helper.make_model(onnx.helper.make_graph([a, b], "g", [x], [y])), tmp_path / "circle.onnx")
-    with pytest.raises(ModelError, match=r"circle\.onnx: ONNX Runtime refuses the model: .*; correct its export"):
+    with raises_approved(ModelError) as raised:
         compare(tmp_path / "circle.onnx", run_mode="ort_opt")
+    assert "correct its export" in str(raised.value)

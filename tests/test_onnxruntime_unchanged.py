@@ -59,8 +59,9 @@ def half(plain: Path) -> Path:
 @pytest.mark.parametrize("made", ["dynamic", "static"])
 def test_what_is_quantised_already_is_not_quantised_again(made: str, request: pytest.FixtureRequest) -> None:
     path = request.getfixturevalue(made)
-    with pytest.raises(ModelError, match=r"it is quantised already .*, and the quantiser changes nothing in it"):
+    with raises_approved(ModelError) as raised:
         compare(path, run_mode="ort_int8_dynamic", inputs=X)
+    assert "it is quantised already" in str(raised.value)
 
 
 def test_the_rest_of_a_model_is_quantised_beside_what_is_already(plain: Path) -> None:

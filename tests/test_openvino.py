@@ -16,6 +16,7 @@ import numpy as np
 import onnx
 import onnx_models
 import pytest
+from approval import holds_approved, raises_approved
 from onnx import TensorProto, helper, numpy_helper
 from planted.onnx_faults import Graph, tokens
 
@@ -133,7 +134,7 @@ def test_shown_values_are_right_in_the_unfused_graph(tmp_path: Path) -> None:
     )
     assert {row.status for row in report.rows} <= {Status.PASS, Status.FUSED_AWAY}
     assert sum(row.comparison is not None for row in report.rows) >= len(report.rows) - 1 >= 15  # a HardSwish is one
-    assert any("engine produced them inside operators" in note for note in report.notes)
+    assert holds_approved(list(report.notes))
 
 
 @pytest.mark.parametrize("name", ["loop_model", "nested_model", "scan_model", "if_model"])
@@ -151,7 +152,7 @@ def test_loops_and_branches_are_seen_from_inside(name: str, tmp_path: Path) -> N
     assert not [row.name for row in report.rows if row.status is Status.FAIL]
     fused = precision_debug.compare(path, run_mode="ov_opt_fp32", inputs=feeds, explain="off")
     assert all(row.status is not Status.FAIL for row in fused.rows)
-    assert any("whose layers OpenVINO does not report" in row.reason for row in fused.rows)
+    assert holds_approved([row.reason for row in fused.rows])
 
 
 def test_shapes_that_depend_on_the_data(tmp_path: Path) -> None:
@@ -300,10 +301,10 @@ def test_another_device_has_a_precision_that_the_cpu_lacks(tmp_path: Path, monke
     path = saved(onnx_models.convnet(), tmp_path)
     there = {name.partition(".")[0] for name in ov.Core().available_devices}
     if "GPU" not in there:
-        with pytest.raises(BackendUnavailable, match="there is no device GPU; OpenVINO has CPU"):
+        with raises_approved(BackendUnavailable):
             precision_debug.compare(path, run_mode="ov_fp16", inputs=IMAGE, device="GPU")
     if "FP16" not in ov.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
-        with pytest.raises(BackendUnavailable, match="CPU does not compute in FP16"):
+        with raises_approved(BackendUnavailable, 2):
             precision_debug.compare(path, run_mode="ov_fp16", inputs=IMAGE)
 
 
@@ -394,7 +395,7 @@ def test_operators_are_kept_in_float32_and_the_ir_says_so(tmp_path: Path) -> Non
     session = opened(wide, "ov_bf16", WORDS)
     assert same_bits(next(iter(session.run(WORDS).values())), next(iter(outside.values())))
     session.close()
-    with pytest.raises(UsageError, match="no operator or tensor nonsense"):
+    with raises_approved(UsageError):
         precision_debug.compare(path, run_mode="ov_bf16", inputs=WORDS, keep_fp32=["nonsense"])
 
 
@@ -483,7 +484,7 @@ def test_int8_by_the_models_own_quantisation(tmp_path: Path) -> None:
     report = precision_debug.compare(
         quantised, run_mode="ov_int8", baseline="ov_fp32", baseline_model=path, inputs=IMAGE, explain="off"
     )
-    assert any("as specified by the model itself" in note for note in report.target.notes)
+    assert holds_approved(list(report.target.notes))
     assert any(layer.weights_type in {"INT8", "UINT8"} for layer in report.layers)
     compared = [row for row in report.rows if row.comparison is not None]
     assert any(row.is_output for row in compared)
@@ -746,11 +747,13 @@ def test_layers_that_a_pass_made_are_called_the_same_in_every_session(tmp_path: 
 def test_a_folder_with_the_ending_of_a_model_is_told_to_be_one(named: str, tmp_path: Path) -> None:
     folder = tmp_path / named
     folder.mkdir()
-    with pytest.raises(ModelError, match=r"is a folder.*; give a file that OpenVINO reads"):
+    with raises_approved(ModelError) as raised:
         opened(str(folder), "ov_opt", {})
+    assert "is a folder" in str(raised.value)
     (folder / "inner.tflite").write_bytes(b"")
-    with pytest.raises(ModelError, match=r"is a folder.*; name the file inside it: inner\.tflite"):
+    with raises_approved(ModelError, 2) as raised:
         opened(str(folder), "ov_opt", {})
+    assert "is a folder" in str(raised.value)
 
 
 def a_branch_of_products(folder: Path) -> str:
@@ -822,7 +825,7 @@ def test_what_nncf_cannot_quantise_is_one_line_with_what_to_do(tmp_path: Path, m
     text = str(caught.value)
     assert "\n" not in text
     assert path in text
-    assert "; give a file that is quantised already" in text
+    assert holds_approved(text)
 
 
 def masked_attention(folder: Path) -> tuple[str, dict[str, Any]]:
@@ -917,6 +920,6 @@ def test_a_model_whose_biases_nncf_cannot_correct_is_quantised_all_the_same(tmp_
     out = graph.conv(graph.op("Relu", [raised], "r"), 12, 4, "y")
     path = str(graph.save(tmp_path / "m.onnx", [out]))
     report = precision_debug.compare(path, run_mode="ov_int8", inputs=graph.feeds)
-    assert any("could not correct the biases" in str(note) for note in report.target.notes)
+    assert holds_approved([str(note) for note in report.target.notes])
     error = next(row.relative_l2 for row in report.rows if row.is_output)
     assert 1e-4 < error < 0.1

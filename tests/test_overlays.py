@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from approval import raises_approved
 from report_factory import make_report, make_row
 
 from precision_debug.cli import main
@@ -46,8 +47,9 @@ def test_an_output_names_a_viewer_before_its_colon(tmp_path: Path) -> None:
     assert overlays.split("explorer:a/b.json") == ("explorer", "a/b.json")
     assert overlays.split("a/b.json") == ("", "a/b.json")
     assert overlays.split("./netron:y.json") == ("", "./netron:y.json")
-    with pytest.raises(UsageError, match=r"unknown viewer 'exploder'.*explorer netron tensorboard"):
+    with raises_approved(UsageError) as raised:
         overlays.split("exploder:x.json")
+    assert "explorer netron tensorboard" in str(raised.value)
     for wrong in ("netron:", "netron:.onnx", "explorer:x.txt", "tensorboard:folder/"):
         with pytest.raises(UsageError, match=r"expects a \.\w+ file"):
             overlays.split(wrong)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import paddle_models
 import pytest
+from approval import holds_approved, raises_approved
 
 pytest.importorskip("paddle", reason="paddlepaddle is not installed")
 
@@ -227,7 +228,7 @@ def test_a_convolution_before_a_folded_batch_norm_is_another_tensor_under_its_ol
     folded = [row for row in rows if row.op_type == "conv2d"]
     assert len(folded) == 20
     assert all(row.status is Status.FUSED_AWAY for row in folded)
-    assert any("before a folded batch norm" in note for note in session.notes)
+    assert holds_approved(list(session.notes))
 
 
 def test_pir_names_are_stable_though_paddles_are_not(tmp_path: Path) -> None:
@@ -308,7 +309,7 @@ def test_paddles_own_bfloat16_failure_is_one_line_with_a_way_on(tmp_path: Path) 
 @BF16
 def test_a_list_that_does_not_run_is_not_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bfloat16_offer, "_lists", lambda _kinds, _failing: iter([("elementwise_add",)]))
-    with pytest.raises(BackendUnavailable, match="lists for --option bfloat16_ops were tried, and none runs here"):
+    with raises_approved(BackendUnavailable):
         open_in(model_of("legacy", "cnn"), "onednn_bf16", tmp_path)
 
 
@@ -392,7 +393,7 @@ def test_big_models_are_shown_in_several_predictors(tmp_path: Path) -> None:
 
 
 def test_a_wrong_value_of_a_setting_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--option threads: 'many' is not a whole number"):
+    with raises_approved(UsageError):
         open_in(model_of("legacy", "cnn"), "cpu_opt", tmp_path, threads="many")
 
 
@@ -502,4 +503,4 @@ def test_what_a_loop_carries_is_compared_with_its_last_iteration(mode: str, tmp_
     if mode == "cpu_opt":
         assert carried["linear_0.tmp_1@0"].status is Status.PASS
     else:
-        assert "a later operator overwrites it" in carried["linear_0.tmp_1@0"].reason
+        assert holds_approved(carried["linear_0.tmp_1@0"].reason)

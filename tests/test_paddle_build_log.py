@@ -9,6 +9,7 @@ from typing import Any
 
 import paddle_models
 import pytest
+from approval import begins_approved, is_approved
 
 from precision_debug.cli import progress
 from precision_debug.events import Stage, written
@@ -111,7 +112,7 @@ def test_the_newest_news_of_a_growing_log_is_passed_on(tmp_path: Path) -> None:
         run.take(written(Stage(text=say("building_marked", build=2, marks=57))))
         news: Any = hearing.news()
         run.take(news)
-    assert run.line().startswith("building engine 2 with 57 marks, a subgraph's engine is ready after 28 s, ")
+    assert begins_approved(run.line())
 
 
 def test_seconds_in_a_step_stand_beside_those_of_the_run() -> None:
@@ -120,9 +121,7 @@ def test_seconds_in_a_step_stand_beside_those_of_the_run() -> None:
     now[0] = 80.0
     run.take(written(Stage(text=say("building_unmarked", build=1, count=182))))
     now[0] = 125.0
-    assert run.line() == (
-        "building engine 1, the one to deploy, from 182 operators, 2 min 5 s, 45 s of it in this step"
-    )
+    assert is_approved(run.line())
 
 
 def test_what_a_session_tells_goes_to_who_listens_on_this_thread() -> None:

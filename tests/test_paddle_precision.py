@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from approval import begins_approved
 
 pytest.importorskip("paddle", reason="paddlepaddle is not installed")
 
@@ -39,7 +40,7 @@ def test_a_run_without_bfloat16_is_inconclusive(name: str, options: dict[str, An
     report = in_bf16(name, tmp_path, **options)
     said = {doubt.code: worded(doubt).en for doubt in report.doubts}
     assert report.verdict is Verdict.INCONCLUSIVE
-    assert said["precision_not_run"].startswith("Nothing ran in bfloat16: Paddle's passes changed no operator")
+    assert begins_approved(said["precision_not_run"])
     assert "precision_unseen" not in said
 
 

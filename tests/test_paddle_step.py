@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from approval import begins_approved, holds_approved
 
 paddle: Any = pytest.importorskip("paddle", reason="paddle is not installed")
 
@@ -194,24 +195,21 @@ def test_the_example_is_named_with_the_scale_that_mends_it(
     modes = ["--run_mode", "dygraph_fp32", "--baseline", "dygraph_fp32", "--step", "backward", "--lang", "en"]
     assert main([*sides, *modes, "--output", str(tmp_path / "out.json")]) == 1
     said = " ".join(capsys.readouterr().out.split())
-    assert said.startswith(
-        "The gradient of `0.weight` is lost where `backward/1/Gelu/multiply#5` is cast to float16: 73.96% of it becomes"
-        " 0 (gradients affected in all: 2). Scale the loss by 2^24 (now 1)."
-    )
-    assert "Tried: a loss scale of 2^24 reduces the error from 0.58" in said
-    assert "each gradient that an operator's backward returns is shown" in said
+    assert begins_approved(said)
+    assert holds_approved(said, 2)
+    assert holds_approved(said, 3)
 
 
 def test_what_was_not_looked_at_is_said() -> None:
     def notes(**settings: Any) -> str:
         return "; ".join(map(str, compared("healthy_mlp", explain="off", **settings).target.notes))
 
-    assert "only the forward pass was compared" in notes()
+    assert holds_approved(notes())
     backward = notes(step="backward", loss_scale=512)
     assert "only the forward pass was compared" not in backward
-    assert "not what Paddle computes inside an operator" in backward
-    assert "the loss is multiplied by 512" in backward
-    assert "Paddle switches GradScaler off on a CPU" in backward
+    assert holds_approved(backward, 2)
+    assert holds_approved(backward, 3)
+    assert holds_approved(backward, 4)
 
 
 @pytest.mark.skipif(paddle.is_compiled_with_cuda(), reason="this Paddle has kernels for a GPU")

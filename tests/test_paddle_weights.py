@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from approval import raises_approved
 
 pytest.importorskip("paddle", reason="needs paddlepaddle")
 
@@ -27,7 +28,7 @@ def test_the_wrong_weights_are_named(tmp_path: Path, kind: str) -> None:
     spec = SessionSpec(
         model=ModelFiles(model_file=str(program), params_file=str(wrong)), mode="cpu_fp32", work_dir=str(tmp_path)
     )
-    with pytest.raises(ModelError, match=r"wrong\.pdiparams: is damaged, or holds the weights of another model"):
+    with raises_approved(ModelError):
         PaddleBackend().open(spec, [])
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from approval import raises_approved
 from onnx_models import mlp
 
 import precision_debug
@@ -107,7 +108,7 @@ def test_what_does_not_fit_is_said(model: Path, capsys: pytest.CaptureFixture[st
     polygraphy_json.save_json(feeds * 2, "many.json")
     with pytest.raises(PrecisionDebugError, match="--inputs FILE"):
         precision_debug.compare(model, run_mode="ort_fp32", baseline="out.json")
-    with pytest.raises(PrecisionDebugError, match="holds 1 iterations, and there are 2"):
+    with raises_approved(PrecisionDebugError):
         precision_debug.compare(model, run_mode="ort_fp32", baseline="out.json", inputs="many.json")
     both = ["--load_outputs", "out.json", "--inputs", "in.json", "--baseline", "ort_fp32"]
     assert main(["--model_file", str(model), "--run_mode", "ort_fp32", *both]) == 2

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from approval import holds_approved
 from onnx import TensorProto, helper, numpy_helper
 
 from precision_debug.cli import main
@@ -70,7 +71,7 @@ def test_a_good_file_proves_nothing(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert _codes(str(DIGITS), to="float16", int32=True) == []
     assert _codes(_quantised(tmp_path)) == []
     assert main(["check", str(DIGITS), str(DIGITS)]) == 0
-    assert "nothing is wrong in what a file can prove" in capsys.readouterr().out
+    assert holds_approved(capsys.readouterr().out)
 
 
 def test_a_bias_that_was_clipped_or_has_another_scale(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,7 +80,7 @@ def test_a_bias_that_was_clipped_or_has_another_scale(tmp_path: Path, capsys: py
     assert _codes(path) == ["proven_bias_scale"]
     assert main(["check", path]) == 1
     said = capsys.readouterr().out
-    assert "Conv `y` reads the bias `b` with the scale 0.02, but integer kernels assume scale_x times scale_w" in said
+    assert holds_approved(said)
     assert "proven_bias_shared" in _codes(_quantised(tmp_path, two=0.05))
 
 
@@ -157,7 +158,7 @@ def test_an_attribute_or_a_constant_of_two_files(tmp_path: Path, capsys: pytest.
     assert main(["check", first, gemm("same", 1.0, beta=0.5)]) == 0
     capsys.readouterr()
     assert main(["check", first, gemm("second", 1.0)]) == 1
-    assert "Gemm `y` has beta 0.5 in the first and 1.0 in the second" in capsys.readouterr().out
+    assert holds_approved(capsys.readouterr().out)
     assert main(["check", first, gemm("third", 2.0, beta=0.5), "--lang", "zh"]) == 1
     assert "读取不同的常量（`w`，相对 L2 误差 1）" in capsys.readouterr().out
 
@@ -168,7 +169,7 @@ def test_a_report_begins_with_what_the_file_proves(tmp_path: Path) -> None:
 
     x = np.clip(RANDOM.normal(size=(1, 3, 8, 8)), -2, 2).astype(np.float32)
     report = compare(_quantised(tmp_path, scale=0.02), run_mode="ort_opt", inputs={"x": x})
-    assert any("integer kernels assume scale_x times scale_w" in sentence.en for sentence in lead(report)[:2])
+    assert holds_approved([sentence.en for sentence in lead(report)[:2]])
     assert not any("proves" in sentence.en for sentence in lead(compare(str(DIGITS), run_mode="ort_opt")))
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from approval import begins_approved, is_approved
 from ci_steps import ci_steps
 from readme_blocks import Block, blocks_of, without_environment
 from warm import Warm, write_python
@@ -152,8 +153,8 @@ def test_the_readme_opens_with_the_two_commands_and_ci_types_them() -> None:
     for document in (ENGLISH, CHINESE):
         first, second = blocks_of(document)[:2]
         assert first.text.count("\n") == second.text.count("\n") == 1
-        assert without_environment(first.text).startswith("python -m precision_debug --model_file examples/digits/")
-        assert without_environment(second.text) == "python -m pytest -q -n auto --dist loadfile\n"
+        assert begins_approved(without_environment(first.text))
+        assert is_approved(without_environment(second.text), 2)
         assert "-e '.[onnx]'" in first.text
         assert "-e '.[test]'" in second.text
     typed = [line.strip() for step in ci_steps().steps(ROOT, []) for line in step.script.splitlines()]

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from approval import holds_approved
 from onnx import helper
 from onnx_models import if_model, model, value
 
@@ -45,7 +46,7 @@ def test_the_operator_that_overflows_is_left(tmp_path: Path, capsys: pytest.Capt
     command = ["reduce", "--model_file", "chain.onnx", "--run_mode", "ort_fp16_sim", "--inputs", "chain.npz"]
     assert main(command) == 0
     printed = capsys.readouterr().out
-    assert "1 of 12 operators still fail at t6: Mul t6" in printed
+    assert holds_approved(printed)
     part = onnx.load("chain.part.onnx")
     onnx.checker.check_model(part, full_check=True)
     assert [node.op_type for node in part.graph.node] == ["Mul"]
@@ -152,7 +153,7 @@ def test_an_engines_own_fault_comes_with_a_script_for_its_developers(
     np.savez(tmp_path / "bn.npz", x=(random.normal(size=(1, 3, 8, 8)) + 1e4).astype(np.float32))
     command = ["reduce", "--model_file", "bn.onnx", "--run_mode", "ort_opt", "--inputs", "bn.npz", "--quiet"]
     assert main(command) == 0
-    assert "python bn.part.py: the same with the engine alone, which ConvBNFusion" in capsys.readouterr().out
+    assert holds_approved(capsys.readouterr().out)
     text = Path("bn.part.py").read_text()
     assert len(text.splitlines()) <= 22
     assert "import precision_debug" not in text

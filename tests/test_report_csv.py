@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from approval import is_approved, raises_approved
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from report_factory import make_comparison, make_report, make_row
@@ -63,7 +64,7 @@ def test_a_partial_report_says_so_on_its_last_line(tmp_path: Path) -> None:
     assert len(lines) == 4
     last = dict(zip(head, lines[-1], strict=True))
     assert last["Status"] == "partial"
-    assert last["Reason"] == "the run ended early: killed"
+    assert is_approved(last["Reason"])
     assert last["Tensor Name"] == ""
 
 
@@ -106,5 +107,5 @@ def test_the_frame_holds_every_value() -> None:
 
 def test_without_pandas_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pandas", None)
-    with pytest.raises(Exception, match=r"pandas is not installed; pip install 'precision_debug\[pandas\]'"):
+    with raises_approved(Exception):
         Report.to_pandas(make_report(1))

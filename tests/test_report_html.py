@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from approval import holds_approved
 from report_factory import make_comparison, make_report, make_row
 
 from precision_debug.reasons import Reason
@@ -106,7 +107,7 @@ def test_the_libraries_are_what_npm_has() -> None:
     for name in names:
         assert hashlib.sha256(vendor.joinpath(name).read_bytes()).hexdigest() in told, name
         licence = vendor.joinpath(f"{name.partition('.')[0]}.LICENSE").read_text(encoding="utf-8")
-        assert "Permission is hereby granted, free of charge" in licence
+        assert holds_approved(licence)
 
 
 def test_what_says_nothing_is_folded_with_its_count(tmp_path: Path) -> None:
@@ -179,7 +180,7 @@ def test_names_cannot_break_out(tmp_path: Path) -> None:
 def test_a_partial_report_has_its_banner(tmp_path: Path) -> None:
     page = page_of(make_report(5, failure="killed <by> a signal"), tmp_path)
     assert 'class="verdict warn"' in page
-    assert "Partial: the run ended early" in page
+    assert holds_approved(page)
     assert "killed &lt;by&gt; a signal" in page
 
 

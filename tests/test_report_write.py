@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from approval import raises_approved
 from report_factory import make_report
 
 from precision_debug.errors import OutputError, UsageError
@@ -92,7 +93,7 @@ def test_denied_by_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         raise PermissionError(errno.EACCES, "Permission denied")
 
     monkeypatch.setattr(os, "replace", denied)
-    with pytest.raises(OutputError, match="close it in other programs"):
+    with raises_approved(OutputError):
         write(make_report(1), tmp_path / "o.csv")
     assert leftovers(tmp_path) == []
 
@@ -118,7 +119,7 @@ def test_full_disk_has_its_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyP
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(OutputError, match="the disk is full; free some space"):
+    with raises_approved(OutputError):
         write(make_report(1), tmp_path / "o.json")
 
 
@@ -209,7 +210,7 @@ def test_devices(tmp_path: Path) -> None:
     (tmp_path / "o.csv").symlink_to("/dev/null")
     (tmp_path / "o.json").symlink_to("/dev/full")
     write(make_report(1), tmp_path / "o.csv")
-    with pytest.raises(OutputError, match=r"o\.json: the disk is full"):
+    with raises_approved(OutputError):
         write(make_report(1), tmp_path / "o.json")
     assert sorted(os.listdir(tmp_path)) == ["o.csv", "o.json"]
     assert Path("/dev/null").is_char_device()
@@ -252,8 +253,9 @@ def test_a_format_of_another_wheel_is_a_file_and_its_entry_point(
         written = write(report, tmp_path / "report.names")
         assert written.read_text().splitlines() == [row.name for row in report.rows]
         assert write(report, tmp_path / "report.none", form="names").read_text() == written.read_text()
-        with pytest.raises(OutputError, match=r"no report format has the ending '\.none'.*\.names"):
+        with raises_approved(OutputError) as raised:
             write(report, tmp_path / "report.none")
+        assert ".names" in str(raised.value)
     finally:
         formats.modules.cache_clear()
 

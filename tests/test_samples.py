@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from approval import holds_approved
 from onnx import helper, numpy_helper
 
 import precision_debug
@@ -241,5 +242,5 @@ def test_a_recording_says_that_it_has_one_sample(model: Path, data: np.ndarray, 
     command += ["--samples_axis", "0", "--explain", "off", "--record", str(tmp_path / "kept"), "--baseline", "ort_fp32"]
     assert main([*command, "--output", str(tmp_path / "out.json")]) == 1  # eight samples were given and not judged
     report = precision_debug.Report.load(tmp_path / "out.json")
-    assert any("Of 9 samples, only the first was recorded" in note for note in report.notes)
+    assert holds_approved(list(report.notes))
     assert all("Samples" not in row.extra for row in report.rows)

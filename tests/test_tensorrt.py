@@ -8,6 +8,7 @@ from typing import Any
 import onnx
 import pytest
 import tensorrt_models as models
+from approval import holds_approved, is_approved, raises_approved
 from precision_debug_tensorrt.engine.constraints import Asked, match_layers, outcomes
 from precision_debug_tensorrt.engine.messages import Messages
 from precision_debug_tensorrt.engine.network import LayerFacts, OutputFacts, refused_marks
@@ -111,8 +112,9 @@ def test_the_kind_of_a_model_by_its_file(tmp_path: Path) -> None:
     assert isinstance(script, Script)
     assert script.takes_network
     assert not other.takes_network
-    with pytest.raises(ModelError, match=r"has no function third.*it has load_network, other"):
+    with raises_approved(ModelError) as raised:
         read("net.py:third")
+    assert "it has load_network, other" in str(raised.value)
 
 
 def test_a_polygraphy_network_script_makes_its_network_itself(tmp_path: Path) -> None:
@@ -184,7 +186,7 @@ def test_tensors_of_a_loop_body_are_listed_with_the_reason() -> None:
 
     name_nodes(proto.graph)
     found = {meta.name: meta for meta in onnx_tensors(proto.graph, {"before_out": "", "looped": "", "y": ""}, {})}
-    assert "inside a loop or branch" in found["doubled"].unseen
+    assert holds_approved(found["doubled"].unseen)
     assert not found["looped"].unseen
     assert found["y"].is_output
     assert found["y"].inputs == ("looped",)
@@ -272,7 +274,7 @@ def test_layers_by_name_pattern_and_expression() -> None:
     names = ["Add", "Sub", "block/conv", "block/norm"]
     found = match_layers({"block/*": "FP32", "block/norm": "FP16", "re:A.*": "FP32"}, names, where="x")
     assert found == {"block/conv": "FP32", "block/norm": "FP16", "Add": "FP32"}
-    with pytest.raises(MarkError, match=r"no layer 'Ad'; did you mean 'Add'"):
+    with raises_approved(MarkError):
         match_layers({"Ad": "FP32"}, names, where="--layer_precisions")
     with pytest.raises(MarkError, match="not a regular expression"):
         match_layers({"re:(": "FP32"}, names, where="--layer_precisions")
@@ -288,10 +290,10 @@ def test_what_became_of_constraints_on_a_recorded_engine() -> None:
     ]
     told = outcomes(asked, FP16)
     assert [item.obeyed for item in told] == [True, False, False, None, None]  # TF32 is not FP32
-    assert told[0].got == "FP16 by its tactic name"
+    assert is_approved(told[0].got)
     assert told[1].fused_layer == "/l/l.0/c1/Conv + /l/l.0/Relu"
     assert "TF32" in told[2].got
-    assert told[4].got == "no layer of the engine names it"
+    assert is_approved(told[4].got, 2)
 
 
 @pytest.mark.parametrize(
@@ -307,7 +309,7 @@ def test_one_kernel_for_several_operators_tells_its_edges(inside: str, outside: 
     for name, output in (("Add", "added"), ("Sub", "subtracted")):
         (told,) = outcomes([Asked(layer=name, precision="FP16", output=output)], [fused])
         assert told.obeyed is obeyed
-        assert "one kernel for 2 operators reads and writes" in told.got
+        assert holds_approved(told.got)
 
 
 def test_an_output_type_of_its_own_is_checked_too() -> None:

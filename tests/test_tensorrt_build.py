@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 import pytest
 import tensorrt_models as models
+from approval import begins_approved, holds_approved, is_approved, raises_approved
 from hypothesis import given
 from hypothesis import strategies as st
 from precision_debug_tensorrt.engine import mark_batches, tactics, timing_cache
@@ -209,7 +210,7 @@ def test_the_builders_words_on_weights() -> None:
     assert (first.count, first.weights) == (3, ("conv1.weight", "conv2.weight + bias", "fc.weight"))
     assert second.count == 1
     lines = builder_lines(messages.weight_issues, {})
-    assert lines[0].startswith("TensorRT's builder: 3 weights are affected: Detected subnormal FP16 values")
+    assert begins_approved(lines[0])
     assert "conv2.weight + bias" in lines[0]
     assert messages.fresh_errors()
     assert not messages.fresh_errors()
@@ -328,7 +329,7 @@ def test_tactics_are_recorded_saved_and_chosen_again(tmp_path: Path) -> None:
     with pytest.raises(BackendError, match="cannot be read"):
         tactics.load_tactics(str(tmp_path / "none.json"))
     (tmp_path / "x.json").write_text("[]")
-    with pytest.raises(BackendError, match="not a file of --save_tactics"):
+    with raises_approved(BackendError):
         tactics.load_tactics(str(tmp_path / "x.json"))
 
 
@@ -359,8 +360,9 @@ def test_a_timing_cache_grows_in_its_file(tmp_path: Path) -> None:
         cache.collect(config)
         assert path.read_bytes() == b"more" * round_
     assert [item.name for item in path.parent.iterdir()] == ["t.cache"]
-    with pytest.raises(BackendError, match=r"another version or another GPU.*delete it"):
+    with raises_approved(BackendError) as raised:
         timing_cache.TimingCache(str(path)).attach(Config(takes=False))
+    assert "delete it" in str(raised.value)
     (tmp_path / "file").write_bytes(b"")
     blocked = timing_cache.TimingCache(str(tmp_path / "file" / "t.cache"))
     blocked.attach(config)
@@ -423,8 +425,9 @@ def test_memory_goes_with_its_buffer_and_shortage_is_told() -> None:
     assert len(cuda.held) == 1
     del buffer
     assert not cuda.held
-    with pytest.raises(BackendError, match=r"no 2,000 bytes of device memory.*mark fewer tensors"):
+    with raises_approved(BackendError) as raised:
         device.allocate(2000)
+    assert "mark fewer tensors" in str(raised.value)
     assert device.name == "GPU"
     assert device.free_bytes() == 5
 
@@ -535,7 +538,7 @@ def test_int8_without_qdq_is_calibrated_into_the_model(tmp_path: Path) -> None:
     assert "3 sample sets" in notes[0]
     assert asked == ()
     assert typed.types["conv1"] == typed.types["fc"] == "INT8"
-    assert typed.types["relu1"] == "FP32 (reads and writes INT8)", "each operator has a QDQ of its own"
+    assert is_approved(typed.types["relu1"])
     zero = [onnx.numpy_helper.to_array(i) for i in typed.model.proto.graph.initializer if "zero_point" in i.name]
     assert all(z.dtype == np.int8 and not z.any() for z in zero)  # TensorRT takes symmetric INT8 only
     wanted, got = ort_run(models.residual(), feeds[0]), ort_run(typed.model.proto, feeds[0])
@@ -548,7 +551,7 @@ def test_what_is_asked_of_single_layers_on_the_strong_road(tmp_path: Path) -> No
     typed, notes, asked = typed_model(source, recipe("trt_fp16"), options, [], tmp_path)
     assert {item.layer for item in asked} >= {"conv1", "conv2_bn"}
     assert asked[0].output
-    assert "FP16 was written into the model" in notes[0]
+    assert holds_approved(notes[0])
     assert types_of(typed.model.proto)["conv1_out"] == onnx.TensorProto.FLOAT
     with pytest.raises(MarkError, match="no layer 'cnv1'"):
         typed_model(source, recipe("trt_fp16"), read_options({"layer_precisions": "cnv1:float32"}), [], tmp_path)
@@ -639,7 +642,7 @@ def test_a_variance_beyond_fp16_is_told_and_kept(tmp_path: Path) -> None:
     variance.CopyFrom(onnx.numpy_helper.from_array(np.full(32, 9.8e7, np.float32), variance.name))
     source = onnx_source(proto, tmp_path)
     typed, notes, _ = typed_model(source, recipe("trt_fp16"), read_options({}), [], tmp_path)
-    assert any("FP16 cannot hold a constant that they read: conv1_bn" in note for note in notes), notes
+    assert holds_approved(list(notes))
     assert typed.types["conv1_bn"] == "FP32"
     assert set(typed.types.values()) == {"FP16", "FP32"}
     counted = [note for note in notes if "Operators by the type" in note]

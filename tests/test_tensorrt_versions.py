@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from approval import holds_approved, raises_approved
 from precision_debug_tensorrt.engine.debug_listener import address_of, make_listener
 from precision_debug_tensorrt.engine.options import read_options
 from precision_debug_tensorrt.engine.versions import Api
@@ -205,7 +206,7 @@ def test_what_the_road_cannot_give_ends_before_the_build(
 def test_an_engine_takes_no_settings_of_a_build() -> None:
     source = EngineFile(path="m.engine", data=b"x")
     for options in ({"layer_precisions": "a:float16"}, {"save_engine": "n.engine"}, {"network_script": "p.py"}):
-        with pytest.raises(UsageError, match=r"this engine is built; give the model of m\.engine"):
+        with raises_approved(UsageError):
             choose_road(Api(module_of("8.6")), recipe("trt_fp16"), read_options(options), source)
 
 
@@ -239,7 +240,7 @@ def test_the_listener_takes_the_address_as_the_bindings_give_it() -> None:
     assert [call[0] for call in got] == ["t", "t", "packed"]
     np.testing.assert_array_equal(got[0][1], array)
     np.testing.assert_array_equal(got[1][1], array)
-    assert "INT4 is not read here" in str(got[2][2])
+    assert holds_approved(str(got[2][2]))
 
 
 def test_what_the_parser_tells() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from approval import holds_approved, raises_approved
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -302,8 +303,9 @@ def test_a_factory_that_is_none_says_why(text: str, message: str, tmp_path: Path
 
 def test_a_checkpoint_is_not_a_model_and_says_what_to_do(files: dict[str, str]) -> None:
     spec = SessionSpec(model=ModelFiles(model_file=files["weights.pt"]), mode="torch_fp32")
-    with pytest.raises(ModelError, match=r"holds weights, not a model.*factory"):
+    with raises_approved(ModelError) as raised:
         TorchBackend().inputs(spec)
+    assert "factory" in str(raised.value)
 
 
 def test_random_weights_of_a_factory_are_the_same_on_both_sides(tmp_path: Path) -> None:
@@ -351,7 +353,7 @@ def test_compile_of_a_model_that_branches_on_values_shows_the_branch_that_they_l
     for name, array in theirs.items():
         if array.dtype.kind == "f":
             np.testing.assert_allclose(array, ours[name], rtol=1e-4, atol=1e-4, err_msg=name)
-    assert any("a single graph of the operators on the path" in note for note in opened.notes)
+    assert holds_approved(list(opened.notes))
 
 
 @pytest.mark.slow

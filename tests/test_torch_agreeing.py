@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from approval import holds_approved
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -90,7 +91,7 @@ def test_modules_that_are_most_of_a_model_are_not_left_out() -> None:
     known = TorchBackend()
     (one,) = known.agreements(_spec(), _tensors("float32"), [["act/gelu"]])
     assert one.modules == ("act",)
-    assert "for part in map(model.get_submodule, ['act']):" in one.text
+    assert holds_approved(one.text)
     assert [one.modules for one in known.agreements(_spec(), _tensors("float32"), [["act/gelu"], ["down/add"]])] == [
         ("act",)
     ]
@@ -114,8 +115,8 @@ def test_an_option_is_tried_and_the_truer_side_is_told(models: str) -> None:
     assert culprit.cause == "fewer_roundings"
     said = [sentence.en for sentence in lead.lead(report)]
     assert "lost the precision" not in said[0]
-    assert "against the same model in float64, the baseline is off by" in said[0]
-    assert any("agrees with the baseline and is less accurate" in one for one in said)
+    assert holds_approved(said[0])
+    assert holds_approved(list(said), 2)
     again = compare(
         f"{models}:cancelling", run_mode="torch_compile", device="cpu", inductor="emulate_precision_casts=True"
     )

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from approval import raises_approved
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -52,7 +53,7 @@ def test_the_baseline_has_a_device_of_its_own() -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 def test_a_device_that_is_not_there_is_one_line() -> None:
-    with pytest.raises(BackendUnavailable, match="this torch sees no GPU; use --device cpu"):
+    with raises_approved(BackendUnavailable):
         precision_debug.compare(
             f"{MODELS}:encoder", run_mode="torch_bf16", device="cpu", **{"baseline.device": "cuda:1"}
         )
@@ -109,8 +110,9 @@ def test_two_gpus_compare_on_one_and_a_gpu_beside_the_host_there(monkeypatch: py
     assert on_device(one, two) is not None
     assert on_device(one, {**two, "compare_on": "host"}) is None
     assert on_device(host, two) is None
-    with pytest.raises(UsageError, match=r"no device 'cuda:7'.*2 GPUs, from cuda:0"):
+    with raises_approved(UsageError) as raised:
         make.chosen_device({"device": "cuda:7"})
+    assert "no device 'cuda:7'" in str(raised.value)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

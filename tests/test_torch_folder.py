@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from approval import holds_approved
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
@@ -60,7 +61,7 @@ def test_a_folder_is_a_model(saved: Path, tmp_path: Path) -> None:
 def test_commands_read_it(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["inputs", str(saved)]) == 0
     said = capsys.readouterr().out
-    assert "input_ids  int64 [batch, sequence], indices below 99" in said
+    assert holds_approved(said)
     assert f"--model_file {saved} --run_mode torch_fp16 --input_shapes 'input_ids:[2,32]'" in said
     assert cli.main(["marks", "--model_dir", str(saved), "--names_only"]) == 0
     assert "output.last_hidden_state" in capsys.readouterr().out.splitlines()
@@ -132,7 +133,7 @@ def test_pickles_are_not_read(folder: Path) -> None:
 
 def test_damaged_and_special_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "model.safetensors").write_bytes(b"\0" * 9)
-    assert "cannot be loaded by BertModel" in refused(folder)
+    assert holds_approved(refused(folder))
     (folder / "config.json").unlink()
     assert "no config.json" in refused(folder)
     os.mkfifo(folder / "config.json")

@@ -8,6 +8,7 @@ import warnings
 from typing import Any
 
 import pytest
+from approval import holds_approved
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -84,7 +85,7 @@ def test_sparse_buffers(kind: str, mode: str) -> None:
         refusal = error
     if refusal is not None:
         assert mode not in ("torch_fp32", "torch_fp64")
-        assert "torch cannot run this model so" in str(refusal)
+        assert holds_approved(str(refusal))
         return
     assert report.outputs[0].relative_l2 is not None
     assert report.outputs[0].relative_l2 < 0.05

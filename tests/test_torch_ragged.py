@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from approval import raises_approved
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -114,8 +115,9 @@ def test_one_as_an_input(layout: Any) -> None:
     assert report.rows[0].comparison is not None
     assert report.rows[0].comparison.base.shape == (5, 4)
     session = open_model(from_module(Takes().eval(), parts), "torch_fp32", {"device": "cpu"})
-    with pytest.raises(InputError, match=r"'x' has 12 elements, and the example 20.*\(3, 4\), \(2, 4\) in a row"):
+    with raises_approved(InputError) as raised:
         session.run({"x": np.zeros((3, 4), np.float32)})
+    assert "(3, 4), (2, 4) in a row" in str(raised.value)
     session.close()
 
 

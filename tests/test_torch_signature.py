@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from approval import holds_approved
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -83,7 +84,7 @@ def test_what_does_not_fit_is_one_line_that_says_what_to_do(file: Path, capsys: 
     words = ["--model_file", f"{file}:picture", "--run_mode", "torch_bf16", "--output", str(file.with_name("r.json"))]
     assert cli.main([*words, "--input_shapes", "x:[2,5]"]) == 3
     said = capsys.readouterr().err.splitlines()[-1]
-    assert "it was fed x [2, 5] torch.float32, and forward takes x: give --inputs FILE.npz" in said
+    assert holds_approved(said)
     assert cli.main(words) == 2
     assert "give --input_shapes x:[...]" in capsys.readouterr().err
     assert cli.main([*words, "--input_shapes", "y:[2,5]"]) == 2

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from approval import begins_approved, holds_approved
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -49,7 +50,7 @@ def test_a_gradient_of_exactly_0_is_not_the_worst_output() -> None:
     said = lead(report)[0]
     assert said.en.startswith("Nothing to do: all")
     assert "`gradient/n.weight` is off by 0.001" in said.en
-    assert "Not counted: `gradient/a.bias` (off by" in said.en
+    assert holds_approved(said.en)
     assert "未计入 `gradient/a.bias`" in said.zh
 
 
@@ -80,7 +81,7 @@ def test_a_gradient_that_the_target_lacks_is_told_first(name: str) -> None:
     report = explained(name)
     assert report.exit_status == 1
     said = lead(report)[0]
-    assert said.en.startswith("gradient/a.weight, gradient/a.bias: the target's parameter requires no gradient, or")
+    assert begins_approved(said.en)
     assert "gradient/a.weight" in said.zh
     row = next(row for row in report.rows if row.name == "gradient/a.weight")
     assert row.reason.code == "step_no_gradient"

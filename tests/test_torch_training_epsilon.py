@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from approval import begins_approved
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -49,7 +50,7 @@ def test_an_update_that_is_divided_by_0_on_both_sides_is_told_as_that(dead: bool
     first = report.explanation.culprits[0]
     assert first.name.startswith("optimiser/")
     assert (first.evidence["epsilon"], first.evidence["dtype"]) == (1e-8, "float16")
-    assert any(said.en.startswith("The optimiser divides the update of `") for said in lead(report))
+    assert begins_approved([said.en for said in lead(report)])
     assert any(said.zh.startswith("优化器更新 `") for said in lead(report))
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from approval import begins_approved, holds_approved
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -127,7 +128,7 @@ def test_a_parameter_that_stagnates_is_told() -> None:
     said = lead(report)
     assert "stagnates" in said[0].en
     assert "float32" not in said[0].en  # what helps is said where it was run
-    assert "Tried: torch_autocast_bf16, whose parameters are float32, reduces the error of that update" in said[1].en
+    assert holds_approved(said[1].en)
     assert (report.to_keep.tried.state, report.to_keep.option) == ("mended", "--run_mode torch_autocast_bf16")
     assert report.exit_status == 1
 
@@ -178,4 +179,4 @@ def test_a_loss_in_float16_overflows_by_its_scale_alone(loss: Any) -> None:
     assert report.explanation.culprits[0].cause == "gradient_overflow", first
     assert "is NaN or Inf" in first
     assert "Scale the loss by 2^1" in first
-    assert any(said.en.startswith("Tried: a loss scale of") for said in lead(report))
+    assert begins_approved([said.en for said in lead(report)])

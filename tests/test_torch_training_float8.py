@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from approval import begins_approved, raises_approved
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("torchao", reason="torchao is not installed")
@@ -137,7 +138,7 @@ def test_an_operand_that_an_outlier_flushes_is_told_and_mended(net: Any, where: 
     kept = compared(net, keep_modules=("up",))
     assert (kept.exit_status, kept.explanation.culprits) == (0, ())
     said = [str(note) for note in kept.target.notes]
-    assert any(one.startswith("1 of 3 linear layers train in float8") for one in said), said
+    assert begins_approved(list(said))
     assert any("stay in bfloat16: up" in one for one in said), said
 
 
@@ -199,12 +200,13 @@ def test_what_cannot_run_is_said() -> None:
     )
     model = from_module(nn.Sequential(nn.Linear(4, 4)), (torch.ones(2, 4),))
     model = dataclasses.replace(model, loss=lambda returned: returned.sum())
-    with pytest.raises(ModelError, match="none of its 1 linear layers can be trained in float8"):
+    with raises_approved(ModelError):
         open_model(model, "torch_fp8", {"step": "backward", "device": "cpu"}, [example_feeds(model)])
 
 
 def test_a_forward_pass_on_a_cpu_is_refused() -> None:
     if availability("torch_fp8", step=False).ok:
         pytest.skip("this card multiplies float8")
-    with pytest.raises(BackendUnavailable, match=r"torch_fp8 cannot run here.*compute capability 8\.9"):
+    with raises_approved(BackendUnavailable) as raised:
         compare_module(Net(), (IDS,), run_mode="torch_fp8", device="cpu")
+    assert "compute capability 8.9" in str(raised.value)

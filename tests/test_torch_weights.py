@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from approval import holds_approved, raises_approved
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -98,14 +99,14 @@ def test_a_quantised_layer_is_int8_and_its_own_steps_are_no_rows(wide: str) -> N
     pytest.importorskip("torchao", reason="torchao is not installed")
     report = precision_debug.compare(f"{wide}:make", run_mode="torch_int8", device="cpu", explain="off")
     assert not [row.name for row in report.rows if row.status is Status.UNMATCHED]
-    assert any("inside operators of the model" in str(note) for note in report.notes)
+    assert holds_approved([str(note) for note in report.notes])
     lines = [[cell.text.en for cell in line] for line in precision(report).lines]
     assert [line[1] for line in lines if line[0] == "INT8"] == ["2"]
 
 
 def test_int4_needs_whole_groups(wide: str) -> None:
     pytest.importorskip("torchao", reason="torchao is not installed")
-    with pytest.raises(ModelError, match="none of its 1 linear layers could be made int4; int4 needs inputs of a"):
+    with raises_approved(ModelError):
         precision_debug.compare(f"{wide}:narrow", run_mode="torch_int4_weights", device="cpu")
 
 
@@ -137,12 +138,12 @@ def test_what_torchaos_own_filter_leaves_out_stays_as_it_is() -> None:
     torch.manual_seed(0)
     module, x = Attends().eval(), torch.randn(2, 5, 32)
     report = compare_module(module, x, run_mode="torch_int8", device="cpu")
-    assert "2 of 3 linear layers run in int8" in " ".join(map(str, report.target.notes))
+    assert holds_approved(" ".join(map(str, report.target.notes)))
     own = copy.deepcopy(module)
     torchao.quantize_(own, torchao.Int8DynamicActivationInt8WeightConfig())
     with torch.no_grad():
         exact, quantised = module(x), own(x)
     error = float((quantised - exact).norm() / exact.norm())
     assert report.outputs[0].relative_l2 == pytest.approx(error, rel=1e-4)
-    with pytest.raises(ModelError, match=r"no nn\.Linear but what nn\.MultiheadAttention reads itself"):
+    with raises_approved(ModelError, 2):
         compare_module(module.attention, (x, x, x), run_mode="torch_int8", device="cpu")

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from approval import holds_approved, raises_approved
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -46,7 +47,7 @@ def test_weights_without_values_are_named() -> None:
     module[2] = nn.Linear(16, 4, device="meta")
     with pytest.raises(ModelError, match=r"2 of 4 weights lie on the meta device .*2\.weight, 2\.bias.*assign=True"):
         compare_module(module, X, run_mode="torch_bf16", device="cpu")
-    with pytest.raises(ModelError, match="example input 'input' lies on the meta device"):
+    with raises_approved(ModelError):
         compare_module(net(), X.to("meta"), run_mode="torch_bf16", device="cpu")
 
 
@@ -87,7 +88,7 @@ def test_what_was_compiled_runs_eagerly_and_it_is_said(which: str) -> None:
     children = list(module.modules())
     report = compare_module(module, X, run_mode="torch_bf16", device="cpu")
     assert [(row.name, row.relative_l2) for row in report.rows] == [(row.name, row.relative_l2) for row in plain.rows]
-    assert any("1 module of the model was wrapped in torch.compile: its" in str(n) for n in report.target.notes)
+    assert holds_approved([str(n) for n in report.target.notes])
     assert list(module.modules()) == children, "the user's own is as it was"
 
 

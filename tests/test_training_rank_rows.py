@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from approval import holds_approved, raises_approved
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
@@ -79,7 +80,7 @@ def test_the_sentence_names_the_rank_and_compares_the_others(runs: Path) -> None
     assert (first.name, first.ranks) == ("rank1/backward/gelu/gelu_backward", (1,))
     assert first.errors["1"] > 5 * first.errors["0"] > 0
     said = lead(report)[0]
-    assert "Rank 1 alone has it: `gradient/a.weight` is off by" in said.en
+    assert holds_approved(said.en)
     assert "仅 rank 1 如此" in said.zh
     assert report.to_keep is None or "rank" not in report.to_keep.option
     broken = compared("overflow_batch", runs / "overflow_batch").explanation.culprits[0]
@@ -108,7 +109,7 @@ def test_the_ways_to_name_a_step_of_ranks(runs: Path, tmp_path: Path) -> None:
 def test_what_several_ranks_cannot_do_is_said(runs: Path) -> None:
     with pytest.raises(UsageError, match=r"parameters differ \(a.weight\)"):
         compared("healthy_weights", runs / "healthy_weights", step="optimiser")
-    with pytest.raises(UsageError, match="run up to their gradients"):
+    with raises_approved(UsageError):
         compared("healthy_bf16", runs / "healthy_bf16", step="forward")
 
 
@@ -182,12 +183,12 @@ def test_a_step_that_begins_with_nan_is_refused(runs: Path, tmp_path: Path) -> N
         kept = torch.load(runs / "healthy_bf16" / f"step_000001_rank{rank}.pt", weights_only=True)
         kept["model"]["a.weight"][0, 0] = math.nan
         torch.save(kept, tmp_path / f"step_000001_rank{rank}.pt")
-    with pytest.raises(InputError, match=r"NaN or Inf already \(a.weight\)"):
+    with raises_approved(InputError):
         compared("healthy_bf16", tmp_path)
 
 
 def test_the_log_names_the_step_of_all_ranks(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["training", str(runs / "overflow_batch"), "--lang", "en"]) == 1
     said = capsys.readouterr().out
-    assert "on rank 1 alone, before the reduction" in said
+    assert holds_approved(said)
     assert f"from_step={runs / 'overflow_batch' / 'step_000001'}\n" in said

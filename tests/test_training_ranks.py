@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from approval import holds_approved
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
@@ -102,7 +103,7 @@ def test_the_report_names_the_rank_and_the_way_on(
     assert main(["training", str(runs / "ddp_inf"), "--output", str(page), "--lang", "en"]) == 1
     said = capsys.readouterr().out
     assert "Step 1: the gradient of `" in said
-    assert "on rank 1 alone, before the reduction" in said
+    assert holds_approved(said)
     assert f"from_step={runs / 'ddp_inf' / 'step_000001'}" in said
     assert "× NaN, Inf" in page.read_text(encoding="utf-8")
     assert main(["training", str(runs / "fsdp_clean"), "--lang", "zh"]) == 1  # three steps: too few for a band
@@ -133,7 +134,7 @@ def test_files_of_a_rank_that_are_missing_or_damaged_are_said(
 ) -> None:
     (tmp_path / rank_file("", 0).name).write_bytes(rank_file(runs / "ddp_sum", 0).read_bytes())
     assert main(["training", str(tmp_path), "--lang", "en"]) == 1
-    assert "Of 2 ranks only the files of 0 are here: the reduction was not checked." in capsys.readouterr().out
+    assert holds_approved(capsys.readouterr().out)
     (tmp_path / rank_file("", 1).name).write_text('{"step": 1}\n')
     assert main(["training", str(tmp_path), "--lang", "en"]) == 2
     assert "is damaged" in capsys.readouterr().err

@@ -173,8 +173,9 @@ def test_what_a_handle_lacks_is_said(tmp_path: Path) -> None:
     with precision_debug.watch(config_of(path, optimised=False)) as predictor:
         with raises_approved(UsageError):
             predictor.run()
-        with pytest.raises(UsageError, match=r"no input 'y'.*it has x"):
+        with raises_approved(UsageError, 3) as raised:
             predictor.get_input_handle("y")
+        assert "it has x" in str(raised.value)
         with pytest.raises(UsageError, match="has no value yet"):
             predictor.get_output_handle(predictor.get_output_names()[0]).copy_to_cpu()
         predictor.get_input_handle("x").reshape([2, 16])
