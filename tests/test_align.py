@@ -64,8 +64,10 @@ def test_an_exact_name_needs_a_producer_that_fits_and_both_sides_say_so() -> Non
     assert pairs(result) == {
         "c": ("c", "exact"), "r": ("n", "graph metadata"), "r_DequantizeLinear_Output": ("r", "graph metadata"),
     }  # fmt: skip
-    assert result.refused == {"t": "the baseline's tensor of this name is produced by Tanh, this one by Conv"}
-    assert result.missing == {"t": "the target's tensor of this name is produced by Conv, this one by Tanh"}
+    refused, missing = result.refused["t"], result.missing["t"]
+    assert (refused.code, refused.args) == ("baseline_made_by", {"there": "Tanh", "here": "Conv"})
+    assert (missing.code, missing.args) == ("target_made_by", {"there": "Conv", "here": "Tanh"})
+    assert (result.refused.keys(), result.missing.keys()) == ({"t"}, {"t"})
 
 
 @pytest.mark.parametrize(

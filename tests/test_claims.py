@@ -130,7 +130,7 @@ def test_outputs_are_left_out_by_an_option_alone_and_that_is_said_first(
     assert main(words) == 1
     said = capsys.readouterr().out.splitlines()
     assert "No output was judged" in said[0]
-    assert not any("No culprit: the outputs are off by" in line for line in said)
+    assert not any("No culprit: the outputs" in line for line in said)
 
 
 def test_a_right_pair_passes_and_says_what_that_rests_on(folder: Path) -> None:

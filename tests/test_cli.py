@@ -237,7 +237,7 @@ def test_marks_say_what_they_leave_out_on_both_sides(digits: list[str]) -> None:
     told = f"{left} of {left + 2} baseline tensors were not marked and are not in the table, nor are {alone} that only"
     assert any(note.startswith(told) for note in report.notes)
     done = command(*digits, "--run_mode", "ort_int8", "--mark", "*", "--output", "o.json")
-    assert any(note.startswith(f"{alone} tensors that only the target has") for note in Report.load("o.json").notes)
+    assert any(note.startswith(f"{alone} tensors that only") for note in Report.load("o.json").notes)
 
 
 def test_fused_only_leaves_out_what_fusion_removed_and_says_how_many(digits: list[str]) -> None:
@@ -260,4 +260,6 @@ def test_notes_say_which_side_they_are_of() -> None:
         target=dataclasses.replace(report.target, notes=("One thread.", "Cast.")),
     )
     said = [line.text.en for line in lines(report) if line.label.en == "note"][1:]
-    assert said == ["baseline and target: One thread.", "baseline: Only here.", "target: Cast."]
+    assert [tuple(one.split(": ")) for one in said] == [
+        ("baseline and target", "One thread."), ("baseline", "Only here."), ("target", "Cast."),
+    ]  # fmt: skip

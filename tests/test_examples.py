@@ -99,7 +99,7 @@ def test_digits_model_is_small_unfused_and_accurate() -> None:
         probabilities = unoptimised(path).run(None, {model.graph.input[0].name: loaded["image"]})[0]
     right = int((probabilities.argmax(axis=1) == np.load(DIGITS / "test_labels.npy")).sum())
     readme = (DIGITS / "README.md").read_text(encoding="utf-8")
-    assert re.search(r"(\d+) of (\d+) test images", readme).groups() == (str(right), "360")  # type: ignore[union-attr]
+    assert re.search(r"(\d+) of (\d+) test", readme).groups() == (str(right), "360")  # type: ignore[union-attr]
     assert 0.97 <= right / 360 < 0.995
 
 
@@ -181,7 +181,7 @@ def test_compare_from_python(tmp_path: Path) -> None:
     done = run_script(EXAMPLES / "api" / "compare_modes.py", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert re.search(r"^ort_opt: .*within tolerance", done.stdout, re.MULTILINE), done.stdout
-    assert re.search(r"^ort_int8: .*out of tolerance; first mismatch: \w+", done.stdout, re.MULTILINE), done.stdout
+    assert re.search(r"^ort_int8: .*first mismatch: \w+", done.stdout, re.MULTILINE), done.stdout
     assert {path.name for path in (tmp_path / "output").glob("*.xlsx")} == {
         "digits_ort_opt.xlsx",
         "digits_ort_int8.xlsx",
@@ -196,7 +196,8 @@ def test_marked_names_by_script(tmp_path: Path) -> None:
     assert lines["section"].split()[-1] == "logits"
     assert lines["mine"].split() == ["relu2_out", "pool_out", "relu3_out", "gap_out", "flatten_out", "logits"]
     assert lines["compared"].split() == [*lines["mine"].split(), "probabilities"]
-    assert lines["23 tensors survive fusion in the engine"].split() == [
+    (kept,) = (names for line, names in lines.items() if line.startswith("23 tensors survive"))
+    assert kept.split() == [
         "relu_0.tmp_0", "pool2d_0.tmp_0", "relu_1.tmp_0", "relu_2.tmp_0", "...",
     ]  # fmt: skip
 

@@ -141,7 +141,8 @@ def test_onnx_models(mode: str, kind: str, tmp_path: Path) -> None:
     if report.explanation.state == "diffuse":
         said = [str(note) for note in report.notes if "chooses otherwise in" in str(note)]
         assert len(said) == 1
-        assert f" of {ROWS} places: its scores there are 2e-05 apart" in said[0]
+        assert f" of {ROWS} places: " in said[0]
+        assert "2e-05 apart" in said[0]
         return
     assert found, sentences(report)
     evidence = found[0].evidence

@@ -310,7 +310,8 @@ def test_json_with_older_keys_bfloat16_bits_and_plain_numbers(tmp_path):
     made = make_feeds([meta("h", "bfloat16", (2,)), meta("x")], source=str(tmp_path / "a.json"))
     assert made.feeds[0]["h"].astype(np.float32).tolist() == [1.5, 2]
     assert made.feeds[0]["x"][0, 0] == np.float32(0.1)
-    assert made.notes == ("h: raw 2-byte values read as bfloat16",)
+    (note,) = made.notes
+    assert (note.code, note.args) == ("input_raw", {"name": "h", "bytes": 2, "dtype": "bfloat16"})
 
 
 # scripts
@@ -423,17 +424,17 @@ def test_conversions_that_keep_the_values_are_noted():
     )  # fmt: skip
     assert made.feeds[0]["x"].dtype == np.float32
     assert made.feeds[0]["t"].tolist() == ["a", "b"]
-    assert made.notes == (
-        "x: float64 converted to float32 without loss",
-        "i: int32 converted to int64 without loss",
-        "b: float32 converted to bfloat16 without loss",
-    )
+    assert {note.code for note in made.notes} == {"input_converted"}
+    assert [tuple(note.args.values()) for note in made.notes] == [
+        ("x", "float64", "float32"), ("i", "int32", "int64"), ("b", "float32", "bfloat16"),
+    ]  # fmt: skip
 
 
 def test_non_finite_values_are_noted():
     values = np.array([np.nan, np.inf, -np.inf, 1], ml_dtypes.bfloat16)
     made = check_feeds([meta("x", "bfloat16", (4,))], given_feeds(x=values))
-    assert made.notes == ("x: 1 NaN and 2 infinite of 4 values",)
+    (note,) = made.notes
+    assert (note.code, note.args) == ("input_non_finite", {"name": "x", "nan": 1, "inf": 2, "count": 4})
 
 
 def test_a_source_that_does_not_fit_its_options(tmp_path):
@@ -441,7 +442,7 @@ def test_a_source_that_does_not_fit_its_options(tmp_path):
     with fails("[2, 3]", "expects [4, 3]"):
         make_feeds([meta("x", shape=("n", 3))], source=str(path), shapes={"x": (4, 3)})
     made = make_feeds([meta("x")], source=str(path), val_range={"x": (0, 1)})
-    assert made.notes == ("--val_range has no effect on values from --inputs",)
+    assert [note.code for note in made.notes] == ["range_idle"]
 
 
 def test_sources_that_cannot_be_read(tmp_path):

@@ -47,7 +47,7 @@ def test_a_second_array_in_a_npy_file_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("arrays", [{}, {"images": np.zeros(2, np.int64), "labels": np.ones(2, np.int64)}])
 def test_labels_are_not_the_first_array_of_several(tmp_path: Path, arrays: dict[str, np.ndarray]) -> None:  # type: ignore[type-arg]
     np.savez(tmp_path / "l.npz", **arrays)
-    with pytest.raises(InputError, match=rf"l\.npz: it holds {len(arrays)} arrays, not the labels alone"):
+    with pytest.raises(InputError, match=rf"l\.npz: .* {len(arrays)} arrays"):
         load_labels(str(tmp_path / "l.npz"))
 
 

@@ -159,8 +159,8 @@ def test_a_run_that_ends_while_fixes_are_tried_offers_none(tmp_path: Path, monke
     said = (tmp_path / "r.md").read_text()
     assert holds_approved(said)
     assert holds_approved(said, 2)
-    assert "in FP32, and the operators" not in said
-    assert "tensors were compared before that" not in said
+    assert "in FP32, and" not in said
+    assert "compared before that" not in said
 
 
 def test_a_fix_that_gives_up_most_of_int8_begins_with_that(tmp_path: Path) -> None:

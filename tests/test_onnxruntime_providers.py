@@ -56,7 +56,7 @@ def test_a_provider_that_takes_no_node_is_refused(
     mode: str, model: Path, feeds: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asks_for(monkeypatch, mode, LISTED, CPU)
-    with pytest.raises(BackendUnavailable, match=f"{LISTED} took none of the model's nodes, {CPU} would") as caught:
+    with pytest.raises(BackendUnavailable, match=f"{LISTED} took none .*{CPU} would") as caught:
         compare(model, run_mode=mode, inputs=feeds)
     assert caught.value.exit_status == 2
     assert "\n" not in str(caught.value)

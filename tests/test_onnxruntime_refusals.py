@@ -32,7 +32,7 @@ def test_a_library_that_is_none_is_told_by_the_path_that_was_named(
     named = ["--option", f"ep_library={library}", "--option", "ep_name=X"]
     assert main(["--model_file", model, "--run_mode", "ort_ep", *named]) == 2
     said = capsys.readouterr().err
-    assert f"--option ep_library={library}: there is no such library" in said
+    assert f"--option ep_library={library}: there is no" in said
     assert "get_library_path()" in said
 
 

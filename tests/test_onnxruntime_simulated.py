@@ -209,7 +209,7 @@ def test_notes_tell_of_weights_that_do_not_fit_also_in_constant_nodes_and_bodies
         nodes, [value("x", [2]), value("go", [], TensorProto.BOOL)], [value("y")], {"w": np.float32([subnormal, 1])}
     )
     text = "\n".join(opened(model, mode, tmp_path, {"x": np.float32([0, 1]), "go": np.array(True)}).notes)
-    assert "1 weight exceeds float16's maximum of 65504" in text or "1 weight exceeds" in text
+    assert "1 weight exceeds" in text
     assert "k (1)" in text
     assert "2 weights are below" in text
     assert "inner (2)" in text

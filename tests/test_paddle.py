@@ -301,7 +301,7 @@ def test_paddles_own_bfloat16_failure_is_one_line_with_a_way_on(tmp_path: Path) 
     offered = re.search(r"--option 'bfloat16_ops=(\[.*?\])', which was run here: (\d+) of (\d+) kernels", said)
     assert offered is not None, said
     assert 0 < int(offered[2]) < int(offered[3])
-    assert re.search(r"it opens in \d+ s at most, with up to \d+ predictors", said)
+    assert re.search(r"opens in \d+ s .*\d+ predictors", said)
     rows, _ = compare(model_of("legacy", "cnn"), "onednn_bf16", tmp_path, bfloat16_ops=json.loads(offered[1]))
     assert 1e-6 < max(errors_of(rows)) < 0.05
 

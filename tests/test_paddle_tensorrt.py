@@ -76,7 +76,9 @@ def test_what_was_asked_and_not_obeyed_is_said(
 ) -> None:
     monkeypatch.setattr(tensorrt.Builder, "_keep", lambda *_: None)  # Paddle takes a Config of its own alone
     session = _open(tmp_path, mark_all=False, disable_tensorrt_half_ops=("relu_0.tmp_0", "nobody"))
-    assert session.obeyed() == ["relu_0.tmp_0 (FP32): does NOT run as asked; FP16"]
+    (told,) = session.obeyed()
+    assert told.startswith("relu_0.tmp_0 (FP32): does NOT run")
+    assert told.endswith("FP16")
 
 
 def test_the_precision_in_the_engine_that_ships_stands_beside() -> None:
@@ -89,9 +91,7 @@ def test_the_precision_in_the_engine_that_ships_stands_beside() -> None:
     differ = [name for name, extra in found.items() if {extra["Real Precision"], extra.get("Precision There")} == {
         "FP16", "FP32"
     }]  # fmt: skip
-    assert inspector_files.precisions_differ(found).startswith(
-        f"{len(differ)} tensors were computed in a different precision"
-    )
+    assert inspector_files.precisions_differ(found).startswith(f"{len(differ)} tensors were computed")
     assert "Precision There" not in inspector_files.columns(read_inspector(FUSED))["relu_1.tmp_0"]
     assert inspector_files.precisions_differ(inspector_files.columns(read_inspector(FUSED))) == ""
 

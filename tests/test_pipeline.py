@@ -316,3 +316,89 @@ def test_a_sample_is_run_once_more_only_to_be_explained(
     with Journal(tmp_path / "j") as journal:
         pipeline.execute(spec, journal, folder=tmp_path, feeds=(X, {"x": X["x"] - np.float32(3.5)}))
     assert (runs.count(-3.5) > 2) is more  # the worse of two samples, once on each side
+
+
+@pytest.mark.parametrize(("calibrates", "codes"), [(False, ()), (True, ("only_calibrated",))])
+def test_that_only_what_calibrated_was_compared_is_told_where_nothing_is_explained(
+    fake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calibrates: bool, codes: tuple[str, ...]
+) -> None:
+    """Zeros cannot be varied into other inputs, so that nothing else can be run."""
+    import precision_debug_fake as module
+
+    modes = tuple(dataclasses.replace(mode, calibrates=calibrates) for mode in module.FakeBackend.run_modes)
+    monkeypatch.setattr(module.FakeBackend, "run_modes", modes)
+    report = report_of_events(told(fake, tmp_path, explain="off"))
+    assert tuple(doubt.code for doubt in report.target.doubts) == codes
+
+
+def test_only_what_calibrated_was_compared_is_a_doubt_of_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    samples: Any = SimpleNamespace(part=lambda *_part: None)
+    monkeypatch.setattr(pipeline, "_announced", lambda *_: None)
+    for explains in (False, True):
+        for calibrates in (False, True):
+            doubts: list[str] = []
+            target: Any = SimpleNamespace(doubt=lambda found, doubts=doubts: doubts.extend(one.code for one in found))
+            monkeypatch.setattr(pipeline, "calibrates_on_compared", lambda *_, calibrates=calibrates: calibrates)
+            work: Any = SimpleNamespace(explains=explains, journal=None, feed_set=None)
+            both: Any = SimpleNamespace(base=None, target=target)
+            pipeline._in_parts([[0, 4], [4, 8]], samples, work, both)
+            assert doubts == (["only_calibrated"] if calibrates and not explains else [])
+
+
+@pytest.mark.parametrize(("count", "sample"), [(1, None), (2, 1)])
+def test_of_several_samples_the_worst_is_built_anew_and_named(
+    fake: str, tmp_path: Path, count: int, sample: int | None
+) -> None:
+    spec = RunSpec(model=ModelFiles(model_file=fake), run_mode="fake_off", explain="off", repeat=2)
+    feeds = [{"x": X["x"] - np.float32(3.5 * number)} for number in range(count)]
+    with Journal(tmp_path / "j") as journal:
+        pipeline.execute(spec, journal, folder=tmp_path, feeds=feeds)
+    (found,) = (event.repeats for event in read_events(tmp_path / "j") if isinstance(event, RepeatsFound))
+    assert (found.count, found.sample) == (2, sample)
+    assert found.errors["t7"][0] == pytest.approx(0.5 / (8 - 3.5 * (count - 1)))
+
+
+def test_once_more_is_a_comparison_of_one_sample_that_writes_nothing(
+    fake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the command is with a fix pasted: the same files and modes, the setting in its place, and no other output."""
+    ran: list[RunSpec] = []
+    named: list[dict[str, Any]] = []
+    found: list[Any] = []
+    real = pipeline.execute
+
+    def explain(_work: Any, _both: Any, _number: int, _ran: Any, once_more: Any) -> None:
+        with monkeypatch.context() as inside:
+            inside.setattr(pipeline, "explain_sample", explain_sample)
+            found.append(once_more({"keep": "all"}))
+
+    def execute(spec: RunSpec, journal: Journal, **given: Any) -> None:
+        ran.append(spec)
+        named.append(given)
+        real(spec, journal, **given)
+
+    explain_sample = pipeline.explain_sample
+    monkeypatch.setattr(pipeline, "explain_sample", explain)
+    monkeypatch.setattr(pipeline, "execute", execute)
+    spec = RunSpec(
+        model=ModelFiles(model_file=fake), run_mode="fake_off", explain="full", repeat=2, save_tensors=3,
+        save_outputs=str(tmp_path / "o.json"), save_inputs=str(tmp_path / "i.json"), options={"pause": 0},
+    )  # fmt: skip
+    work = tmp_path / "work"
+    work.mkdir()
+    with Journal(work / "j") as journal:
+        pipeline.execute(spec, journal, folder=work, feeds=(X, {"x": X["x"] - np.float32(3.5)}))
+    _, again = ran
+    assert (found[0].failing, found[0].explanation.state) == ("t3", "unknown")
+    assert (again.run_mode, again.tolerance) == ("fake_off", spec.tolerance)
+    assert (again.explain, again.run_once) == ("fast", True)
+    off: dict[str, Any] = dict.fromkeys(("save_outputs", "save_inputs", "record", "metric"), "")
+    off |= dict.fromkeys(("find_pass", "second_opinion", "validate", "fail_fast"), False)
+    off |= dict.fromkeys(("save_tensors", "repeat", "top_k"))
+    assert {name: getattr(again, name) for name in off} == off
+    assert named[1]["fixes"] is False, "else a fix would be looked for of the fix"
+    assert named[1]["feeds"][0]["x"].tolist() == [-3.5] * 4, "the sample that was explained"
+    plan = named[1]["plan"]
+    assert plan.target.spec.options["keep"] == "all"
+    assert "keep" not in plan.baseline.spec.options
+    assert not named[1]["folder"].exists()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from approval import is_approved
 
 import precision_debug
 from precision_debug.report import Verdict
@@ -44,10 +45,8 @@ def test_float16_that_the_cpu_computed_in_float32_is_inconclusive_and_that_is_sa
     assert report.verdict is Verdict.INCONCLUSIVE
     first = lead(report)[0]
     assert first == worded(report.doubts[0])
-    assert (first.en, first.zh) == (
-        "Nothing ran in FP16: none of the operators computes in it.",
-        "没有任何部分以 FP16 运行：没有一个算子以它计算。",
-    )
+    assert is_approved(first.en)
+    assert first.zh.startswith("没有任何部分以 FP16 运行：")
 
 
 @pytest.mark.parametrize("mode", ["ort_int8", "ort_int8_dynamic", "ort_fp16_sim", "ort_opt"])

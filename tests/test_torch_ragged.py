@@ -147,7 +147,7 @@ def test_what_torch_gives_no_values_of_is_said(monkeypatch: pytest.MonkeyPatch) 
     report = compare_module(*padded(), run_mode="torch_bf16", device="cpu")
     hidden = [row for row in report.rows if row.comparison is None]
     assert {row.op_type for row in hidden} == {"aten._transformer_encoder_layer_fwd", "aten._nested_tensor_from_mask"}
-    assert all("values of a Tensor with this layout (no such layout)" in str(row.reason) for row in hidden)
+    assert all("(no such layout)" in str(row.reason) for row in hidden)
     assert report.outputs[0].comparison is not None
 
 
