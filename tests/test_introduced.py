@@ -7,6 +7,7 @@ The fault is known: one operator of the target is off, and it alone may be charg
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -45,7 +46,8 @@ def keeping(found: dict[str, Any]) -> Any:
 class Engine:
     """Runs steps in float32, or in another type, and goes on with what it is given in place of a tensor.
 
-    takes: the tensors in whose place it can take another value, which are all that it shows then; None: all.
+    takes: the tensors in whose place it can take another value, which are all that it shows then; None: all. twice:
+    what it shows once more, as an engine does that computes it twice.
     """
 
     notes = doubts = layers = ()
@@ -53,10 +55,10 @@ class Engine:
 
     def __init__(
         self, steps: Collection[Step], dtype: Any = np.float32, *, takes: Collection[str] | None = None,
-        replaces: bool = True, arithmetic: str = "",
+        replaces: bool = True, arithmetic: str = "", twice: str = "",
     ) -> None:  # fmt: skip
         self.steps, self.dtype, self.takes = steps, dtype, takes
-        self.replaces, self.arithmetic = replaces, arithmetic
+        self.replaces, self.arithmetic, self.twice = replaces, arithmetic, twice
         self.versions: Mapping[str, str] = {}
         self.replaced: set[str] = set()
 
@@ -91,6 +93,8 @@ class Engine:
                 value = value if kind == "Cast" else self._held(value)
                 values[name] = value
                 put = replace(kind, name, np.array(value)) if names is None or name in names else None
+                if name == self.twice and (names is None or name in names):
+                    replace(kind, name, np.array(value) * value.dtype.type(2))
                 if put is not None:
                     assert put.shape == value.shape, name
                     self.replaced.add(name)
@@ -327,6 +331,30 @@ def test_what_the_targets_own_casts_lose_is_measured_on_the_baselines_values(tog
         assert alone.found.keys() == {"x", "tripled", "y"}
 
 
+@pytest.mark.parametrize(("engine", "values", "method"), WAYS)
+def test_what_is_shown_twice_counts_as_it_was_first(
+    engine: dict[str, Any], values: dict[str, Any], method: str, tmp_path: Path
+) -> None:
+    base, target = Engine(chain(), twice="moved"), Engine(chain(root=off_by(1.25)), twice="root", **engine)
+    if method == "isolated":
+        base.twice = ""
+    with alone_of(subject_of(base, target, **values), tmp_path) as alone:
+        assert alone.found["root"].rel_l2 == pytest.approx(0.25, rel=2e-3)
+        assert alone.found["moved"].rel_l2 == 0
+        assert list(alone.found) == ["x", "tripled", "root", "moved", "shifted", "y"]
+
+
+@pytest.mark.parametrize(("taken", "method"), [(9, "isolated"), (8, "replayed")])
+def test_nine_tensors_of_ten_are_enough_to_run_operators_one_by_one(taken: int, method: str, tmp_path: Path) -> None:
+    names = ["x", *(f"t{number}" for number in range(8)), "y"]
+    steps: list[Step] = [
+        (name, "Add", (before,), lambda x: x + x.dtype.type(1)) for before, name in itertools.pairwise(names)
+    ]
+    target = Engine(steps, arithmetic="int8", takes=names[:taken])
+    with alone_of(subject_of(Engine(steps), target), tmp_path) as alone:
+        assert alone.method == method
+
+
 def test_large_tensors_are_handed_over_without_a_copy(tmp_path: Path) -> None:
     """Beyond a megabyte a tensor waits for its partner, and is whole when it is looked at."""
     x = np.random.default_rng(1).uniform(1, 4, (2, 150_000)).astype(np.float32)
@@ -404,6 +432,20 @@ def test_an_operator_that_was_given_nan_makes_none_of_its_own_where_it_is_replay
         assert (found.born_nan, found.born_inf) == born, (name, method)
 
 
+def test_one_broken_input_of_two_is_enough_to_be_innocent() -> None:
+    def steps(broken: bool) -> list[Step]:
+        return [
+            ("root", "Sqrt", ("x",), lambda x: np.sqrt(x) * x.dtype.type(np.nan if broken else 1)),
+            ("plain", "Neg", ("x",), np.negative),
+            ("y", "Add", ("root", "plain"), lambda a, b: a + b),
+        ]
+
+    subject = subject_of(Engine(steps(broken=False)), Engine(steps(broken=True)))
+    exact, wrong = np.ones(2, np.float32), np.array([1, np.nan], np.float32)
+    assert measured(subject, "y", exact, wrong, "replayed").born_nan == 0
+    assert measured(subject, "plain", exact, wrong, "replayed").born_nan == 1
+
+
 def test_units_are_of_the_coarser_of_the_tensors_own_rounding_and_the_models() -> None:
     subject = plain()
     exact = np.array([1.0, -2.0, 3.0], np.float32)
@@ -453,6 +495,12 @@ def test_the_relative_error_at_the_edges(
     found = numbers.compare(one, other, quantiles=False)
     got = relative_error(one, other, found.base, largest, found.sqnr_db)
     assert got == (expected if expected is None else pytest.approx(expected, rel=1e-6))
+
+
+def test_an_error_beyond_all_numbers_is_infinite() -> None:
+    exact, wrong = np.array([1e-300, 0.0]), np.array([1e20, 0.0])
+    found = numbers.compare(exact, wrong, quantiles=False)
+    assert relative_error(exact, wrong, found.base, math.inf, found.sqnr_db) == math.inf
 
 
 def test_what_is_a_float() -> None:

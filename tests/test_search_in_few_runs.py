@@ -130,6 +130,7 @@ def test_what_was_measured_leads_to_a_smallest_set(given: Any, runs: int, units:
 @pytest.mark.parametrize(("given", "runs", "units"), [
     (("chain", 12, 1, 0.3), 107, 16), (("chain", 40, 2, 0.3), 225, 31), (("residual", 30, 3, 0.3), 326, 56),
     (("tree", 40, 2, 0.3), 241, 31), (("chain", 150, 2, 0.3), 300, 32), (("tree", 150, 2, 0.3), 321, 32),
+    (("chain", 240, 5, 0.3), 757, 80), (("residual", 240, 4, 0.3), 740, 76),
 ])  # fmt: skip
 def test_where_nothing_was_measured_it_takes_more(given: Any, runs: int, units: int) -> None:
     found = searched(population(*given), lambda model: model.unranked)
@@ -275,6 +276,8 @@ def test_what_a_ranking_predicts_holds_without_a_search() -> None:
             assert kept is None or kept == asked[-1]
             sets, units = sets + len(asked), units + len(kept or ())
     assert within([sets, units], [24, 180])
+    passes = Model(0, "chain", 20, 0, 0.3)
+    assert predicted(passes.oracle(), passes.ranked)[0] is None, "there is nothing to predict"
     nothing = Model(0, "chain", 20, 2, 0.3)
     assert predicted(nothing.oracle(), nothing.unranked)[0] is None
     assert predicted(nothing.oracle(error=lambda _kept: 1.0), nothing.ranked)[0] is None
