@@ -11,7 +11,7 @@ import pytest
 from approval import holds_approved
 
 from precision_debug.cli import main
-from precision_debug.recording import RecordingWriter
+from precision_debug.recording import RecordingWriter, open_recording
 
 COMMAND = [sys.executable, "-m", "precision_debug"]
 DIGITS = str(Path(__file__).resolve().parent.parent / "examples" / "digits" / "digits.onnx")
@@ -101,10 +101,12 @@ def test_a_recording_is_replaced_by_the_next_one(tmp_path: Path, capsys: pytest.
 def test_a_recording_with_weights_can_be_replaced(tmp_path: Path) -> None:
     import numpy as np
 
-    for _ in range(2):
+    for turn in range(2):
         with RecordingWriter(tmp_path / "kept", overwrite=True) as writer:
-            writer("op", "x", np.ones(2))
-            writer.finish(weights={"w": np.ones(2)})
+            writer("op", "x", np.full(2, turn, np.float32))
+            writer.finish(weights={"w": np.full(2, turn, np.float32)})
+        weights = open_recording(tmp_path / "kept").weights()
+        assert {name: value.tolist() for name, value in weights.items()} == {"w": [turn, turn]}
 
 
 def test_reduce_passes_by_an_input_that_the_target_rounds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -205,6 +205,8 @@ def test_what_mends_the_first_input_alone_is_not_offered() -> None:
     assert set(found.keys) >= {"n4", "n7"}
     assert (tried.state, tried.others, tried.others_before, tried.others_after) == ("mended", 2, BEFORE, 1e-3)
     assert len({"n4"} & {key for kept, samples, _ in model.runs if samples == 3 for key in kept}) == 1
+    worse = Model(lambda kept, at: (1e-3, 4e-3, 2e-3)[at] if "n4" in kept else BEFORE).fix(4, samples=3)[1]
+    assert (worse.after, worse.others_after) == (1e-3, 4e-3), "of the other inputs the worst counts"
     nowhere, none = Model(lambda kept, at: 1e-3 if at == 0 and "n4" in kept else BEFORE).fix(4, samples=2)
     assert (nowhere.option, none.state) == ("", "none")
 
@@ -383,6 +385,28 @@ def test_a_smaller_set_that_comes_near_is_offered_in_place_of_most_of_the_model(
     strict, mended = Model(error, count=40, given=True).fix(4, ranking=groups(*range(40)))
     assert mended.state == "mended"
     assert len(strict.keys) >= 20
+
+
+@pytest.mark.parametrize(("alone", "kept"), [(0.124, (4,)), (0.126, (4, 5))])
+def test_of_what_does_not_hold_a_part_may_leave_a_quarter_more(alone: float, kept: tuple[int, ...]) -> None:
+    """Where two leave 0.1 of the error, one of them is as good with up to 0.125."""
+
+    def error(now: frozenset[str], _at: int) -> float:
+        return {0: BEFORE, 1: alone if "n4" in now else BEFORE, 2: 0.1}[len(now & {"n4", "n5"})]
+
+    found, tried = Model(error, count=200).fix(4)
+    assert (found.keys, tried.state) == (keys(*kept), "lessened")
+
+
+def test_in_place_of_a_third_of_a_large_model_the_smallest_that_comes_near_is_made_smaller() -> None:
+    def error(now: frozenset[str], _at: int) -> float:
+        return 1e-3 if len(now) >= 20 else {0: BEFORE, 1: 0.018, 2: 0.011}[len(now & {"n4", "n5"})]
+
+    model = Model(error, count=40)
+    finder = model.finder(most=20)
+    for some in (range(20), (4, 5), (4,), (4, 8)):
+        finder.seen[tuple((key,) for key in keys(*some))] = model.run(keys(*some), [0], timed=False)
+    assert finder._best([]) == (("n4",),)
 
 
 @pytest.mark.parametrize(("left", "size"), [(0.0199, 1), (0.0201, 20)])

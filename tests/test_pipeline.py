@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,6 +30,7 @@ from precision_debug.events import (
     Tensors,
 )
 from precision_debug.inspector import EngineLayer
+from precision_debug.reasons import say
 from precision_debug.records import ModelFiles, RunSpec, Status, TensorMeta
 from precision_debug.report.from_journal import report_of_events
 from precision_debug.run import pipeline
@@ -388,6 +390,7 @@ def test_once_more_is_a_comparison_of_one_sample_that_writes_nothing(
     work.mkdir()
     with Journal(work / "j") as journal:
         pipeline.execute(spec, journal, folder=work, feeds=(X, {"x": X["x"] - np.float32(3.5)}))
+    assert json.loads((tmp_path / "o.json").read_text(encoding="utf-8")), "the command's own outputs were saved"
     _, again = ran
     assert (found[0].failing, found[0].explanation.state) == ("t3", "unknown")
     assert (again.run_mode, again.tolerance) == ("fake_off", spec.tolerance)
@@ -402,3 +405,15 @@ def test_once_more_is_a_comparison_of_one_sample_that_writes_nothing(
     assert plan.target.spec.options["keep"] == "all"
     assert "keep" not in plan.baseline.spec.options
     assert not named[1]["folder"].exists()
+
+
+def test_what_the_files_prove_is_told_before_either_side_is_opened(
+    fake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the engine then cannot load them."""
+    proof = say("proven_underflow", name="eps", by="Max floor", value=1e-10, to="float16", least=6e-8)
+    monkeypatch.setattr(pipeline, "proven", lambda *_, **__: (proof,))
+    with pytest.raises(BackendError):
+        told(fake, tmp_path, "fake_raise")
+    report = report_of_events(list(read_events(tmp_path / "work" / "j")))
+    assert [note.code for note in report.notes][:1] == ["proven_underflow"]

@@ -212,7 +212,10 @@ def test_other_feeds_are_refused(folder, feeds, part):
 
 
 def test_the_same_numbers_in_another_type_are_the_recorded_ones(folder):
-    open_recording(folder).run({"x": FEEDS["x"].astype(np.float16)})
+    found = open_recording(folder).run({"x": FEEDS["x"].astype(np.float16)})
+    recorded = open_recording(folder).run(FEEDS)
+    assert found.keys() == recorded.keys() != set()
+    assert all(np.array_equal(found[name], recorded[name]) for name in found)
 
 
 # where a recording may be written

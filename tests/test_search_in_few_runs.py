@@ -11,6 +11,7 @@ import itertools
 import math
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -73,6 +74,11 @@ class Model:
                   share=float(share) if share > 1e-4 else 0.0, certain=number in self.broken)
             for share, number in shares
         ]  # fmt: skip
+
+    def barely_ranked(self, kept: frozenset[int]) -> list[Group]:
+        """One operator's share was measured, and it is not one that matters."""
+        first, *others = self.unranked(kept)
+        return [replace(first, share=0.01), *others]
 
     def unranked(self, _kept: frozenset[int]) -> list[Group]:
         """Nothing was measured."""
@@ -146,12 +152,12 @@ def test_what_passes_by_no_number_is_searched_too(given: Any, runs: int, units: 
     assert within(found, (runs, units))
 
 
-def crowded(*given: Any) -> tuple[int, int, list[str]]:
+def crowded(models: Sequence[Model], rank: Callable[[Model], Any]) -> tuple[int, int, list[str]]:
     runs = units = 0
     states = []
-    for model in population(*given):
+    for model in models:
         oracle = model.oracle()
-        found = minimise(oracle, model.units, model.ranked)
+        found = minimise(oracle, model.units, rank(model))
         assert found.kept is not None
         assert model.error(found.kept) <= LIMIT
         assert found.minimal is (found.state == "found")
@@ -172,7 +178,17 @@ def crowded(*given: Any) -> tuple[int, int, list[str]]:
 ])  # fmt: skip
 def test_where_the_rest_is_too_much_as_well(given: Any, runs: int, units: int, diffuse: int) -> None:
     """Everything together is beyond the limit, whoever stands out of it."""
-    found = crowded(*given)
+    found = crowded(population(*given), lambda model: model.ranked)
+    assert within(found[:2], (runs, units))
+    assert found[2].count("diffuse") == diffuse
+
+
+@pytest.mark.parametrize(("given", "runs", "units", "diffuse"), [
+    (("chain", 40, 2, 0.3), 97, 176, 7), (("residual", 30, 2, 0.3), 79, 205, 8), (("tree", 150, 2, 0.3), 119, 847, 8),
+])  # fmt: skip
+def test_where_one_share_was_measured_that_does_not_matter(given: Any, runs: int, units: int, diffuse: int) -> None:
+    """The order of all others says nothing, and nobody is known to have most of the error."""
+    found = crowded(population(*given), lambda model: model.barely_ranked)
     assert within(found[:2], (runs, units))
     assert found[2].count("diffuse") == diffuse
 
@@ -198,8 +214,10 @@ def test_what_is_not_finite_is_kept_first(kind: str, runs: int) -> None:
 def test_of_what_will_be_asked_for_most_is_told_before() -> None:
     """So that several sets can run at once."""
     told = asked = 0
-    for kind, rank in itertools.product(("chain", "residual", "tree"), ("ranked", "unranked")):
-        for model in population(kind, 40, 2, 0.3):
+    for kind, rank, spread in itertools.product(
+        ("chain", "residual", "tree"), ("ranked", "unranked", "barely_ranked"), (0.3, 2.0)
+    ):
+        for model in population(kind, 40, 2, spread)[: 8 if spread < 1 else 2]:
             oracle = model.oracle()
             late = []
             judge = oracle._evaluate
@@ -208,7 +226,7 @@ def test_of_what_will_be_asked_for_most_is_told_before() -> None:
             ) or judge(kept)  # fmt: skip
             minimise(oracle, model.units, getattr(model, rank))
             told, asked = told + oracle.evaluations - len(late), asked + oracle.evaluations
-    assert told / asked > 0.89  # 777 of 871
+    assert told / asked > 0.925  # 2005 of 2158
 
 
 def test_a_start_that_holds_is_the_answer_and_one_that_does_not_is_gone_on_from() -> None:
