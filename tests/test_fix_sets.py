@@ -355,6 +355,9 @@ def test_an_error_of_many_is_answered_with_a_part_of_the_ranking() -> None:
     assert model.sets()[:4] == [set(keys(*range(count))) for count in (2, 4, 8, 16)]
     assert (found.keys, tried.state) == (keys(*range(16)), "mended")
     assert Model(error, count=64).fix(ranking=groups())[1].state == "none"
+    small = Model(needs(0), count=10)
+    assert small.fix(ranking=groups(*range(10)))[0].keys == keys(0)
+    assert small.sets()[0] == {"n0"}, "of a small one the first alone"
 
 
 def test_what_gives_up_most_of_the_low_precision_shows_what_less_would_do() -> None:
