@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from report_factory import make_row
 
@@ -35,16 +36,16 @@ GRAPH = {"a": (), "b": ("a",), "c": ("b",), "y": ("c",)}
 
 
 class Nothing:
-    """Of what was kept of a tensor: nothing."""
+    """Of what was kept of a tensor: nothing, or these arrays."""
 
-    def __init__(self, names: Any = ()) -> None:
-        self._names = set(names)
+    def __init__(self, names: Any = (), arrays: Mapping[str, Any] | None = None) -> None:
+        self._names, self._arrays = set(names), arrays or {}
 
     def __contains__(self, name: object) -> bool:
         return name in self._names
 
-    def get(self, _name: str) -> None:
-        return None
+    def get(self, name: str) -> Any:
+        return self._arrays.get(name)
 
     def close(self) -> None:
         """Nothing is open."""
@@ -622,3 +623,101 @@ def test_whose_effect_is_measured_first() -> None:
     assert candidates_of(subject_of(names), own, ["a"]) == ["y", "c", "b", "a"]
     mild = alone_of({"a": 2.0, "b": 1.0, "c": 3.0})
     assert candidates_of(subject_of(names), mild, ["c", "b"]) == ["c", "b", "a"]
+
+
+def with_outliers(
+    places: Mapping[str, int], shares: Mapping[str, float], *, out: float = 0.5, held: str = "int8", cut: str = ""
+) -> set[str]:
+    """Who is named of quantised tensors that are added, each with one channel far wider than the others.
+
+    places: that channel. cut: whose target's result is of another shape.
+    """
+    graph = {**dict.fromkeys(places, ()), "y": tuple(places)}
+    exact = {name: np.ones((4, 8), np.float32) for name in places}
+    for name, place in places.items():
+        exact[name][:, place] = 100.0
+    wrong = {name: array * np.float32(1.01) for name, array in exact.items()}
+    if cut:
+        wrong[cut] = wrong[cut][:2]
+    targets = {name: TensorMeta(name=name, op_type="Add", dtype=held) for name in graph}
+    # the stream carries the error already, so that nothing amplifies it
+    found = subject_of({**dict.fromkeys(places, out), "y": out}, graph, targets=targets, precision=held)
+    own = {
+        name: Introduced(name=name, method="isolated", elements=32, rel_l2=0.01, unit=0.01, units=1.0)
+        for name in places
+    }
+    kept: Any = Nothing(own, exact), Nothing(own, wrong)
+    alone = Alone(method="isolated", found=own, exact=kept[0], wrong=kept[1])
+    effects = {name: [Effect(at="y", share=share)] for name, share in shares.items()}
+    sinks = (sink(out),)
+    return {one.name for one in rank(found, alone, effects, sinks, "", {"y"})}
+
+
+@pytest.mark.parametrize(
+    ("places", "shares", "values", "named"),
+    [
+        ((3, 3), (0.3, 0.25), {}, "ab"),  # half of the error together
+        ((3, 3), (0.3, 0.18), {}, "ab"),  # and where it is large, far more than any other
+        ((3, 5), (0.3, 0.25), {}, ""),  # two channels have nothing to do with each other
+        ((3, 3), (0.3, 0.25), {"held": "float16"}, ""),  # a float has no range that an outlier takes
+        ((3, 3), (0.3, 0.25), {"cut": "a"}, ""),
+        ((3, 3, 3), (0.4, 0.14, 0.04), {}, "a"),  # PART, LEAST_PART
+        ((3, 3, 5), (0.2, 0.2, 0.09), {}, "ab"), ((3, 3, 5), (0.2, 0.2, 0.11), {}, ""),  # _RATHER
+        ((3, 3), (0.5, 0.4), {"out": 0.05}, "ab"), ((3, 3), (0.45, 0.4), {"out": 0.05}, ""),  # ALONE, of a small error
+    ],
+)  # fmt: skip
+def test_tensors_whose_range_one_channel_takes_count_together(
+    places: tuple[int, ...], shares: tuple[float, ...], values: Any, named: str
+) -> None:
+    """An outlier goes through a residual stream, and each quantiser on its way loses by it."""
+    of_name = dict(zip("abc", places, strict=False)), dict(zip("abc", shares, strict=False))
+    assert with_outliers(*of_name, **values) == set(named)
+
+
+def test_who_stands_out_at_an_output_is_named_for_that_and_not_for_the_first_failing_tensor() -> None:
+    errors = {"a": 1e-4, "b": 0.09, "c": 0.09, "y": 0.09}
+    sinks = (sink(0.09, "b", is_output=False), sink(0.09))
+    effects = {"a": [Effect(at="b", share=0.95), Effect(at="y", share=0.2)],
+               "c": [Effect(at="b", share=0.0), Effect(at="y", share=0.7)]}  # fmt: skip
+    assert list(accused(effects, {}, errors, sinks=sinks, first="b")) == ["c"]
+    healthy = (sink(0.09, "b", is_output=False), sink(1e-6))
+    assert not accused({"a": effects["a"]}, {}, errors | {"y": 1e-6}, sinks=healthy, first="b")
+
+
+@pytest.mark.parametrize(("alone", "differs", "named"), [(True, "a", ["a"]), (True, "b", []), (False, "a", [])])
+def test_of_weights_alone_the_files_tell_whoever_makes_how_little(
+    monkeypatch: pytest.MonkeyPatch, alone: bool, differs: str, named: list[str]
+) -> None:
+    """Nothing but weights is quantised: what else differs in the files is somebody's mistake, whatever its share."""
+    monkeypatch.setattr(culprits, "files_differ", lambda _subject, name: {"what": 1} if name == differs else {})
+    found = subject_of({"a": 1e-4, "b": 1e-4, "c": 1e-4, "y": 0.09})
+    found.__dict__["weights_alone"] = alone
+    effects = {name: [Effect(at="y", share=share)] for name, share in (("a", 0.01), ("c", 0.3))}
+    culprit = rank(found, alone_of({"a": 1.0, "c": 1.0}), effects, (sink(0.09),), "", {"y"})
+    assert [one.name for one in culprit] == named
+
+
+def test_of_weights_alone_one_file_that_differs_has_every_output_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = subject_of({"a": 1e-4, "b": 1e-4, "y": 1e-4})
+    found.__dict__["weights_alone"] = True
+    for differs, looked in (("b", {"y"}), ("", set())):
+        monkeypatch.setattr(culprits, "files_differ", lambda _subject, name, one=differs: {"w": 1} if name == one else {})
+        assert suspicious(found, [sink(1e-7)], {}) == looked
+
+
+@pytest.mark.parametrize(("largest", "named"), [(7e4, ["a"]), (6.5e4, [])])
+def test_an_overflow_of_numbers_that_the_baseline_does_not_have_is_anothers(
+    monkeypatch: pytest.MonkeyPatch, largest: float, named: list[str]
+) -> None:
+    """An operator that was given what another one's overflow left is not the one that overflows."""
+    monkeypatch.setattr(culprits, "cause_of", lambda *_, **__: ("overflow", {"limit": 65504.0}, ("a",)))
+    errors = {"a": row("a", 1e-4, base={"min": -largest}), "b": 1e-4, "c": 1e-4, "y": 0.09}
+    assert list(accused({"a": 0.9}, {"a": 100.0}, errors)) == named
+
+
+def test_where_a_joined_tensor_shows_the_error_its_last_source_is_named() -> None:
+    """Joining makes no more of it: what it was joined from, as far as that is behind the author."""
+    graph = {"a": (), "z": (), "b": ("a",), "c": ("a",), "m": ("z", "b", "c"), "y": ("m",)}
+    errors = {"a": 0.004, "z": 0.004, "b": 0.005, "c": 0.005, "m": 0.05, "y": 0.05}
+    found = accused({"a": 0.9}, {"a": 1.0}, errors, out=0.05, graph=graph, types={"m": "Concat"})["a"]
+    assert (found.fails_first, found.amplifier) == ("m", "c")

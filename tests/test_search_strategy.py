@@ -121,6 +121,8 @@ def test_ends_are_checked_first() -> None:
     assert (found.state, found.kept, found.minimal, oracle.evaluations) == ("not needed", frozenset(), True, 1)
     found, oracle = searched(units, lambda _: 0.5, [])
     assert (found.state, oracle.evaluations) == ("not possible", 2)
+    found, oracle = searched(units, lambda _: 0.5, groups_of(units, [3, 5, 1]))
+    assert (found.state, found.kept, oracle.evaluations) == ("not possible", None, 3), "one prediction, then everything"
 
 
 def test_a_budget_ends_with_the_smallest_set_that_was_seen_to_hold() -> None:
