@@ -13,6 +13,7 @@ from .codec import decode, encode
 from .inspector import EngineLayer
 from .numbers.portrait import Portrait
 from .numbers.repeats import Repeats
+from .numbers.tokens import TokenEffects, Tokens
 from .reasons import Reason, ReasonOrText
 from .records import (
     Explanation,
@@ -63,6 +64,8 @@ __all__ = [
     "Stage",
     "Start",
     "Tensors",
+    "TokenEffectsFound",
+    "TokensFound",
     "Tried",
     "Trying",
     "read",
@@ -244,6 +247,22 @@ class RepeatsFound:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TokensFound:
+    """What a language model says token by token; a later one takes the place of an earlier one."""
+
+    event: ClassVar[str] = "tokens"
+    tokens: Tokens
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenEffectsFound:
+    """Who moves a prediction of these tokens."""
+
+    event: ClassVar[str] = "token_effects"
+    effects: TokenEffects
+
+
+@dataclass(frozen=True, kw_only=True)
 class IntroducedErrors:
     """What each operator added itself."""
 
@@ -372,8 +391,8 @@ class End:
 Event = (
     Start | Stage | EngineProgress | Plan | SideOpened | Tensors | Paired | Selected | Inputs | Saved | Leftover
     | RowDone | SideDone | Again | Layers | Note | Scores | Checked | RepeatsFound | IntroducedErrors | Explained
-    | KeepFound | FixFound | PortraitMade | PairKept | SamplesFound | ShardDone | Tried | Trying | Evaluated | Kept
-    | Failure | End
+    | KeepFound | FixFound | PortraitMade | TokensFound | TokenEffectsFound | PairKept | SamplesFound | ShardDone
+    | Tried | Trying | Evaluated | Kept | Failure | End
 )  # fmt: skip
 
 EVENTS: Mapping[str, type[Event]] = {kind.event: kind for kind in get_args(Event)}

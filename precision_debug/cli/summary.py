@@ -19,6 +19,7 @@ from ..report.lead import lead
 from ..report.model import Report, Verdict
 from ..report.next_step import FIX, NEXT, PASTE, PROGRAM
 from ..report.summary import STATUS_NAME, VERDICT_NAME, shares, worst_by
+from ..report.tokens import WHO, token_lines
 from ..report.values import newly_broken
 from ..report.widths import text_width, wrapped
 from ..report.words import explained
@@ -118,7 +119,7 @@ def _calm(report: Report) -> Iterator[Line]:
     yield from _failures(report)
     outcome = list(_outcome(report))
     finals = [line for line in outcome if line.label.en in ("final outputs", " ")]
-    yield from (line for line in outcome if line not in finals[1:])
+    yield from (line for line in outcome if line not in finals[1:] and line.label.en != WHO)
     asked = list(_notes(report, _SECOND_OPINION))
     yield from asked
     left = [line for line in (*answer[2:], *_notes(report)) if line.label.en and line not in asked]
@@ -240,6 +241,8 @@ def _outcome(report: Report) -> Iterator[Line]:
         english = ", ".join(f"{name.en} {value}" for name, value in named)
         chinese = "，".join(f"{name.zh} {value}" for name, value in named)
         yield Line(label=Text("on the answer", "对结果的影响"), text=Text(english + samples, chinese + samples))
+    for label, text in token_lines(report):
+        yield Line(label=label, text=text)
     missing = Counter(row.reason for row in report.rows if row.status is Status.NOT_COMPARED)
     for reason, number in missing.most_common(5):
         outcome = explained(reason)

@@ -26,6 +26,7 @@ __all__ = [
     "error_at",
     "error_without",
     "known_sinks",
+    "output_with_errors",
     "plain_sinks",
     "sinks_of",
     "squares_of",
@@ -193,6 +194,15 @@ def carried_errors(
     """The same of errors that are given: what a tensor is exactly and wrongly, by its name."""
     got = _run(subject, errors, list(errors), sinks)
     return tuple(_effect(subject, sink, plain.get(sink.name), got.get(sink.name)) for sink in sinks)
+
+
+def output_with_errors(
+    subject: Subject, alone: Alone, names: Collection[str], candidates: Sequence[str], at: str
+) -> Any:  # fmt: skip
+    """An output of a run of the baseline into which the own errors of some operators are put; None where it has none.
+    candidates: all that are put in one time or another."""
+    able = [name for name in names if _fits(alone, name)]
+    return _run(subject, _Errors(alone, able), candidates, [Sink(name=at, squared=0.0, size=0.0)]).get(at)
 
 
 def _is_nearly_all(effects: Sequence[Effect], sinks: Sequence[Sink]) -> bool:

@@ -13,6 +13,7 @@ from ..errors import PrecisionDebugError
 from ..numbers.born import infinite_introduced
 from ..numbers.draw_portrait import portrait_of
 from ..numbers.portrait import Portrait
+from ..numbers.tokens import TokenEffects
 from ..reasons import say
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Explanation, Introduced, RepairedSet
@@ -43,6 +44,7 @@ from .packed import with_packers
 from .shapes import shapes_differ
 from .stretch import with_stretches
 from .subject import Subject, replaces
+from .token_effects import token_effects
 from .unrepeated import born_in_this_run, hidden_overflow
 from .unsteady import unsteady, unsteady_culprits
 from .work import Ended, Work
@@ -77,13 +79,15 @@ _FEW = 1000
 
 def explain(
     subject: Subject, *, level: str, folder: Path, on_portrait: Callable[[Portrait], None] | None = None,
+    on_tokens: Callable[[TokenEffects], None] | None = None,
 ) -> tuple[Explanation, list[Introduced]]:  # fmt: skip
     """Who introduced the error, and what each operator added, in execution order.
 
     level: "fast" (as many effects as work.Work allows; operators of a large model that nobody is looked for in are not
     run alone) or "full" (of every operator). folder: for what waits on disk. on_portrait: called with a picture of what
-    each of the first culprits added. Whatever a model or an engine does here, the finished comparison is not lost for
-    it: then the state is "unknown", with the reason. What it says depends on the model alone, not on the machine.
+    each of the first culprits added; on_tokens with who moves a language model's token. Whatever a model or an engine
+    does here, the finished comparison is not lost for it: then the state is "unknown", with the reason. What it says
+    depends on the model alone, not on the machine.
     """
     work = Work(subject, level)
     fed = inputs_differ(subject)
@@ -96,7 +100,10 @@ def explain(
         reason = say("takes_long", minutes=work.nominal / 60)
         return Explanation(state="unknown", reason=reason, allowed=usual), []
     try:
-        explanation, found = (_of_step if subject.is_step else _explained)(subject, work, folder, on_portrait)
+        if subject.is_step:
+            explanation, found = _of_step(subject, work, folder, on_portrait)
+        else:
+            explanation, found = _explained(subject, work, folder, on_portrait, on_tokens)
     except Ended as ended:
         reason = say("ended_at_the_cap", minutes=ended.seconds / 60)
     except PrecisionDebugError as error:
@@ -122,7 +129,8 @@ def _of_step(
 
 
 def _explained(
-    subject: Subject, work: Work, folder: Path, on_portrait: Callable[[Portrait], None] | None
+    subject: Subject, work: Work, folder: Path, on_portrait: Callable[[Portrait], None] | None,
+    on_tokens: Callable[[TokenEffects], None] | None,
 ) -> tuple[Explanation, list[Introduced]]:
     first = first_failing(subject)
     before = suspects_before(subject, 10_000 if work.full else 24)
@@ -191,6 +199,9 @@ def _explained(
             explanation = dataclasses.replace(explanation, overlap=overlap, repaired_sets=sets)
         if on_portrait is not None:
             _draw(subject, alone, culprits, on_portrait)
+        allowed = explanation.allowed
+        if on_tokens is not None and (effects := token_effects(subject, alone, work, allowed)) is not None:
+            on_tokens(effects)
         return explanation, [infinite_introduced(own) for own in alone.found.values()]
     finally:
         alone.close()

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..errors import BackendError, PrecisionDebugError
 from ..numbers.precisions import QUANTISED, QUANTISED_WEIGHT, promised
+from ..numbers.tokens import Tokens
 from ..pairing.align import stem
 from ..protocols import Feeds, Operators, Replace, Replacer, Session, Workbench
 from ..records import Operator, Row, TensorMeta, TensorStats
@@ -53,6 +54,7 @@ class Subject:
     sides, as the comparison's run returned them. fails: an output is beyond the tolerance that the user gave.
     iterations: how many the tensors have of which ``rows`` has those of the first and of the last iterations alone, by
     their names without one. bearers: tensors in between that bear the error of all iterations without rows, nobody's.
+    tokens: of a causal language model, what it says of each on both sides.
     """
 
     baseline: Session
@@ -75,6 +77,7 @@ class Subject:
     bearers: frozenset[str] = frozenset()
     outputs: Mapping[str, Any] = field(default_factory=dict)
     target_outputs: Mapping[str, Any] = field(default_factory=dict)
+    tokens: Tokens | None = None
 
     def budget(self, usual: int) -> int:
         """Bytes of waiting tensors to hold in memory; the usual ones where the user has not said."""

@@ -134,6 +134,10 @@ class _ReportState:
 
     def _of_the_whole(self, event: events.Event) -> None:
         match event:
+            case events.TokensFound():
+                self.values["tokens"] = event.tokens
+            case events.TokenEffectsFound():
+                self.values["token_effects"] = event.effects
             case events.Explained():
                 self.values["explanation"] = event.explanation
             case events.KeepFound():

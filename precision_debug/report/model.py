@@ -14,6 +14,7 @@ from ..errors import UsageError
 from ..inspector import EngineLayer
 from ..numbers.portrait import Portrait
 from ..numbers.repeats import Repeats
+from ..numbers.tokens import TokenEffects, Tokens
 from ..reasons import Reason, ReasonOrText
 from ..records import Doubt, Explanation, InputInfo, MetricChange, Row, RunSpec, SamplesRead, Side, Status
 from ..search import Fix, ToKeep
@@ -42,6 +43,7 @@ class Report:
     explanation: who introduced the error, and why; None where that was not asked for.
     layers: of the engine that the target really ran, where an inspector told them.
     repeats: how far several builds of the target are apart, where that was asked for.
+    tokens: of a language model, what it says token by token; token_effects: who moves the worst of them.
     to_keep: how the target's mode keeps the culprits that higher precision mends; None where there are none, or nobody
     can tell. fix: what to keep in higher precision, where that was searched for.
     portraits: pictures of values and errors, of culprits and of some rows that failed.
@@ -77,6 +79,8 @@ class Report:
     tensors_file: str = ""
     saved_tensors: tuple[str, ...] = ()
     repeats: Repeats | None = None
+    tokens: Tokens | None = None
+    token_effects: TokenEffects | None = None
     asserted: tuple[Claim, ...] = ()
     samples: SamplesRead | None = None
     format_version: int = FORMAT_VERSION

@@ -22,6 +22,7 @@ from .precision import precision
 from .provenance import provenance
 from .repeated import repeat_section
 from .section import Cell, Section, linked, pair, plain
+from .tokens import effect_sections, token_section
 from .tolerance import tolerance_text
 from .values import growth, newly_broken
 from .words import explained, general
@@ -121,6 +122,8 @@ def summary(report: Report) -> Summary:
         _worst(report),
         _outputs(report),
         _scores(report),
+        token_section(report),
+        *effect_sections(report),
         repeat_section(report),
         precision(report),
         _claims(report),

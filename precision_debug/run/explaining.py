@@ -104,6 +104,7 @@ def _subject(work: Comparing, both: OpenPair, sample: int, ran: SampleResult) ->
         bearers=ran.bearers,
         outputs=ran.base_outputs,
         target_outputs=ran.target_outputs,
+        tokens=ran.tokens,
         fails=spec.tolerance.given and any(row.status is Status.FAIL and row.name in outputs for row in ran.rows),
     )
 
@@ -159,6 +160,7 @@ def _explained(
     explanation, found = explain.explain(
         subject, level=spec.explain, folder=work.folder,
         on_portrait=lambda portrait: journal.write(events.PortraitMade(portrait=portrait)),
+        on_tokens=lambda effects: journal.write(events.TokenEffectsFound(effects=effects)),
     )  # fmt: skip
     explanation = with_faulty_pass(
         explanation, subject, both.target.opening, spec.find_pass, target_feeds, work.feed_set.for_target().calibrating

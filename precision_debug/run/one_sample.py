@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 
 from .. import events, explain
 from ..observe.portraits import Portraits
@@ -17,6 +18,7 @@ from .open_pair_run import OpenPair, SampleResult
 from .recorded import finish_recording
 from .run_again import run_again
 from .sample_numbers import chosen_samples
+from .token_rows import tell_tokens, watching_tokens
 
 __all__ = ["OneSample"]
 
@@ -27,6 +29,7 @@ class OneSample:
     def __init__(self, work: Comparing, both: OpenPair) -> None:
         self._work, self._both = work, both
         self._ran: SampleResult | None = None
+        self._watched = watching_tokens(work.feeds(0)[0])
 
     def compare(self) -> bool:
         """False where --fail_fast has seen enough."""
@@ -44,7 +47,7 @@ class OneSample:
                 with portraits:
                     self._ran = both.run(
                         feeds, target_feeds, journal=work.journal, on_row=self._finished, also=writer,
-                        observers=[portraits, *work.keepers_of_pairs()],
+                        observers=[portraits, *work.keepers_of_pairs(), *self._watched],
                     )  # fmt: skip
             except Enough as reason:
                 work.note(say("fail_fast", name=reason.row.name))
@@ -56,6 +59,8 @@ class OneSample:
     def finish(self) -> None:
         """Tell the journal what is known beside the rows."""
         work, both, ran = self._work, self._both, self.worst()[1]
+        tokens = tell_tokens(work, both, None, ran, work.feeds(0)[0], self._watched)
+        self._ran = dataclasses.replace(ran, tokens=tokens)
         if work.saved is not None:
             work.saved.add((ran.base_outputs, ran.target_outputs), (both.base.seconds, both.target.seconds))
             work.saved.finish()

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from ..events import Saved
 from ..numbers.host import HostComparer
+from ..numbers.tokens import Tokens
 from ..observe.hooks import BorrowedBaseline, CheckTarget, SaveBaseline
 from ..observe.lockstep import Meeting, run_both
 from ..observe.pair_observer import PairObserver
@@ -37,7 +38,7 @@ class SampleResult:
     bearers: of those, the ones before the last (see explain.Subject). iterations: how many the tensors of such loops
     have.
     paired_outputs: the target's outputs, under the baseline's names where they have partners.
-    moved_bytes: of tensors that waited in the host's memory for want of the card's.
+    moved_bytes: of tensors that waited in the host's memory for want of the card's. tokens: of a language model.
     """
 
     rows: tuple[Row, ...]
@@ -50,6 +51,7 @@ class SampleResult:
     left: Mapping[str, TensorStats]
     spilled_bytes: int
     moved_bytes: int = 0
+    tokens: Tokens | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

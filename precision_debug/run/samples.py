@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Sequence
 
@@ -16,6 +17,7 @@ from .fail_fast import enough
 from .journal import Journal
 from .open_pair_run import OpenPair, SampleResult
 from .run_again import run_again
+from .token_rows import tell_tokens, watching_tokens
 from .user_metric import UserMetric
 
 __all__ = ["Samples", "finish_scores", "worst_sample"]
@@ -69,10 +71,13 @@ class Samples:
         """What a sample gives as it is run again, its worst tensors kept where that is asked for."""
         self._work.journal.write(Stage(text=say("stage_explaining_worst", sample=number)))
         pairs = self._work.keepers_of_pairs()
-        ran = self._both.run(*self._work.feeds(number), observers=pairs)
+        feeds = self._work.feeds(number)
+        watched = watching_tokens(feeds[0])
+        ran = self._both.run(*feeds, observers=[*pairs, *watched])
         if pairs:
             self._work.note(say("saved_of_sample", sample=number))
-        return ran
+        tokens = tell_tokens(self._work, self._both, number, ran, feeds[0], watched)
+        return dataclasses.replace(ran, tokens=tokens)
 
     def part(self, first: int, last: int) -> None:
         """Compare these, and tell the journal of all of them as one part."""

@@ -30,7 +30,7 @@ LANGUAGES = ("en", "zh")
 
 _LIBRARIES = ("tabulator.min.js", "uPlot.iife.min.js", "dagre.min.js")
 _STYLES = ("tabulator.min.css", "uPlot.min.css")
-_PARTS = ("words", "table", "plot", "graph", "detail", "main")
+_PARTS = ("words", "table", "plot", "graph", "detail", "tokens", "main")
 
 
 def write(report: Report, path: Path, *, language: str = "") -> None:

@@ -21,6 +21,7 @@ from ...model import Report
 from ...noise import KINDS, noise_of
 from ...precision import unit_of
 from ...summary import STATUS_TONE, status_name, status_text
+from ...tokens import beyond
 from ...widths import fitted_width, text_width
 from ...words import explained
 
@@ -49,6 +50,9 @@ _MANY = 2000
 """Rows from which on texts that many of them share stand once, and the rows have their numbers."""
 _SHARED = 8
 """Rows, at least, of every text of such a column, on average."""
+
+_MOVERS = 12
+"""Operators that the page lists of who moves a token."""
 
 _ADVISED = 300
 """Rows out of tolerance that are given advice, in execution order; the others' is the same again."""
@@ -135,7 +139,35 @@ def _head(report: Report, layout: tuple[Column, ...], noise: list[str]) -> dict[
         "saved": {
             place[name]: number for number, name in enumerate(report.saved_tensors, 1) if name in place
         } if report.tensors_file else {},
+        "tokens": _tokens(report, place),
         "tensors": [visible(report.tensors_file), quote(linked_file(report.tensors_file))],
+    }  # fmt: skip
+
+
+def _tokens(report: Report, place: Mapping[str, int]) -> dict[str, Any] | None:
+    """Of a language model: each prediction, its tensors' errors, and who moves one of them."""
+    tokens, effects = report.tokens, report.token_effects
+    if tokens is None:
+        return None
+    moved = None
+    if effects is not None:
+        lines = [[visible(one.group or one.name), _number(one.moved), _known(one.left)]
+                 for one in (*effects.layers, *effects.operators[:_MOVERS])]  # fmt: skip
+        moved = {"token": effects.token, "lines": lines}
+    return {
+        "tokens": [
+            [one.row, one.place, one.id, *map(_known, (one.base, one.target)),
+             _number(one.kl), one.rank, one.target_rank, one.chosen, one.target_chosen, _number(one.margin),
+             _number(one.error)]
+            for one in tokens.tokens
+        ],
+        "first": beyond(report), "worst": tokens.worst, "effects": moved,
+        "tensors": [visible(name) for name in tokens.tensors],
+        "rows": [place.get(name) for name in tokens.tensors],
+        "profiles": {
+            number: list(map(_known, errors))
+            for number, errors in tokens.profiles.items()
+        },
     }  # fmt: skip
 
 
@@ -218,6 +250,10 @@ def _json(value: Any) -> str:
 def _number(value: Any) -> float | str:
     value = float(value)
     return float(f"{value:.7g}") if math.isfinite(value) else str(value)
+
+
+def _known(value: Any) -> float | str | None:
+    return None if value is None else _number(value)
 
 
 def _reason(value: str) -> str | list[str]:

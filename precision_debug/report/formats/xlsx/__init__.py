@@ -22,6 +22,7 @@ from .layers import write_layers
 from .page import write_summary
 from .table import ROW_LIMIT, write_table
 from .text import fit
+from .tokens import write_tokens
 
 __all__ = ["LANGUAGES", "write"]
 
@@ -62,6 +63,7 @@ def _fill(book: Any, report: Report, language: str) -> None:
     named = {culprit.name: number for number, culprit in enumerate(culprits(report), 1)}
     sheets = write_table(book, formats, layout, report.rows, named, other=_OTHER[language], unit=unit_of(report))
     write_summary(book, formats, report, summary(report), sheets).activate()
+    write_tokens(book, report)
     write_layers(book, report)
     write_charts(book, formats, report)
     if report.spec.demo_sheet:

@@ -90,6 +90,7 @@ window.addEventListener("hashchange", followed);
 window.addEventListener("beforeprint", toPaper);
 window.addEventListener("afterprint", toScreen);
 
+tokenStrip();
 legend();
 buildTable(() => {
   tools();

@@ -26,6 +26,11 @@ const words = {
   copied: ["Copied", "已复制"], yes: ["yes", "是"], no: ["no", "否"],
   saved: ["Both sides are saved in", "两侧数据保存于"],
   lost: ["violet: NaN or Inf", "紫色：NaN 或 Inf"], numbers: ["All numbers", "全部数值"], graph: ["Around it", "周围的计算图"], around: ["around", "围绕"],
+  place: ["Row:place (token)", "行:位置（词元）"], chance: ["Log-probability", "对数概率"], rank: ["Rank", "名次"],
+  greedy: ["Greedy choice", "贪心选择"], lead: ["lead", "领先"], logits: ["Logits", "logits"],
+  layers: ["Relative L2 error of every tensor at this token, in execution order", "该词元处各张量的相对 L2 误差（按执行顺序）"],
+  grows: ["Grows most at", "误差增长最多处"], moves: ["Who moves it, by intervention", "谁造成其偏差（干预测得）"],
+  errors_of: ["Errors of", "误差来自"], move: ["move log p by", "使 log p 变化"], left: ["left without them", "去除后剩余"],
 };
 const state = { language: 0 };
 const spoken = [];

@@ -1,0 +1,99 @@
+"""Tokens of real language models: faults planted into one layer of a transformers folder, BF16, GGUF."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import precision_debug
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+
+SIZES: dict[str, Any] = {
+    "vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "max_position_embeddings": 64, "tie_word_embeddings": False,
+}  # fmt: skip
+IDS = np.random.default_rng(3).integers(0, 64, (2, 10))
+
+
+def save(folder: Path, *, off: str = "", share: float = 0.1) -> Path:
+    """off: a parameter that is off by this share."""
+    torch.manual_seed(0)
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**SIZES)).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.ndim == 2:
+                parameter.mul_(8)
+            if name == off:
+                noise = torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1))
+                parameter.add_(noise * share * parameter.std())
+    model.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save(tmp_path_factory.mktemp("tokens") / "good")
+
+
+@pytest.mark.parametrize("fault", ["model.layers.1.mlp.down_proj", "model.layers.0.self_attn.v_proj", "lm_head"])
+def test_a_stale_weight_is_the_operator_that_moves_the_worst_token(good: Path, tmp_path: Path, fault: str) -> None:
+    """As after a weight sync that left one layer out."""
+    stale = save(tmp_path / "stale", off=f"{fault}.weight")
+    report = precision_debug.compare(
+        str(stale), run_mode="torch_fp32", baseline_model=str(good), inputs={"input_ids": IDS}
+    )
+    assert report.token_effects is not None
+    assert report.tokens is not None
+    effects = report.token_effects
+    assert effects.operators[0].name.startswith(f"{fault}/")
+    assert abs(float(effects.operators[0].left or 0)) < 0.3 * abs(float(effects.whole))
+    assert report.tokens.tokens[effects.token].difference == pytest.approx(effects.whole, rel=0.3)
+    assert all(report.tokens.profiles.values())
+
+
+def test_log_probabilities_are_those_of_transformers(good: Path) -> None:
+    report = precision_debug.compare(str(good), run_mode="torch_bf16", inputs={"input_ids": IDS}, explain="off")
+    model = transformers.LlamaForCausalLM.from_pretrained(good).eval()
+    ids = torch.from_numpy(IDS)
+    with torch.no_grad():
+        logs = model(ids).logits.log_softmax(-1)[:, :-1].gather(-1, ids[:, 1:, None])[..., 0]
+    assert report.tokens is not None
+    told = [one.base for one in report.tokens.tokens if one.id is not None]
+    assert told == pytest.approx(logs.ravel().tolist(), abs=1e-4)
+    assert 0 < report.tokens.sequences[0].mean_abs < 0.2
+
+
+def test_a_masked_language_model_has_no_tokens(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 2, "num_hidden_layers": 1}
+    model = transformers.BertForMaskedLM(transformers.BertConfig(**sizes, vocab_size=64, initializer_range=0.3))
+    model.save_pretrained(tmp_path / "bert")
+    report = precision_debug.compare(
+        str(tmp_path / "bert"), run_mode="torch_bf16", inputs={"input_ids": IDS}, explain="off"
+    )
+    assert report.tokens is None
+    shutil.rmtree(tmp_path / "bert")
+
+
+def test_a_gguf_has_tokens_and_the_operator_that_moves_the_worst(tmp_path: Path) -> None:
+    pytest.importorskip("xllamacpp", reason="needs xllamacpp")
+    pytest.importorskip("gguf", reason="needs gguf, which writes the models")
+    import gguf_files
+
+    values = gguf_files.weights()
+    other = {**values, "blk.1.ffn_down.weight": gguf_files.weights(9)["blk.1.ffn_down.weight"]}
+    good = gguf_files.write(tmp_path / "F32.gguf")
+    wrong = gguf_files.write(tmp_path / "wrong.gguf", values=other)
+    feeds = {"input_ids": gguf_files.ids()}
+    report = precision_debug.compare(wrong, run_mode="gguf_fp32", baseline_model=good, inputs=feeds)
+    assert report.tokens is not None
+    assert report.token_effects is not None
+    assert report.tokens.sequences[0].tokens == feeds["input_ids"].size - 1
+    assert report.token_effects.operators[0].name == "ffn_out-1"
+    assert report.tokens.profiles
