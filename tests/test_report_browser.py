@@ -13,6 +13,7 @@ import pytest
 from approval import holds_approved
 from report_factory import make_report, make_row
 
+from precision_debug.numbers.tokens import Token, TokenEffect, TokenEffects, Tokens
 from precision_debug.records import Culprit, Explanation, Status
 from precision_debug.report import Report
 from precision_debug.report.layout import columns
@@ -347,3 +348,23 @@ def test_what_says_how_many_culprits_follow_stands_above_them(open_page: Open) -
     said = open_page(told).page.locator("#culprits").inner_text()
     assert said.index("2 more below.") < said.index("2. ")
     assert said.index("Tried: ") < said.index(OPTION) < said.index("lone it explains") < said.index("2 more below.")
+
+
+def test_a_token_shows_its_layers(open_page: Open, report: Report) -> None:
+    names = tuple(row.name for row in report.rows[:6])
+    tokens = tuple(
+        Token(row=n // 4, place=n % 4 + 1, id=7 + n, base=-2.0, target=-2.0 - 0.1 * n, rank=1, target_rank=1 + n,
+              chosen=3, target_chosen=3 + (n == 5), kl=0.01 * n, margin=0.5, error=0.01)
+        for n in range(8)
+    )  # fmt: skip
+    profiles = {str(n): tuple(1e-5 * (n + 1) * (k + 1) for k in range(6)) for n in range(8)}
+    told = Tokens(ids="ids", logits="y", vocabulary=32, predictions=8, tokens=tokens, tensors=names, profiles=profiles)
+    effects = TokenEffects(token=7, whole=-0.7, layers=(TokenEffect(name="a", group="layers.1", moved=-0.6),))
+    page = open_page(dataclasses.replace(report, tokens=told, token_effects=effects)).page
+    assert page.locator(".token").count() == 8
+    assert page.locator(".token.flips").count() == 1
+    assert "layers.1" in page.locator("#token-layers").inner_text()  # the worst is open
+    page.locator(".token").nth(5).click()
+    assert page.locator(".token").nth(5).get_attribute("aria-pressed") == "true"
+    assert "3 → 4" in page.locator("#token-layers").inner_text()
+    assert page.locator("#token-layers circle").count() == 6

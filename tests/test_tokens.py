@@ -25,16 +25,17 @@ def causal(*, off: int | None = None, looks_ahead: bool = False) -> onnx.ModelPr
     """Layers that add what a mean over all tokens so far makes. off: the layer whose weight is another one."""
     random = np.random.default_rng(0)
     helper = onnx.helper
-    weights: dict[str, Any] = {"embed": random.normal(size=(WORDS, WIDTH)).astype(np.float32), "axis": np.array(1), "axes": np.array([1])}
+    weights: dict[str, Any] = {"embed": random.normal(size=(WORDS, WIDTH)).astype(np.float32)}
+    weights["axis"] = np.array([1] if looks_ahead else 1)
     weights["mean"] = np.full((1, 8, 1), 0.2, np.float32)
     nodes = [helper.make_node("Gather", ["embed", "input_ids"], ["h0"], name="/model/embed/Gather")]
     for n in range(LAYERS):
         weight = random.normal(size=(WIDTH, WIDTH)).astype(np.float32) / 4
-        weights[f"w{n}"] = weight + (0.02 * random.normal(size=weight.shape).astype(np.float32) if n == off else 0)
+        weights[f"w{n}"] = weight + 0.05 * weight[::-1] if n == off else weight
         at = f"/model/layers.{n}"
         sums = ("ReduceSum", {"keepdims": 1}) if looks_ahead else ("CumSum", {})
         nodes += [
-            helper.make_node(sums[0], [f"h{n}", "axes" if looks_ahead else "axis"], [f"{at}/sum"], name=f"{at}/CumSum", **sums[1]),
+            helper.make_node(sums[0], [f"h{n}", "axis"], [f"{at}/sum"], name=f"{at}/CumSum", **sums[1]),
             helper.make_node("Mul", [f"{at}/sum", "mean"], [f"{at}/mean"], name=f"{at}/Mul"),
             helper.make_node("Tanh", [f"{at}/mean"], [f"{at}/tanh"], name=f"{at}/Tanh"),
             helper.make_node("MatMul", [f"{at}/tanh", f"w{n}"], [f"{at}/proj"], name=f"{at}/proj/MatMul"),

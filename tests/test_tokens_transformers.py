@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,12 @@ import numpy as np
 import pytest
 
 import precision_debug
+from precision_debug.cli import main
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
+MAKE = Path(__file__).parents[1] / "examples" / "rollout" / "make.py"
 SIZES: dict[str, Any] = {
     "vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
     "num_key_value_heads": 2, "max_position_embeddings": 64, "tie_word_embeddings": False,
@@ -79,6 +82,19 @@ def test_a_masked_language_model_has_no_tokens(tmp_path: Path) -> None:
     )
     assert report.tokens is None
     shutil.rmtree(tmp_path / "bert")
+
+
+def test_the_example_is_what_its_page_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """examples/rollout/README.md and docs/tutorials/rollout.md."""
+    runpy.run_path(str(MAKE))["save"](tmp_path / "trainer")
+    runpy.run_path(str(MAKE))["save"](tmp_path / "stale", stale=True)
+    np.savez(tmp_path / "ids.npz", input_ids=np.random.default_rng(1).integers(0, 128, (2, 16)))
+    words = ["--model_dir", f"{tmp_path}/stale", "--baseline_model", f"{tmp_path}/trainer", "--run_mode", "torch_fp32",
+             "--inputs", f"{tmp_path}/ids.npz", "--output", f"{tmp_path}/r.json"]  # fmt: skip
+    assert main(words) == 1
+    said = capsys.readouterr().out
+    assert "`model.layers.1.mlp.down_proj/mm` alone" in said
+    assert "importance ratio 1.092 to 1.152" in said
 
 
 def test_a_gguf_has_tokens_and_the_operator_that_moves_the_worst(tmp_path: Path) -> None:

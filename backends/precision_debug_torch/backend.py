@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         Comparer,
         Description,
         Feeds,
+        Hook,
         Layer,
         Matches,
         Rung,
@@ -73,6 +74,7 @@ class TorchBackend:
             follower=self,
             bare_runner=self,
             agreeing=self,
+            roads=self,
         )
 
     def follow(
@@ -199,6 +201,17 @@ class TorchBackend:
             or (not chosen.change and chosen.dtype in ("float16", "bfloat16"))
         )
         return TorchKeep(spec=spec, recipe=chosen) if low and not spec.model.path.endswith(".pt2") else None
+
+    truth = "torch_fp64"
+    roads: Sequence[str] = modes.ROADS
+
+    def travel(self, spec: SessionSpec, road: str, feeds: Feeds, hook: Hook) -> Mapping[str, Any]:
+        """See ``protocols.Roads``."""
+        self._require(spec.mode, spec.model.path)
+        from .engine.roads import travel
+        from .make import build
+
+        return travel(build(self._model(spec), modes.recipe(spec.mode), spec.options), road, feeds, hook)
 
     def agreements(
         self, spec: SessionSpec, tensors: Sequence[TensorMeta], culprits: Sequence[Sequence[str]]

@@ -11,7 +11,10 @@ from precision_debug.records import Availability, RunMode
 from .reasons import say
 from .tried import TRIED
 
-__all__ = ["RUN_MODES", "Recipe", "availability", "recipe"]
+__all__ = ["ROADS", "RUN_MODES", "Recipe", "availability", "recipe"]
+
+ROADS = ("whole", "decode", "chunks", "alone", "padded_left", "padded_right", "eager", "sdpa", "head_fp32")
+"""Ways of a language model's tokens through it; "whole" is the batch at once, as it was given."""
 
 _FACTORY = (".py", "")  # "": a folder
 _MODULES = (".py", ".pt2", "")

@@ -50,6 +50,7 @@ __all__ = [
     "Remedy",
     "Replace",
     "Replacer",
+    "Roads",
     "Rung",
     "Session",
     "Survey",
@@ -87,6 +88,7 @@ if TYPE_CHECKING:
         OperatorRunner,
         Operators,
         Pairer,
+        Roads,
         Rung,
         Switch,
         Watcher,
@@ -122,7 +124,8 @@ __getattr__ = offered(
         "agreeing": "Agreeing Agreement",
         "backend": "Backend demand",
         "capabilities": "AloneFiles AloneScripter Capabilities Exporter Follower Ladder Layer LayerKeeper Matches "
-        "OnDevice OnDeviceAlone Operator OperatorRunner Operators Pairer Rung Switch Watcher Watching WeightKeeper",
+        "OnDevice OnDeviceAlone Operator OperatorRunner Operators Pairer Roads Rung Switch Watcher Watching "
+        "WeightKeeper",
         "description": "DescribedLayer DescribedWeight Describer Description",
         "executed": "Executed PrecisionReader",
         "keeping": "BETWEEN TF32_OFF WHOLE Handed InRegions Keep Keeper Remedies Remedy is_line is_switch without",

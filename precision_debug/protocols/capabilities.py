@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .progress import ProgressReader
     from .session import Session
     from .survey import Surveyor
-    from .tensors import BaselineStore, Comparer, Feeds
+    from .tensors import BaselineStore, Comparer, Feeds, Hook
 
 __all__ = [
     "AloneFiles",
@@ -39,6 +39,7 @@ __all__ = [
     "Operators",
     "Pairer",
     "PrecisionReader",
+    "Roads",
     "Rung",
     "Switch",
     "Watcher",
@@ -64,6 +65,7 @@ class Capabilities:
     follower: Follower | None = None
     keeper: Keeper | None = None
     ladder: Ladder | None = None
+    roads: Roads | None = None
     describer: Describer | None = None
     surveyor: Surveyor | None = None
     teller: ProgressReader | None = None
@@ -86,6 +88,22 @@ class AloneFiles:
     expected: str
     output: str
     passes: tuple[str, ...] = ()
+
+
+class Roads(Protocol):
+    """A backend that runs a language model over the same tokens by several roads."""
+
+    @property
+    def roads(self) -> Sequence[str]:
+        """Their names; "whole", the batch at once as it was given, is one of them."""
+
+    @property
+    def truth(self) -> str:
+        """The run mode that all are held against."""
+
+    def travel(self, spec: SessionSpec, road: str, feeds: Feeds, hook: Hook) -> Mapping[str, Any]:
+        """Run the model by a road. The hook is shown what each module made of each token, [rows, tokens, …], NaN where
+        a token is masked, as if the whole batch had run at once. Returns "logits". Raises PrecisionDebugError."""
 
 
 class BareRunner(Protocol):
