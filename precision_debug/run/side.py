@@ -122,11 +122,22 @@ class OpenSide:
             self.doubt((doubt,))
         if self.seconds is None:
             self.doubt(_drawn(self.opening, self.session.tensors))
+            self._hold_outputs(outputs)
         self.seconds = time.monotonic() - begun
         if not quiet:
             for role in self._roles:
                 self.journal.write(SideDone(side=role))
         return outputs
+
+    def _hold_outputs(self, returned: Collection[str]) -> None:
+        """Take what a run of the whole file returns for what it declares, where the core cannot read it; a factory's
+        program declares nothing."""
+        opening = self.opening
+        if self._outputs or opening.backend is None or ".py" in opening.spec.model.model_file.lower():
+            return
+        finals = {meta.name for meta in self.session.tensors if meta.is_output}
+        self._outputs = tuple(name for name in returned if name in finals)
+        self._tell(self.announced)
 
     def _sized(self, call: Callable[[], Any]) -> Any:
         """See ``guarded``; an error of an engine says which sizes were our choice, as they may not be what it needs."""
