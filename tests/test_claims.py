@@ -49,7 +49,7 @@ pytest.importorskip("onnxruntime")
 
 EXAMPLES = int(os.environ.get("PRECISION_DEBUG_EXAMPLES", "40"))
 """Of the property test: so many that continuous integration can pay for them; a night may take 5000."""
-WRONG = ("triple", "nan", "shape", "missing", "type", "inside_too")
+WRONG = ("triple", "nan", "shape", "missing", "unreturned", "more", "type", "inside_too")
 
 
 def save(path: Path, wrong: str = "") -> None:
@@ -77,6 +77,10 @@ def save(path: Path, wrong: str = "") -> None:
     if wrong == "missing":
         del outputs["y"]
         nodes = [node for node in nodes if node.name != "down"]
+    elif wrong == "unreturned":
+        del outputs["y"]
+    elif wrong == "more":
+        outputs["hidden"] = ([8, 32], 1)
     info = [onnx.helper.make_tensor_value_info(name, kind, shape) for name, (shape, kind) in outputs.items()]
     fed = [onnx.helper.make_tensor_value_info("x", 1, [8, 16])]
     graph = onnx.helper.make_graph(nodes, "g", fed, info, weights)
@@ -252,6 +256,12 @@ def both_sides(**numbers: int) -> Row:
                     name="y", inputs=("h",))  # fmt: skip
 
 
+def of_types(base: str, target: str) -> Row:
+    """An output that is equal on both sides, and of another type."""
+    both = make_comparison(0.0, base=make_stats(dtype=base), target=make_stats(dtype=target), mismatched=0)
+    return make_row(1, 0.0, comparison=both, is_output=True, name="y")
+
+
 def doubted(code: str) -> dict[str, Any]:
     return {"target": dataclasses.replace(FP32, mode="ort_opt", doubts=(Doubt(code=code),))}
 
@@ -319,6 +329,10 @@ AGAINST: list[tuple[str, State, str, tuple[Row, ...], dict[str, Any]]] = [
     ("outputs_compared", OPEN, "output_not_compared", PASSES, {
         "baseline": dataclasses.replace(FP32, outputs=("y", "boxes"))}),
     ("outputs_compared", OPEN, "output_not_compared", PASSES, side(outputs=("y", "boxes"))),
+    ("outputs_compared", OPEN, "output_not_returned", (*PASSES, exact(1, name="z", is_output=True)), {
+        "baseline": dataclasses.replace(FP32, outputs=("y", "z")), **side(outputs=("y",))}),
+    ("outputs_compared", OPEN, "output_of_other_kind", (of_types("float32", "int64"),), {}),
+    ("outputs_compared", OPEN, "output_of_other_kind", (of_types("bool", "uint8"),), {}),
     ("outputs_finite", REFUTED, "output_non_finite", (both_sides(nan=3),), {}),
     ("outputs_finite", REFUTED, "output_non_finite", (both_sides(inf=1),), {}),
     ("tensors_seen", OPEN, "nothing_seen", (), {}),

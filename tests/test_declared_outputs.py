@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -45,7 +46,11 @@ def saved_openvino(path: Path, more: bool) -> Path:
 
 
 def saved_paddle(path: Path, more: bool) -> Path:
-    paddle = pytest.importorskip("paddle", reason="needs paddle")
+    if importlib.util.find_spec("paddle") is None:
+        pytest.skip("needs paddle")
+    from precision_debug_paddle.engine.framework import paddle_module
+
+    paddle = paddle_module()
 
     class Net(paddle.nn.Layer):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -64,6 +69,38 @@ def saved_paddle(path: Path, more: bool) -> Path:
         net.eval()
         paddle.jit.save(paddle.jit.to_static(net, input_spec=[spec], full_graph=True), str(path))
     return next(one for one in (path.with_suffix(".json"), path.with_suffix(".pdmodel")) if one.exists())
+
+
+FACTORY = """import torch
+def net(more, width=4):
+    torch.manual_seed(0)
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc, self.head = torch.nn.Linear(16, 8), torch.nn.Linear(8, 4)
+        def forward(self, x):
+            inner = self.fc(x)
+            y = self.head(inner.relu())
+            return {"y": y, "inner": inner} if more else {"y": y}
+    return Net().eval()
+def one(): return net(False)
+def two(): return net(True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("base", "target", "passes"), [("one", "two", False), ("two", "one", False), ("two", "two", True)]
+)
+def test_a_program_returns_what_its_run_returns(base: str, target: str, passes: bool, tmp_path: Path) -> None:
+    """It declares nothing; what it returns has names of its own, so that each is a row."""
+    pytest.importorskip("torch", reason="needs torch")
+    (tmp_path / "net.py").write_text(FACTORY)
+    report = compare(
+        f"{tmp_path}/net.py:{target}", baseline_model=f"{tmp_path}/net.py:{base}", run_mode="torch_fp32",
+        baseline="torch_fp32", inputs={"x": X}, explain="off",
+    )  # fmt: skip
+    found = next(claim for claim in report.claims if claim.code == "outputs_compared")
+    assert (found.state is State.HELD) is (report.exit_status == 0) is passes
 
 
 @pytest.mark.parametrize(
@@ -87,3 +124,16 @@ def test_an_output_that_the_target_alone_declares_is_no_pass(
         assert found.state is State.OPEN
         assert found.evidence["outputs"] == report.target.outputs[1:]
         assert report.verdict is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("save", "mode"), [(saved_litert, "tflite_fp32"), (saved_openvino, "ov_fp32"), (saved_paddle, "paddle_fp32")]
+)
+def test_an_output_that_the_target_holds_inside_and_does_not_return_is_no_pass(
+    save: Callable[[Path, bool], Path], mode: str, tmp_path: Path
+) -> None:
+    base, target = save(tmp_path / "base", True), save(tmp_path / "target", False)
+    fed = {"image": litert_files.images(2)} if save is saved_litert else {"x": X}
+    report = compare(target, baseline_model=base, run_mode=mode, baseline=mode, inputs=fed, explain="off")
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert any(claim.code == "outputs_compared" and claim.state is State.OPEN for claim in report.claims)

@@ -118,7 +118,15 @@ def _outputs_compared(report: Judged) -> Iterator[Claim]:
     for doubt, missing in (("output_no_gradient", frozen), ("output_not_compared", others)):
         if missing:
             yield opened(code, Doubt(code=doubt, values={"names": _listed(missing)}), outputs=tuple(missing))
+    if kept_inside := _kept_inside(report):
+        names = _listed(kept_inside)
+        yield opened(code, Doubt(code="output_not_returned", values={"names": names}), outputs=tuple(kept_inside))
     for row in report.outputs:
+        numbers = row.comparison
+        if numbers is not None and _kind(numbers.base.dtype) != _kind(numbers.target.dtype):
+            yield opened(code, Doubt(code="output_of_other_kind", values={
+                "name": row.name, "base": numbers.base.dtype, "target": numbers.target.dtype,
+            }))  # fmt: skip
         if row.status is not Status.INCONCLUSIVE or row.comparison is None:
             continue
         if not row.comparison.base.elements:
@@ -134,7 +142,8 @@ def _outputs_compared(report: Judged) -> Iterator[Claim]:
 
 
 def _undelivered(report: Judged) -> list[str]:
-    """Outputs that a model's own file declares, and that no row of a final output is about."""
+    """Outputs that a side declares, by its file or by what a run of the whole of it returns, and that no row of a final
+    output is about."""
     if report.failure:
         return []
     finals = report.outputs
@@ -142,6 +151,21 @@ def _undelivered(report: Judged) -> list[str]:
     of_target = {name for row in finals for name in (row.target_name or row.name, row.name)}
     missing = [name for name in report.baseline.outputs if name not in of_base]
     return missing + [name for name in report.target.outputs if name not in of_target and name not in missing]
+
+
+def _kept_inside(report: Judged) -> list[str]:
+    """Outputs that the baseline declares and the target holds as a tensor inside, but does not return."""
+    declared, returned = set(report.baseline.outputs), set(report.target.outputs)
+    return [
+        row.name for row in report.outputs
+        if returned and row.name in declared and row.comparison is not None
+        and not returned & {row.name, row.target_name or row.name}
+    ]  # fmt: skip
+
+
+def _kind(dtype: str) -> str:
+    """What numbers of a type are: a flag, whole, real, complex; within one a mode or an engine chooses the width."""
+    return next((kind for kind in ("float", "int", "complex") if kind in dtype), dtype)
 
 
 def _tensors_seen(report: Judged) -> Iterator[Claim]:

@@ -53,6 +53,17 @@ DOUBTS: Mapping[str, Wording] = {
     "output_not_compared": Wording(
         "Final outputs not compared: {names}.", "未比较的最终输出：{names}。", "Pair them with --rename."
     ),
+    "output_not_returned": Wording(
+        "Final outputs of the baseline that the target holds inside and does not return: {names}.",
+        "基线的最终输出中，目标仅在内部计算而不返回的：{names}。",
+        "Declare it as an output of the target's file too, or take it out of the baseline's.",
+    ),
+    "output_of_other_kind": Wording(
+        "The final output {name} is {base} in the baseline and {target} in the target: another type is another output,"
+        " however close its numbers are.",
+        "最终输出 {name} 在基线中为 {base}，在目标中为 {target}：类型不同即为不同的输出，无论数值多么接近。",
+        "Give both the same type, or judge them by a function of yours with --compare.",
+    ),
     "output_no_gradient": Wording(
         "{names}: the target's parameter requires no gradient, or the loss does not depend on it, so that was not"
         " compared.",

@@ -34,6 +34,10 @@ WHAT_TO_DO: Mapping[str, str] = {
     "See why the second run fails; --run_once leaves it out.": "查明第二次运行为何失败；--run_once 则不做第二次运行。",
     "Leave --run_once out.": "去掉 --run_once。",
     "Leave --without_outputs out.": "去掉 --without_outputs。",
+    "Declare it as an output of the target's file too, or take it out of the baseline's.":
+        "在目标文件中也将其声明为输出，或从基线的输出中去掉。",
+    "Give both the same type, or judge them by a function of yours with --compare.":
+        "使两侧类型相同，或用 --compare 以您的函数判断。",
     "Compare runs whose final outputs are known.": "比较已知最终输出的运行。",
     "Look at that operator's inputs; where such values are right, use --allow_non_finite.":
         "检查该算子的输入；若这些值本应如此，请用 --allow_non_finite。",

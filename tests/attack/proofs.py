@@ -29,7 +29,7 @@ from .case import Lost
 
 __all__ = ["criteria_of_a_test", "options_of_a_comparison", "stored_results"]
 
-_WRONG = ("triple", "nan", "shape", "missing", "type", "inside_too")
+_WRONG = ("triple", "nan", "shape", "missing", "unreturned", "more", "type", "inside_too")
 _MARKS: tuple[dict[str, Any], ...] = (
     {}, {"marks": ("hidden",)}, {"marks": ("z",)}, {"marks": ("re:a.*",)}, {"marks": ("hidden", "active")},
     {"marks_between": ("hidden", "active")}, {"marks_between": ("hidden", "z")}, {"fused_only": True},
@@ -41,7 +41,7 @@ _CRITERIA: tuple[dict[str, Any], ...] = (
 )  # fmt: skip
 """The least that is planted is an output off by 57 %, or the fraction of a number that was cast to a whole one: nobody
 who asks for one of these, 50 apart, asks for as much. That one is put beside what no tolerance allows."""
-_ALWAYS_WRONG = frozenset({"nan", "shape", "missing", "type"})
+_ALWAYS_WRONG = frozenset({"nan", "shape", "missing", "unreturned", "more", "type"})
 """Ways to be wrong that no tolerance allows, however large."""
 _FLAGS = ("validate", "without_outputs", "allow_non_finite", "every_iteration", "top1", "run_once", "fail_fast")
 
