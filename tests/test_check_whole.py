@@ -179,3 +179,42 @@ def test_quantised_by_its_own_tool_is_no_difference_and_the_other_order_is_said(
     capsys.readouterr()
     assert main(["check", folded, normed]) == 1
     assert "other order" in capsys.readouterr().out
+
+
+def node(kind: str, reads: list[str], *makes: str, **held: Any) -> Any:
+    return helper.make_node(kind, reads, list(makes), **held)
+
+
+READS_NOBODY = helper.make_graph([helper.make_node("Add", ["x", "nobody"], ["inner"])], "b", [],
+                                 [helper.make_tensor_value_info("inner", TensorProto.FLOAT, None)])  # fmt: skip
+CUT = {
+    "an output that nobody makes": ([node("Relu", ["x"], "z")], {}),
+    "an input that nobody makes": ([node("Add", ["x", "nobody"], "y")], {}),
+    "one that a branch reads": ([node("If", ["cond"], "y", then_branch=READS_NOBODY, else_branch=branch(1.0))],
+                                {"cond": np.array(True)}),
+    "made twice": ([node("Relu", ["x"], "y"), node("Neg", ["x"], "y")], {}),
+    "made and held": ([node("Relu", ["x"], "w"), node("Add", ["x", "w"], "y")], {"w": W[0]}),
+    "a circle": ([node("Add", ["x", "b"], "a"), node("Relu", ["a"], "b"), node("Relu", ["b"], "y")], {}),
+    "no operator": ([], {"y": W}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", CUT)
+def test_a_file_that_cannot_run_or_holds_nothing_is_not_sound(how: str, tmp_path: Path) -> None:
+    nodes, held = CUT[how]
+    file = saved(tmp_path / "m.onnx", nodes, held)
+    assert main(["check", file]) == 1
+    assert main(["check", file, file]) == 1
+
+
+def test_operators_may_stand_in_any_order(tmp_path: Path) -> None:
+    """ONNX Runtime sorts them itself."""
+    assert main(["check", saved(tmp_path / "m.onnx", [node("Neg", ["h"], "y"), node("Relu", ["x"], "h")])]) == 0
+
+
+def test_a_weight_that_stands_twice_is_none(tmp_path: Path) -> None:
+    file = saved(tmp_path / "m.onnx", [node("Add", ["x", "w"], "y")], {"w": W[0]})
+    model = onnx.load(file)
+    model.graph.initializer.append(numpy_helper.from_array(W[1], "w"))
+    onnx.save(model, file)
+    assert main(["check", file]) == 1

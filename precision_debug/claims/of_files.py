@@ -21,8 +21,8 @@ def claims_of_files(
     faults: Sequence[Reason], differing: Sequence[Reason] | None, unread: Sequence[Reason], looked_at: int
 ) -> tuple[Claim, ...]:
     """faults: what a file proves of itself. differing: what two files prove of each other, and what of them cannot be
-    proven; None: there is one file. unread: what of their constants was not looked at. looked_at: constants that were.
-    """
+    proven; None: there is one file. unread: what of them was not looked at, and files in which there is nothing to look
+    at. looked_at: constants that were."""
     return tuple(_claims(faults, differing, unread, looked_at))
 
 

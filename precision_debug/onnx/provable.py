@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ..reasons import Reason, say
+from ..reasons import Reason, say, some
 from .constants import Constants
 from .graph import Scope, attribute, scopes
 from .model import Model
@@ -38,6 +39,8 @@ def provable(model: Model, *, to: str = "", int32: bool = False, kept: Collectio
     Only what is wrong whatever is fed to the model.
     """
     found: dict[str, list[Reason]] = {}
+    for reason in _wiring(model):
+        found.setdefault(reason.code, []).append(reason)
     for file in _files(model):
         for kind in (_not_finite, _attributes, _scales, _biases, _clipped_weights, _norms):
             for reason in kind(file):
@@ -89,6 +92,39 @@ def _files(model: Model) -> Iterator[_File]:
         around = made.get(id(scope.parent.graph)) if scope.parent is not None else None
         made[id(scope.graph)] = _File.of(model, scope, around.constants if around is not None else None)
         yield made[id(scope.graph)]
+
+
+def _wiring(model: Model) -> Iterator[Reason]:
+    """Names that nothing makes, that two make, and operators that wait for each other: no engine can run those."""
+    around: dict[int, frozenset[str]] = {}
+    for scope in scopes(model.proto.graph):
+        graph, outer = scope.graph, around.get(id(scope.parent.graph)) if scope.parent is not None else None
+        held = [item.name for item in graph.initializer] + [item.values.name for item in graph.sparse_initializer]
+        made = held + [name for node in graph.node for name in node.output if name]
+        for name, count in Counter(made).items():
+            if count > 1:
+                yield say("proven_made_twice", name=name, count=count)
+        ready = {*(outer or ()), *held, *(item.name for item in graph.input), ""}
+        around[id(graph)] = known = frozenset(ready | set(made))
+        for node in graph.node:
+            for name in sorted({*node.input} - known):
+                yield say("proven_unmade", name=name, reader=next(filter(None, node.output), node.name))
+        for item in graph.output:
+            if item.name not in known:
+                yield say("proven_unmade_output", name=item.name)
+        waiting, ready = list(graph.node), ready | ({name for node in graph.node for name in node.input} - known)
+        while waiting:
+            left = []
+            for node in waiting:
+                if ready.issuperset(node.input):
+                    ready.update(node.output)
+                else:
+                    left.append(node)
+            if len(left) == len(waiting):
+                names = [next(filter(None, node.output), node.name) for node in left]
+                yield say("proven_circle", count=len(names), names=some(names))
+                break
+            waiting = left
 
 
 def _attributes(file: _File) -> Iterator[Reason]:

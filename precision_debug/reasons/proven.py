@@ -9,6 +9,7 @@ from .reason import Wording
 __all__ = ["PROVEN"]
 
 _AGAIN = "Regenerate the file with a tool that does not do this, or fix the constant."
+_EXPORT = "Export the model again, and check the tool that changed it since."
 _REPORT = "Report it to the developers of the tool that wrote the second file, and use the first file."
 _QUANTISE = "Quantise the model again, with a larger range if it clips."
 
@@ -16,6 +17,26 @@ PROVEN: Mapping[str, Wording] = {
     "proven_nan": Wording(
         "The file proves it: constant `{name}` holds NaN ({count} {count:element|elements}).",
         "文件即可证明：常量 `{name}` 含 NaN（{count} 个元素）。", _AGAIN,
+    ),
+    "proven_unmade": Wording(
+        "The file proves it: `{reader}` reads `{name}`, which nothing in the file makes or feeds.",
+        "文件即可证明：`{reader}` 读取 `{name}`，而文件中没有任何部分产生或输入它。", _EXPORT,
+    ),
+    "proven_unmade_output": Wording(
+        "The file proves it: nothing makes the output `{name}`.", "文件即可证明：没有任何部分产生输出 `{name}`。",
+        _EXPORT,
+    ),
+    "proven_made_twice": Wording(
+        "The file proves it: `{name}` is made {count} times, so that what reads it is not known.",
+        "文件即可证明：`{name}` 被产生 {count} 次，无法得知读取的是哪一个。", _EXPORT,
+    ),
+    "proven_circle": Wording(
+        "The file proves it: {count} operators wait for each other's results, or for those of such: {names}.",
+        "文件即可证明：{count} 个算子互相等待结果，或等待此类算子的结果：{names}。", _EXPORT,
+    ),
+    "nothing_to_look_at": Wording(
+        "There is no operator in {file}, so nothing of it was looked at.", "{file} 中没有算子，因此没有可查看的内容。",
+        _EXPORT,
     ),
     "proven_scale": Wording(
         "The file proves it: {op} `{name}` has the scale {scale:g}, but a scale must be positive.",

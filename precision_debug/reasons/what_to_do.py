@@ -33,6 +33,7 @@ WHAT_TO_DO: Mapping[str, str] = {
         "找出使用随机数或在两次运行之间保留状态之处；--run_once 则不做此检查。",
     "See why the second run fails; --run_once leaves it out.": "查明第二次运行为何失败；--run_once 则不做第二次运行。",
     "Leave --run_once out.": "去掉 --run_once。",
+    "Export the model again, and check the tool that changed it since.": "重新导出模型，并检查此后修改过它的工具。",
     "Leave --without_outputs out.": "去掉 --without_outputs。",
     "Declare it as an output of the target's file too, or take it out of the baseline's.":
         "在目标文件中也将其声明为输出，或从基线的输出中去掉。",

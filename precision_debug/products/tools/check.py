@@ -45,12 +45,15 @@ def run(arguments: Sequence[str]) -> int:
     from ...onnx.provable import provable
     from ...reasons import Text, say, some
 
-    models = [read_model(path) for path in filter(None, (args.model, args.second))]
+    paths = [path for path in (args.model, args.second) if path]
+    models = [read_model(path) for path in paths]
     faults = list(dict.fromkeys(one for model in models for one in provable(model, to=args.to, int32=args.int32)))
     differing = compared_files(*models) if args.second else None
     looked = [looked_at(model) for model in models]
     names = list(dict.fromkeys(name for one in looked for name in one.unread))
     unread = [say("unread_constants", count=len(names), names=some(names))] if names else []
+    empty = [path for path, one in zip(paths, looked, strict=True) if not one.operators]
+    unread += [say("nothing_to_look_at", file=path) for path in empty]
     claims = claims_of_files(faults, differing, unread, sum(one.constants for one in looked))
     verdict = verdict_of_files(claims, two=bool(args.second))
     language = language_of(args.lang)
