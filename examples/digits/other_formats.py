@@ -61,6 +61,8 @@ def write_paddle(folder: Path) -> None:
     import paddle
     from paddle import nn
 
+    paddle.disable_signal_handler()  # Paddle's own handler of SIGTERM can wait for minutes for a lock
+
     class Digits(nn.Layer):
         def __init__(self) -> None:
             super().__init__()

@@ -22,6 +22,8 @@ from paddle import nn
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
+paddle.disable_signal_handler()  # Paddle's own handler of SIGTERM can wait for minutes for a lock
+
 HERE = Path(__file__).parent
 LEGACY = "FLAGS_enable_pir_api"
 """Paddle 3 writes the legacy format where this variable is 0 as it is imported."""

@@ -12,6 +12,8 @@ from paddle import nn
 
 import precision_debug
 
+paddle.disable_signal_handler()  # Paddle's own handler of SIGTERM can wait for minutes for a lock
+
 
 class Network(nn.Layer):
     def __init__(self) -> None:
