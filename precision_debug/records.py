@@ -548,12 +548,22 @@ class Doubt:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FileState:
+    """A file as it was found. time: of its last change, in ns."""
+
+    path: str
+    size: int
+    time: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Side:
     """One of the two runs. versions: framework and device to version. notes: what the session wants to be said, and
     doubts: what did not run as it was asked for. precision: what was promised (see RunMode); "": not told. outputs: the
     final outputs as the model's own file, or its run, declares them; (): nothing is known of them. digest: of the
-    model's files as they were when it was opened, of a recording when it was made; "": not known. stored: of a side
-    that only replays, how it was held against the model that it is of: "same", "changed", "unknown"; else ""."""
+    model's files as they were when it was opened, of a recording when it was made; "": not known, or not made yet of
+    ``files``, which are read whole only where the report is stored. stored: of a side that only replays, how it was
+    held against the model that it is of: "same", "changed", "unknown"; else ""."""
 
     mode: str
     backend: str
@@ -566,6 +576,7 @@ class Side:
     tensors: int = 0
     seconds: Number | None = None
     outputs: tuple[str, ...] = ()
+    files: tuple[FileState, ...] = ()
     digest: str = ""
     stored: str = ""
 

@@ -39,7 +39,7 @@ from precision_debug.products.training.rank_faults import RankFault
 from precision_debug.reasons import say
 from precision_debug.recording.rank_log import RankedStep, RankStep
 from precision_debug.recording.training_log import Departure, ParameterNumbers, StepNumbers, written
-from precision_debug.records import Doubt, Explanation, MetricChange, Row, SamplesRead, Side, Status
+from precision_debug.records import Doubt, Explanation, InputInfo, MetricChange, Row, SamplesRead, Side, Status
 from precision_debug.report.difference import difference
 
 pytestmark = pytest.mark.usefixtures("forked")
@@ -262,6 +262,13 @@ def of_types(base: str, target: str) -> Row:
     return make_row(1, 0.0, comparison=both, is_output=True, name="y")
 
 
+def of_numbers(**numbers: Any) -> Row:
+    """An output that is equal on both sides."""
+    stats = make_stats(**numbers)
+    return make_row(1, 0.0, comparison=make_comparison(0.0, base=stats, target=stats, mismatched=0), is_output=True,
+                    name="y")  # fmt: skip
+
+
 def doubted(code: str) -> dict[str, Any]:
     return {"target": dataclasses.replace(FP32, mode="ort_opt", doubts=(Doubt(code=code),))}
 
@@ -295,6 +302,7 @@ LOST = tuple(
     for one in (make_row(n, None, reason="x"), make_row(n + 6, None, status=Status.UNMATCHED, reason="x"))
 )  # fmt: skip
 INPUT = exact(1, op_type="Input", name="x")
+ZERO = InputInfo(name="x", dtype="float32", shape=(2, 3), sha256="", min=0.0, max=0.0)
 EMPTY = make_stats(elements=0, shape=(0,))
 SHOWN = EngineLayer(
     name="conv", layer_type="Convolution", weights_type="FP32",
@@ -333,6 +341,11 @@ AGAINST: list[tuple[str, State, str, tuple[Row, ...], dict[str, Any]]] = [
         "baseline": dataclasses.replace(FP32, outputs=("y", "z")), **side(outputs=("y",))}),
     ("outputs_compared", OPEN, "output_of_other_kind", (of_types("float32", "int64"),), {}),
     ("outputs_compared", OPEN, "output_of_other_kind", (of_types("bool", "uint8"),), {}),
+    ("outputs_compared", OPEN, "outputs_tell_nothing", (of_numbers(min=0.0, max=0.0, rms=0.0),), {}),
+    ("outputs_compared", OPEN, "outputs_tell_nothing", (of_numbers(min=None, max=None, inf=make_stats().elements),),
+     asked(allow_non_finite=True)),
+    ("outputs_compared", OPEN, "outputs_not_judged", (*PASSES, exact(1, name="z", is_output=True)), {
+        "checks": {"y": 1.0}}),
     ("outputs_finite", REFUTED, "output_non_finite", (both_sides(nan=3),), {}),
     ("outputs_finite", REFUTED, "output_non_finite", (both_sides(inf=1),), {}),
     ("tensors_seen", OPEN, "nothing_seen", (), {}),
@@ -346,6 +359,7 @@ AGAINST: list[tuple[str, State, str, tuple[Row, ...], dict[str, Any]]] = [
     ("all_read", OPEN, "samples_unread", PASSES, {
         "samples": SamplesRead(given=5, asked=1, read=1), **noted("one_recorded", count=5)}),
     ("all_read", OPEN, "files_unread", PASSES, noted("dump_skipped", count=1, file="a.npy", why="cut off")),
+    ("all_read", OPEN, "inputs_all_zero", PASSES, {"inputs": (ZERO,)}),
     ("all_read", OPEN, "inputs_unknown", (*PASSES, INPUT), {"inputs": ()}),
     ("unchanged", OPEN, "model_changed", PASSES, doubted("model_changed")),
     ("unseen_inputs", OPEN, "off_on_others", PASSES, doubted("off_on_others")),
@@ -392,6 +406,9 @@ HOLDS: list[tuple[str, str, str, tuple[Row, ...], dict[str, Any]]] = [
     ("outputs_compared", "", "", PASSES, {}),
     ("outputs_compared", "function", "", PASSES, {"checks": {"y": 1.0}}),
     ("outputs_compared", "hooks", "", (exact(),), HOOKS),
+    ("outputs_compared", "", "", (of_numbers(dtype="int64", min=0, max=0),), {}),
+    ("outputs_compared", "", "", (of_numbers(min=0.0, max=0.0), *PASSES), {}),
+    ("outputs_compared", "function", "", PASSES, {"checks": {"": 1.0}}),
     ("outputs_finite", "", "", PASSES, {}),
     ("outputs_finite", "allowed", "", (both_sides(nan=3),), asked(allow_non_finite=True)),
     ("outputs_finite", "function", "", (both_sides(nan=3),), {"checks": {"y": 1.0}}),
@@ -399,6 +416,7 @@ HOLDS: list[tuple[str, str, str, tuple[Row, ...], dict[str, Any]]] = [
     ("tensors_seen", "", "few_seen_inside", (*PASSES, *UNSEEN), {}),
     ("tensors_seen", "", "few_compared_inside", (*PASSES, *LOST), {}),
     ("all_read", "", "", PASSES, {}),
+    ("all_read", "", "", PASSES, {"inputs": (ZERO, dataclasses.replace(ZERO, name="ids", dtype="int64"))}),
     ("all_read", "samples", "", PASSES, {"samples": SamplesRead(given=5, asked=5, read=5)}),
     ("unchanged", "", "", PASSES, {}),
     ("unchanged", "same", "", PASSES, side(stored="same")),

@@ -14,6 +14,7 @@ from precision_debug import Report, compare
 from precision_debug.claims import State
 from precision_debug.cli import main
 from precision_debug.records import ModelFiles
+from precision_debug.report.formats.json import to_dict
 from precision_debug.run.unchanged import model_digest
 
 onnx = pytest.importorskip("onnx")
@@ -43,7 +44,7 @@ def state(report: Report) -> State:
 def test_a_recording_of_the_model_that_is_here_holds(recorded: Path) -> None:
     report = of(recorded / "right.onnx")
     assert (state(report), report.baseline.stored, report.exit_status) == (State.HELD, "same", 0)
-    assert report.baseline.digest == report.target.digest != ""
+    assert report.baseline.digest == to_dict(report)["target"]["digest"] != ""
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -140,3 +141,31 @@ def test_links_to_a_model_and_to_its_weights_are_the_same_model(tmp_path: Path) 
         (links / name).symlink_to(there / name)
     digest = model_digest(ModelFiles(model_file=str(there / "m.onnx")))
     assert model_digest(ModelFiles(model_file=str(links / "m.onnx"))) == digest != ""
+
+
+def test_a_model_is_read_whole_only_where_a_report_is_stored_and_is_then_what_was_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    whole = Path.open
+
+    def opened(self: Path, *args: object, **more: object) -> object:
+        read.append(self.name)
+        return whole(self, *args, **more)  # type: ignore[call-overload]
+
+    save(tmp_path / "m.onnx")
+    words: dict[str, object] = {"run_mode": "ort_opt", "explain": "off"}
+    first = compare(tmp_path / "m.onnx", output=tmp_path / "r.html", **words)
+    assert [state.path for state in first.target.files] == [str(tmp_path / "m.onnx")]
+    assert first.target.digest == ""
+    monkeypatch.setattr(Path, "open", opened)
+    stored = to_dict(first)
+    assert read == ["m.onnx"], "once for both sides"
+    assert stored["target"]["digest"] == stored["baseline"]["digest"] == model_digest(
+        ModelFiles(model_file=str(tmp_path / "m.onnx"))
+    )  # fmt: skip
+    assert "files" not in stored["target"]
+    save(tmp_path / "n.onnx")
+    again = compare(tmp_path / "n.onnx", **words)
+    save(tmp_path / "n.onnx", "triple")
+    assert "digest" not in to_dict(again)["target"], "what lies there is not what was run"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from ..explain import allowed_by
 from ..numbers.judge import HIDDEN
 from ..reasons import as_reason
-from ..records import Doubt, Number, Row, Status
+from ..records import Doubt, Number, Row, Status, TensorStats
 from ..registry import wording
 from ..settings.options import allowed_drop
 from .as_asked import not_fp32, precision_unseen
@@ -106,11 +106,19 @@ def _outputs_compared(report: Judged) -> Iterator[Claim]:
     """Every final output that the model declares was compared, in its own kind."""
     code = "outputs_compared"
     if report.checks:  # a function of the user's has judged the outputs
+        left = [] if "" in report.checks else [
+            row.name for row in report.outputs if not {row.name, row.target_name} & set(report.checks)
+        ]  # fmt: skip
         yield held(code, kind="function")
+        if left:
+            yield opened(code, Doubt(code="outputs_not_judged", values={"names": _listed(left)}), outputs=tuple(left))
         return
     if report.spec.without_outputs:
         yield opened(code, Doubt(code="outputs_left_out"))
         return
+    told = [row.comparison for row in report.outputs if row.comparison is not None and row.comparison.base.elements]
+    if told and all(_tells_nothing(numbers.base) and _tells_nothing(numbers.target) for numbers in told):
+        yield opened(code, Doubt(code="outputs_tell_nothing"))
     absent = [row for row in report.outputs if row.comparison is None and row.status is not Status.FAIL]
     frozen = [row.name for row in absent if as_reason(row.reason).code == "step_no_gradient"]
     others = [row.name for row in absent if as_reason(row.reason).code != "step_no_gradient"]
@@ -163,6 +171,12 @@ def _kept_inside(report: Judged) -> list[str]:
     ]  # fmt: skip
 
 
+def _tells_nothing(numbers: TensorStats) -> bool:
+    """Whether it is 0, NaN or Inf throughout; a whole number or a flag that is 0 is an answer."""
+    nothing = numbers.min == numbers.max == 0 or numbers.nan + numbers.inf == numbers.elements
+    return "float" in numbers.dtype and nothing
+
+
 def _kind(dtype: str) -> str:
     """What numbers of a type are: a flag, whole, real, complex; within one a mode or an engine chooses the width."""
     return next((kind for kind in ("float", "int", "complex") if kind in dtype), dtype)
@@ -200,6 +214,10 @@ def _all_read(report: Judged) -> Iterator[Claim]:
     asked = 0 if sets is None else sets.given if "one_recorded" in codes else sets.asked
     if sets is not None and sets.read < asked and stopped is None and not report.failure:
         yield opened(code, Doubt(code="samples_unread", values={"count": asked, "read": sets.read}))
+    fed = [one for one in report.inputs if math.prod(one.shape)]
+    alone = sets is None or sets.given <= 1
+    if fed and alone and all("float" in one.dtype and one.min == one.max == 0 for one in fed):
+        yield opened(code, Doubt(code="inputs_all_zero", values={"names": _listed([one.name for one in fed])}))
     own_program = {report.baseline.backend, report.target.backend} <= _OWN_PROGRAM
     if not report.inputs and not own_program and any(row.op_type == "Input" for row in report.compared):
         yield opened(code, Doubt(code="inputs_unknown"))
@@ -208,8 +226,8 @@ def _all_read(report: Judged) -> Iterator[Claim]:
         if reason.code == "dump_skipped":
             unread = {name: _plain(one) for name, one in reason.args.items()}
             yield opened(code, Doubt(code="files_unread", values=unread))
-    fed = hashlib.sha256("".join(one.sha256 for one in report.inputs).encode()).hexdigest()[:_DIGITS]
-    values: dict[str, Number | str] = {"inputs": len(report.inputs), "sha256": fed if report.inputs else ""}
+    digest = hashlib.sha256("".join(one.sha256 for one in report.inputs).encode()).hexdigest()[:_DIGITS]
+    values: dict[str, Number | str] = {"inputs": len(report.inputs), "sha256": digest if report.inputs else ""}
     if sets is not None and sets.given > 1:
         yield held(code, None, kind="samples", read=sets.read, given=sets.given, **values)
     else:
@@ -221,7 +239,8 @@ def _unchanged(report: Judged) -> Iterator[Claim]:
     code = "unchanged"
     yield from _of_sides(report, code)
     stored = [side.stored for side in (report.baseline, report.target) if side.stored]
-    values = {"baseline": report.baseline.digest, "target": report.target.digest}
+    digests = {"baseline": report.baseline.digest, "target": report.target.digest}
+    values = {side: digest for side, digest in digests.items() if digest}
     if stored:
         yield held(code, None, kind="unknown" if "unknown" in stored else "same", **values)
     else:

@@ -20,8 +20,9 @@ __all__ = ["HIDDEN", "as_expected", "judged", "lost_slices", "told_slices", "val
 HIDDEN = 1e-2
 """Relative L2 error above which a pass is inconclusive where atol exceeds the RMS of the baseline's tensor.
 
-Such an atol lets zeros pass for the tensor. Below this error (or below rtol, where that is larger) the tensor is right
-all the same: rounding leaves about 1e-7 in FP32, 1e-3 in FP16 and less than 1e-2 in BF16, however small the tensor is.
+Such an atol lets zeros pass for the tensor, as an rtol of 1 or more does for any. Below this error (or below an rtol of
+less than 1, where that is larger) the tensor is right all the same: rounding leaves about 1e-7 in FP32, 1e-3 in FP16
+and less than 1e-2 in BF16, however small the tensor is.
 """
 
 
@@ -169,6 +170,8 @@ def _passes(comparison: Comparison, tolerance: Tolerance) -> tuple[bool, Reason]
 def _hidden(comparison: Comparison, tolerance: Tolerance) -> Reason:
     """Why a pass says nothing, "" where it does: see HIDDEN."""
     error, rms = comparison.relative_l2, comparison.base.rms
+    if error is not None and error > HIDDEN and tolerance.rtol >= 1:
+        return say("hidden_rtol", rtol=tolerance.rtol, error=error)
     if error is None or rms is None or tolerance.atol <= rms or error <= max(HIDDEN, tolerance.rtol):
         return NOTHING
     if tolerance.check_error_stat != "elemwise" and (comparison.stat_rel or 0.0) <= tolerance.rtol:

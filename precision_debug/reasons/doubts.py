@@ -81,6 +81,19 @@ DOUBTS: Mapping[str, Wording] = {
         " empty.",
         "最终输出 {name} 在两侧都没有元素，没有比较任何内容。请换一个能产生结果的输入。", "Use real --inputs.",
     ),
+    "outputs_not_judged": Wording(
+        "Your function did not judge these final outputs: {names}.", "您的函数未判断这些最终输出：{names}。",
+        "Let the function judge every output by its name, or all at once with true or false.",
+    ),
+    "outputs_tell_nothing": Wording(
+        "Every element of every final output is 0, NaN or Inf on both sides, as it would be of many a wrong model.",
+        "所有最终输出的每个元素在两侧都是 0、NaN 或 Inf，许多错误的模型也会如此。",
+        "Use an input on which the model gives other numbers.",
+    ),
+    "inputs_all_zero": Wording(
+        "All that was fed is 0, so that no weight that is multiplied by an input was tried: {names}.",
+        "所有输入全为 0，与输入相乘的权重均未得到检验：{names}。", "Use inputs like those in use.",
+    ),
     "outputs_left_out": Wording(
         "No output was judged: --without_outputs leaves the final outputs out.",
         "没有判定任何输出：--without_outputs 不比较最终输出。", "Leave --without_outputs out.",

@@ -45,6 +45,10 @@ ROWS: Mapping[str, Wording] = {
         "仅因 atol {atol:g} 而通过，该值大于其均方根 {rms:.3g}，相对 L2 误差为 {error:.3g}",
         "Use an --atol below the RMS of the tensor.",
     ),
+    "hidden_rtol": Wording(
+        "passes only because rtol {rtol:g} would let zeros pass for it; its Rel L2 is {error:.3g}",
+        "仅因 rtol {rtol:g} 而通过，而全为零的结果也会通过，相对 L2 误差为 {error:.3g}", "Use an --rtol below 1.",
+    ),
     "beyond": Wording(
         "Rel L2 {error:.3g} exceeds {allowed:.3g}, the error expected of this arithmetic",
         "相对 L2 误差 {error:.3g} 超过该运算允许损失的 {allowed:.3g}", _NUMBERS,

@@ -34,6 +34,11 @@ WHAT_TO_DO: Mapping[str, str] = {
     "See why the second run fails; --run_once leaves it out.": "查明第二次运行为何失败；--run_once 则不做第二次运行。",
     "Leave --run_once out.": "去掉 --run_once。",
     "Export the model again, and check the tool that changed it since.": "重新导出模型，并检查此后修改过它的工具。",
+    "Use an --rtol below 1.": "使用小于 1 的 --rtol。",
+    "Use an input on which the model gives other numbers.": "请换一个使模型给出其他数值的输入。",
+    "Use inputs like those in use.": "请使用与实际使用相近的输入。",
+    "Let the function judge every output by its name, or all at once with true or false.":
+        "请让该函数按名字判断每个输出，或以 true 或 false 一次判断全部。",
     "Leave --without_outputs out.": "去掉 --without_outputs。",
     "Declare it as an output of the target's file too, or take it out of the baseline's.":
         "在目标文件中也将其声明为输出，或从基线的输出中去掉。",

@@ -22,7 +22,7 @@ from ..settings import SIDES
 from .executed import not_run
 from .journal import Journal
 from .plan import Opening
-from .unchanged import held_against, model_digest
+from .unchanged import held_against, model_files
 
 __all__ = ["DRAWS", "OpenSide", "guarded", "open_both", "open_one"]
 
@@ -76,7 +76,7 @@ class OpenSide:
         self.on_announced: Callable[[], None] = _nothing
         self._side = say("baseline") if role == "baseline" else say("target")
         self._outputs, drawn = _declared(opening)
-        self._digest, self._stored = ("" if opening.recording else model_digest(opening.spec.model)), ""
+        self._files, self._digest, self._stored = (() if opening.recording else model_files(opening.spec.model)), "", ""
         self._doubts = drawn
         journal.write(Stage(text=say("stage_opening", side=self._side, mode=opening.label)))
         self._tell(())
@@ -196,6 +196,7 @@ class OpenSide:
             tensors=len(tensors),
             seconds=self.seconds,
             outputs=self._outputs,
+            files=self._files,
             digest=self._digest,
             stored=self._stored,
         )

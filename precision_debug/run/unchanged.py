@@ -7,37 +7,39 @@ is there now is held against a digest that was kept; what cannot be known is not
 from __future__ import annotations
 
 import dataclasses
-import functools
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
 from ..errors import PrecisionDebugError
-from ..records import Doubt, ModelFiles, Side
+from ..records import Doubt, FileState, ModelFiles, Side
+from ..report.formats.json import digest_of_files, state_of
 from ..report.model import Report
 
-__all__ = ["held_against", "model_digest", "with_changes"]
+__all__ = ["held_against", "model_digest", "model_files", "with_changes"]
 
-_BLOCK = 1 << 22
 _PARAMETERS = {".pdmodel": ".pdiparams", ".json": ".pdiparams", ".xml": ".bin"}
 """Of a format, how the file ends that lies beside the model under its name and holds its weights."""
 
 
 def model_digest(model: ModelFiles) -> str:
-    """SHA-256 over a model's files: its own, its parameters, an ONNX file's external weights.
+    """SHA-256 over a model's files as they are now; "" of what is not a file. See ``model_files``."""
+    return digest_of_files(model_files(model))
 
-    "" of what is not a file: a folder may hold anything, and a program loads its weights from wherever it likes.
+
+def model_files(model: ModelFiles) -> tuple[FileState, ...]:
+    """A model's files: its own, its parameters, an ONNX file's external weights.
+
+    () of what is not a file: a folder may hold anything, and a program loads its weights from wherever it likes.
     """
     files = [Path(name) for name in (model.model_file, model.params_file) if name]
     if model.model_dir or not files or not all(file.is_file() for file in files) or files[0].suffix == ".py":
-        return ""
+        return ()
     try:
         # a file may be reached by several links, and counts once
         beside = sorted({file.resolve() for file in _beside(files[0])} - {file.resolve() for file in files})
-        states = tuple((str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in (*files, *beside))
-        return _digest(states)
+        return tuple(state_of(file.absolute()) for file in (*files, *beside))
     except (OSError, PrecisionDebugError):
-        return ""
+        return ()
 
 
 def _beside(model: Path) -> Iterator[Path]:
@@ -48,19 +50,6 @@ def _beside(model: Path) -> Iterator[Path]:
         from .content import external_files
 
         yield from (file for file in external_files(model) if file.is_file())
-
-
-@functools.lru_cache(maxsize=8)
-def _digest(states: tuple[tuple[str, int, int], ...]) -> str:
-    """One file's is the file's own SHA-256, as any tool gives it; states: path, size and time of each."""
-    digests = []
-    for path, *_ in states:
-        digest = hashlib.sha256()
-        with Path(path).open("rb") as file:
-            while block := file.read(_BLOCK):
-                digest.update(block)
-        digests.append(digest.hexdigest())
-    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
 def held_against(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +14,7 @@ from ...codec import decode, encode, parse_json
 from ...errors import OutputError
 from ...numbers.born import infinite, infinite_introduced
 from ...reasons import say
-from ...records import ModelFiles, Row, RunSpec, Side, Status, TensorStats, Tolerance
+from ...records import FileState, ModelFiles, Row, RunSpec, Side, Status, TensorStats, Tolerance
 from ...safety.special_file import refuse_special
 from ...search.fix import STATES
 from ..blame import culprits, said_of
@@ -20,7 +22,9 @@ from ..doubts import decides, rests_on, worded
 from ..model import FORMAT_VERSION, Report
 from ..tried import tried_sentence
 
-__all__ = ["from_dict", "load", "to_dict", "write"]
+__all__ = ["digest_of_files", "from_dict", "load", "state_of", "to_dict", "write"]
+
+_BLOCK = 1 << 22
 
 _FORMAT = "precision_debug report"
 _DERIVED = ("format", "summary")
@@ -31,6 +35,7 @@ def to_dict(report: Report) -> dict[str, Any]:
 
     A field that has its default is left out. Raises OutputError where an option has no JSON form.
     """
+    report = _with_digests(report)
     return {**_head(report), "rows": list(_rows(report))}
 
 
@@ -106,6 +111,7 @@ def load(path: str | Path) -> Report:
 
 def write(report: Report, path: Path) -> None:
     """Strict JSON in UTF-8, as ``to_dict`` gives it, never holding more than one row's text."""
+    report = _with_digests(report)
     with path.open("w", encoding="utf-8", newline="\n") as file:
         file.write("{\n")
         for key, value in _head(report).items():
@@ -116,6 +122,42 @@ def write(report: Report, path: Path) -> None:
             _line(file, f"{separator}  ", row, "")
             separator = ",\n"
         file.write("\n ]\n}\n")
+
+
+def _with_digests(report: Report) -> Report:
+    """The report whose sides hold digests of their models' files: who reads it later can tell whether they changed."""
+    sides = [
+        dataclasses.replace(side, files=(), digest=side.digest or digest_of_files(side.files)) if side.files else side
+        for side in (report.baseline, report.target)
+    ]
+    return dataclasses.replace(report, baseline=sides[0], target=sides[1])
+
+
+def state_of(file: Path) -> FileState:
+    """Raises OSError."""
+    found = file.stat()
+    return FileState(path=str(file), size=found.st_size, time=found.st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=8)
+def digest_of_files(files: tuple[FileState, ...]) -> str:
+    """SHA-256: of one file its own, as any tool gives it. "" of none, and where one is another file by now.
+
+    The whole of gigabytes is read, which may take as long as a run of the model.
+    """
+    digests = []
+    try:
+        for state in files:
+            digest = hashlib.sha256()
+            with Path(state.path).open("rb") as file:
+                while block := file.read(_BLOCK):
+                    digest.update(block)
+            digests.append(digest.hexdigest())
+        if [state_of(Path(state.path)) for state in files] != list(files):
+            return ""
+    except OSError:
+        return ""
+    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest() if digests else ""
 
 
 def _line(file: IO[str], before: str, value: Any, after: str) -> None:
