@@ -13,9 +13,9 @@ from .reasons import NOTHING, Reason, ReasonOrText, say
 from .settings.options import ModelFiles, Number, RunSpec, Shape, Tolerance
 
 __all__ = [
-    "Availability", "Comparison", "Culprit", "Doubt", "Effect", "Explanation", "InputInfo", "InputMeta", "Introduced",
-    "MetricChange", "ModelFiles", "Number", "Operator", "Overlap", "Repeated", "Row", "RunMode", "RunSpec",
-    "SamplesRead", "SessionSpec", "Shape", "Side", "Slices", "Status", "Stored", "TensorMeta", "TensorStats",
+    "Availability", "Comparison", "Culprit", "Decision", "Doubt", "Effect", "Explanation", "InputInfo", "InputMeta",
+    "Introduced", "MetricChange", "ModelFiles", "Number", "Operator", "Overlap", "Repeated", "Row", "RunMode",
+    "RunSpec", "SamplesRead", "SessionSpec", "Shape", "Side", "Slices", "Status", "Stored", "TensorMeta", "TensorStats",
     "Tolerance",
 ]  # fmt: skip
 
@@ -433,6 +433,30 @@ class RepairedSet:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Decision:
+    """An operator that decides by floats (a maximum, a top-k, a threshold, a rounding to whole numbers), and took some
+    decisions otherwise in the target, by which outputs are off that are right but for them.
+
+    name: of its tensor. count: decisions that turned, of ``elements``. margin: how far the baseline's scores are apart
+    there at most; off: how far the target's are off there at most; None: not told. predicted: how many turn where every
+    tensor is off by its rounding. reach: how far scores may be apart that rounding turns. expected: no more turned, and
+    no clearer ones, than rounding explains. effect: relative L2 that they alone make ``at`` this output, or the part of
+    its elements that they change where it holds no floats."""
+
+    name: str
+    op_type: str
+    count: int
+    elements: int
+    margin: Number | None = None
+    off: Number | None = None
+    predicted: Number = 0.0
+    reach: Number = 0.0
+    expected: bool = False
+    at: str = ""
+    effect: Number = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
 class Explanation:
     """Who did it. state: "culprits", "diffuse" (errors beyond bounds that no operator alone explains), "healthy" (none
     beyond what the arithmetic must lose) or "unknown" (could not be measured; ``reason`` says why).
@@ -447,7 +471,9 @@ class Explanation:
     explains, the sets of a few that were left out; where it is diffuse none of them halves it. passes: what the
     culprits make is worth no failed run. unfelt: the first tensor beyond bounds where no output is.
     decided_by_rounding: outputs of a step whose error says nothing, since their exact value is 0, or the sign of such a
-    one. rounded: tensors of whole numbers that are floats, rounded, and are judged as these.
+    one. rounded: tensors of whole numbers that are floats, rounded, and are judged as these. decisions: that were
+    taken otherwise, by which outputs are off; then ``at`` is one of the scores that they are taken by. turned: tensors
+    that differ by these alone, which are as expected.
     """
 
     state: str
@@ -472,6 +498,8 @@ class Explanation:
     unfelt: str = ""
     decided_by_rounding: tuple[str, ...] = ()
     rounded: tuple[str, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    turned: tuple[str, ...] = ()
     seconds: Number = 0.0
 
 

@@ -207,11 +207,14 @@ def test_torch_modules(kind: str, tmp_path: Path) -> None:
     (tmp_path / "models.py").write_text(TORCH)
     report = precision_debug.compare(f"{tmp_path / 'models.py'}:{kind}", run_mode="torch_bf16", device="cpu")
     assert report.explanation is not None
-    found = [one for one in report.explanation.culprits if one.cause == "flips"]
+    found = [one.evidence for one in report.explanation.culprits if one.cause == "flips"]
+    if kind == "threshold":  # one of 192, and not of 24 experts half
+        assert [one.count for one in report.explanation.decisions] == [1]
+        return
     assert found, sentences(report)
-    assert found[0].evidence["count"] >= 1
-    assert found[0].evidence["off"] > 0
-    assert ("margin" in found[0].evidence) == (kind != "threshold")
+    assert found[0]["count"] >= 1
+    assert found[0]["off"] > 0
+    assert "margin" in found[0]
 
 
 def test_what_nobody_sees_run_in_the_low_precision_is_not_counted() -> None:

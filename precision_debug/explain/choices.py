@@ -165,11 +165,18 @@ def choice_between(base: Sequence[Array], target: Sequence[Array], chose: Array,
     except ValueError:
         return {}
     off = max(_most(np.abs(t - b)) for b, t in pairs)
-    margin = _most(np.abs(pairs[0][0] - pairs[1][0])) if len(pairs) == 2 and chose.dtype.kind == "b" else math.inf
+    margin = _apart(*pairs) if len(pairs) == 2 and chose.dtype.kind == "b" else math.inf
     found = {"count": int(flips.sum()), "elements": int(flips.size)}
     if not math.isfinite(off):
         return found
     return {**found, "off": off} if not math.isfinite(margin) else {**found, "off": off, "margin": margin}
+
+
+def _apart(one: tuple[Array, Array], other: tuple[Array, Array]) -> float:
+    """How far two numbers are apart at most; where the baseline's are equal, as a maximum and itself are, the target's:
+    that is by how much another one has overtaken it."""
+    gap, there = np.abs(one[0] - other[0]), np.abs(one[1] - other[1])
+    return _most(np.where(gap == 0, there, gap))
 
 
 def _axis(scores: Array, chose: Array) -> int | None:

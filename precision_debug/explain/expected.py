@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from ..protocols import Workbench
 from ..records import Row
 from .effects import Sink, error_at
 from .operators import MOVE, SELECT, SUM_UP, plain_type
 from .shape_makers import shape_makers
 from .subject import Subject
 from .units import INTEGERS, NARROW, unit_of
+from .workbench import HostWorkbench
 
-__all__ = ["expected_errors"]
+__all__ = ["expected_errors", "run_shaken"]
 
 _NOISE = 1 << 16
 """Random numbers that are drawn once and used again and again: drawing them anew costs more than the model."""
@@ -31,39 +33,83 @@ def expected_errors(
     the errors are multiplied by sqrt(2). draw: another one, other random numbers.
     """
     bench = subject.bench
-    noise = np.random.default_rng(draw).uniform(-1, 1, _NOISE).astype(np.float32)
     wanted = {sink.name for sink in sinks}
-    fused = frozenset(
-        meta.name for meta in subject.tensors
-        if subject.same_steps and meta.name not in subject.row_of and not meta.unseen
-        and plain_type(meta.op_type) in SUM_UP
-    )  # fmt: skip
-    left = shape_makers(subject.tensors, subject.row_of)
     seen: dict[str, Any] = {}
+    shake = _shaking(subject, bench, draw=draw)
 
-    def replace(_op: str, name: str, value: Any) -> Any:
-        row = subject.row_of.get(name)
-        new = None
-        if row is None and name in fused:  # what the target fused is summed up in its own way, and quantised then
-            new = bench.shaken(value, noise, _ACCUMULATED, zlib.crc32(name.encode()) % _NOISE, None)
-        if row is not None and row.comparison is not None and not _left_alone(subject, name) and name not in left:
-            unit = _unit(subject, name, row)
-            if unit > 0 and not _is_exact(subject, row, value, unit):
-                step = (row.comparison.base.rms or 0.0) if subject.whole_steps(name) else None
-                # turned for each: tensors of one shape that were off alike would add up, as rounding does not
-                new = bench.shaken(value, noise, unit, zlib.crc32(name.encode()) % _NOISE, step)
+    def replace(op: str, name: str, value: Any) -> Any:
+        new = shake(op, name, value)
         if name in wanted:
             seen[name] = bench.kept(value if new is None else new)
         return new
 
-    names = frozenset(subject.row_of) | fused
-    subject.operators()[0].run_replacing(subject.feeds, subject.showing(replace), names)
+    subject.operators()[0].run_replacing(subject.feeds, subject.showing(replace), _shown(subject))
     return {
         name: math.sqrt(2) * error
         for name in wanted
-        if name in plain and name in seen
+        if name in plain
+        and name in seen
         and (error := error_at(bench, plain[name], seen[name], rounded=name in subject.rounded)) is not None
     }
+
+
+def run_shaken(
+    subject: Subject, wanted: Collection[str], *, draw: int, fixed: Mapping[str, Any] | None = None,
+    also: Collection[str] = (),
+) -> dict[str, Any]:  # fmt: skip
+    """Tensors of such a run, as numpy arrays, in which what only chooses among numbers rounds none of them: it gives
+    what it was given, to the bit. fixed: what some tensors are whatever is before them. also: further
+    tensors that are off by the model's typical unit, since the target computes them and does not show them."""
+    bench, kept = HostWorkbench(), fixed or {}
+    seen: dict[str, Any] = {}
+    shake = _shaking(subject, bench, draw=draw, chosen=False, times=math.sqrt(2), also=also)
+
+    def replace(op: str, name: str, value: Any) -> Any:
+        new = kept[name] if name in kept and kept[name].shape == value.shape else shake(op, name, value)
+        if name in wanted:
+            seen[name] = bench.kept(value if new is None else new)
+        return new
+
+    subject.operators()[0].run_replacing(subject.feeds, replace, _shown(subject) | {*wanted, *kept, *also})
+    return seen
+
+
+def _shown(subject: Subject) -> frozenset[str]:
+    return frozenset(subject.row_of) | _fused(subject)
+
+
+def _fused(subject: Subject) -> frozenset[str]:
+    """What the target fused, and is summed up in its own way, and quantised then."""
+    return frozenset(
+        meta.name for meta in subject.tensors
+        if subject.same_steps and meta.name not in subject.row_of and not meta.unseen
+        and plain_type(meta.op_type) in SUM_UP
+    )  # fmt: skip
+
+
+def _shaking(
+    subject: Subject, bench: Workbench, *, draw: int, chosen: bool = True, times: float = 1.0,
+    also: Collection[str] = (),
+) -> Callable[[str, str, Any], Any]:  # fmt: skip
+    """What puts a tensor off by up to its unit of rounding. chosen: also what is only chosen among numbers."""
+    noise = np.random.default_rng(draw).uniform(-times, times, _NOISE).astype(np.float32)
+    fused, left = _fused(subject), shape_makers(subject.tensors, subject.row_of)
+
+    def shake(_op: str, name: str, value: Any) -> Any:
+        row = subject.row_of.get(name)
+        new = None
+        if row is None and (name in fused or name in also):
+            unit = _ACCUMULATED if name in fused else subject.typical_unit
+            new = bench.shaken(value, noise, unit, zlib.crc32(name.encode()) % _NOISE, None)
+        if row is not None and row.comparison is not None and name not in left:
+            unit = 0.0 if _left_alone(subject, name, chosen=chosen) else _unit(subject, name, row)
+            if unit > 0 and not _is_exact(subject, row, value, unit):
+                step = (row.comparison.base.rms or 0.0) if subject.whole_steps(name) else None
+                # turned for each: tensors of one shape that were off alike would add up, as rounding does not
+                new = bench.shaken(value, noise, unit, zlib.crc32(name.encode()) % _NOISE, step)
+        return new
+
+    return shake
 
 
 def _is_exact(subject: Subject, row: Row, value: Any, unit: float) -> bool:
@@ -83,13 +129,14 @@ _ACCUMULATED = 2.0**-15
 """Relative error of what is summed up of integers: an engine rounds biases to the step of the accumulator."""
 
 
-def _left_alone(subject: Subject, name: str) -> bool:
+def _left_alone(subject: Subject, name: str, *, chosen: bool) -> bool:
     """Whether a tensor is not shaken: its operators round nothing. In a step neither what is chosen among numbers: a
     gradient goes to the one that equals the result, and would go nowhere (Paddle's max pooling, torch's amax)."""
     if subject.only_moves(name):
         return not _narrows(subject, name)
     region = subject.region_of.get(name, ())
-    return subject.is_step and bool(region) and all(plain_type(meta.op_type) in SELECT | MOVE for meta in region)
+    free = subject.is_step or (not chosen and not subject.whole_steps(name))
+    return free and bool(region) and all(plain_type(meta.op_type) in SELECT | MOVE for meta in region)
 
 
 def _narrows(subject: Subject, name: str) -> bool:

@@ -27,14 +27,16 @@ and less than 1e-2 in BF16, however small the tensor is.
 
 
 def judged(
-    row: Row, tolerance: Tolerance, *, allowed: float | None = None, validate: bool = False, rounded: bool = False
-) -> Row:
+    row: Row, tolerance: Tolerance, *, allowed: float | None = None, validate: bool = False, rounded: bool = False,
+    turned: Reason = NOTHING,
+) -> Row:  # fmt: skip
     """The row with its verdict: what hooks, --fail_fast, a search and the report all ask.
 
     allowed: relative L2 error that decides where the user gave no tolerance (see ``explain.allowed_by``); None: not
-    known yet. validate: see RunSpec. rounded: whole numbers that are floats, rounded, and are judged as these. A row
-    without numbers keeps its status, but for what ``validate`` finds. To judge a judged row again, by another bound,
-    gives what the other bound alone gives.
+    known yet. validate: see RunSpec. rounded: whole numbers that are floats, rounded, and are judged as these.
+    turned: that decisions which rounding takes otherwise are all that it differs by, so that without a tolerance it
+    passes. A row without numbers keeps its status, but for what ``validate`` finds. To judge a judged row again, by
+    another bound, gives what the other bound alone gives.
     """
     if row.comparison is not None and row.status in _JUDGED:
         status, reason = verdict(row.comparison, tolerance)
@@ -43,6 +45,8 @@ def judged(
         row = dataclasses.replace(row, status=status, reason=reason)
         if allowed is not None and not tolerance.given:
             row = as_expected(row, allowed, rounded=rounded)
+            if turned and row.status is Status.FAIL:
+                row = dataclasses.replace(row, status=Status.PASS, reason=turned)
     return validated(row) if validate else row
 
 

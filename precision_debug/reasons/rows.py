@@ -15,6 +15,7 @@ _OWN = "Check the input, the weights and the model before the precision."
 _PAIR = "Pair it with --rename if its name differs on the other side."
 _HOME = "Nothing to do: its values are compared in another row, or there is nothing to compare."
 _CRASH = "Check how the run ended; the rows finished before that are in the report."
+_DECIDED = "Judge what is made of these decisions: scores that near are decided by rounding, on any machine."
 
 ROWS: Mapping[str, Wording] = {
     # the verdict
@@ -63,6 +64,19 @@ ROWS: Mapping[str, Wording] = {
         "第 {axis} 轴的切片 {slices}（{all} 个中的 {count} 个）已丢失：误差为其自身大小的 {part:.0%}；"
         "其最大值为 {peak:.3g}，而同一输出的最大值为 {largest:.3g}",
         "Give them an output, or a scale, of their own: split the Concat that packs them, or keep it.",
+    ),
+    "decisions_turned": Wording(
+        "{count} of {all} decisions turned; rounding turns about {predicted:.3g}",
+        "{all} 个判定中有 {count} 个翻转；舍入约翻转 {predicted:.3g} 个", _DECIDED,
+    ),
+    "decisions_turned_apart": Wording(
+        "{count} of {all} decisions turned, where the scores are {margin:.3g} apart at most; rounding turns about"
+        " {predicted:.3g}",
+        "{all} 个判定中有 {count} 个翻转，这些位置的分数至多相差 {margin:.3g}；舍入约翻转 {predicted:.3g} 个", _DECIDED,
+    ),
+    "behind_decisions": Wording(
+        "it differs by the decisions of {name} that turned, and by no more", "仅因 {name} 的判定翻转而不同",
+        "See the row of these decisions.",
     ),
     # no partner
     "gone": Wording(

@@ -13,6 +13,9 @@ _REPLACE = "请使用可替换张量的运行模式（CPU 上的 ONNX Runtime、
 WHAT_TO_DO: Mapping[str, str] = {
     "Say with --metric_drop how much worse it may get; search --metric finds what to keep so that it does not.":
         "请用 --metric_drop 说明允许变差多少；search --metric 可找出应保留的算子，使其不变差。",
+    "Judge what is made of these decisions: scores that near are decided by rounding, on any machine.":
+        "请评判由这些判定得到的结果：如此接近的分数在任何机器上都由舍入决定。",
+    "See the row of these decisions.": "见这些判定所在的行。",
     "Check the metric, its labels and the inputs.": "请检查指标、其标签与输入。",
     "Look at the outputs, which keep their layout: an engine may lay out inner tensors as it likes.":
         "请看各输出（其布局不变）：引擎可自行安排内部张量的布局。",

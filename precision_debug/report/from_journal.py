@@ -31,6 +31,7 @@ from ..records import (
     TensorStats,
 )
 from .complete_table import complete_table
+from .decisions import told_of_decisions, turned_by
 from .failure import sentence_of
 from .model import Report
 
@@ -212,12 +213,14 @@ class _ReportState:
         allowed = allowed_by(explained, self.sides["target"].precision)
         own, rounded = (explained.allowed_at, {*explained.rounded}) if explained is not None else ({}, set())
         tolerance, validate = self.spec.tolerance, self.spec.validate
-        return tuple(
+        judged = (
             judge.judged(
-                row, tolerance, allowed=own.get(row.name, allowed), validate=validate, rounded=row.name in rounded
+                row, tolerance, allowed=own.get(row.name, allowed), validate=validate, rounded=row.name in rounded,
+                turned=turned_by(explained, row.name),
             )
             for row in table
-        )
+        )  # fmt: skip
+        return tuple(told_of_decisions(row, explained) for row in judged)
 
 
 def _of_loops(rows: Sequence[Row]) -> list[Row]:

@@ -10,6 +10,7 @@ from ..records import Culprit, Row, Status
 from ..registry import wording
 from .advice import advice
 from .blame import blame, culprits, diffuse, harmless, said_of
+from .decisions import decision_sentence
 from .figures import count, figure, many, percent, were
 from .fix import fix_sentences
 from .model import Report, Verdict
@@ -38,8 +39,13 @@ MORE = " more below."
 
 def lead(report: Report) -> tuple[Text, ...]:
     """Sentences, the first of which stands alone. Always at least one."""
-    named = culprits(report)
-    if named:
+    named, decided = culprits(report), decision_sentence(report)
+    if decided is not None and not named:
+        sentences = [_calm(report)] if report.verdict in (Verdict.INCONCLUSIVE, Verdict.PASS) else []
+        sentences.append(decided)
+        if (tried := tried_sentence(report)) is not None:
+            sentences.append(tried)
+    elif named:
         who = _small(report, named[0]) or said_of(report, named[0])
         sentences = [_calm(report), _left_over(named[0], who)] if _tolerated(report) else [who]
         if (tried := tried_sentence(report)) is not None:
@@ -47,6 +53,8 @@ def lead(report: Report) -> tuple[Text, ...]:
         if len(named) > 1:
             more = count(len(named) - 1)
             sentences.append(Text(f"{more}{MORE}", f"另有 {more} 个，见下文。"))
+        if decided is not None:  # whoever made the scores wrong comes before what they turned
+            sentences.insert(0 if harmless(report) else 1, decided)
     elif report.verdict is Verdict.EXPECTED or (
         report.verdict in (Verdict.PASS, Verdict.INCONCLUSIVE) and not report.first_mismatch
     ):

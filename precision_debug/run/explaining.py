@@ -157,17 +157,24 @@ def _explained(
 ) -> tuple[Explanation, ToKeep | None]:  # fmt: skip
     spec, journal = work.spec, work.journal
     feeds, target_feeds = work.feeds(sample)
-    explanation, found = explain.explain(
-        subject, level=spec.explain, folder=work.folder,
+    decided = explain.decided_otherwise(subject)
+    explain_one = functools.partial(
+        explain.explain, level=spec.explain, folder=work.folder,
         on_portrait=lambda portrait: journal.write(events.PortraitMade(portrait=portrait)),
         on_tokens=lambda effects: journal.write(events.TokenEffectsFound(effects=effects)),
     )  # fmt: skip
+    explanation, found = explain_one(subject if decided is None else decided.before)
+    if decided is not None and decided.clear and explanation.state == "healthy":
+        explanation, found = explain_one(subject)  # of right scores: whoever decides may be who is wrong
     explanation = with_faulty_pass(
         explanation, subject, both.target.opening, spec.find_pass, target_feeds, work.feed_set.for_target().calibrating
     )
-    explanation, flips = explain.with_choices(explanation, subject)
-    for reason in flips:
-        work.note(reason)
+    if decided is not None:
+        explanation = explain.with_decisions(explanation, decided)
+    else:
+        explanation, flips = explain.with_choices(explanation, subject)
+        for reason in flips:
+            work.note(reason)
     mode = both.target.opening.mode
     if both.target.opening.precision == "float16" and mode is not None:
         notes, doubts = inside_sums(subject, mode.accumulates)

@@ -1,0 +1,429 @@
+"""Outputs that are off because decisions before them went otherwise: the decisions are judged, and not what is behind.
+
+A maximum kept by Equal, a top-k, an argmax, a threshold, a rounding to whole numbers: a rounding error that is nothing
+to a score turns the decision, and what is behind it is off by its own size. So the baseline runs with the target's
+decisions. Where the outputs are right then, it is asked how many decisions may turn (the baseline with every tensor off
+by its rounding turns some itself) and how far their scores may be apart; and operators are asked for at the scores.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import PrecisionDebugError
+from ..numbers.arrays import as_array
+from ..numbers.precisions import QUANTISED
+from ..numbers.widen import widen
+from ..records import Decision, Explanation, TensorMeta
+from .bounds import LOOK_LEAST, MOST, TIMES, allowed_error
+from .choices import choice_between
+from .culprits import HALF
+from .effects import Sink, error_at, sinks_of
+from .expected import run_shaken
+from .operators import MOVE, SELECT, plain_type, words
+from .subject import Subject, replaces
+from .workbench import HostWorkbench
+
+__all__ = ["Decided", "decided_otherwise", "with_decisions"]
+
+Array = np.ndarray[Any, Any]
+
+_ROUND = words("""
+    Round Floor Ceil Ceiling Sign round floor ceil trunc sign heaviside bernoulli ROUND FLOOR CEIL SIGN
+""")
+"""What they make of floats are whole numbers, whatever the type that these are held in."""
+
+_STEPS = _ROUND | words("Cast Convert CAST to _to_copy")
+"""What is decided there is to which whole number it is nearer."""
+
+_FOLLOWS = words("Shape Size ShapeOf shape NonZero nonzero ConstantOfShape Constant Input Dropout")
+"""What they say does not hang on the values of a float, or says once more what a decision says."""
+
+_DRAWS = 3
+"""Runs of the baseline with roundings of their own, to see how many decisions turn: more than one, since they are
+counted, and few, since each is a run."""
+
+_MOST = 64
+"""Decisions of one model that are looked at."""
+
+_HELD = 512 << 20
+"""Bytes of one run's decisions, scores and what is behind them up to which they are looked at."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """decisions: that turned, first ones first. behind: tensors whose difference is theirs alone. before: the model as
+    it is explained then, judged at the scores."""
+
+    decisions: tuple[Decision, ...]
+    behind: tuple[str, ...]
+    before: Subject
+
+    @property
+    def clear(self) -> bool:
+        """Whether some turned that no rounding turns: their scores are too far apart."""
+        return any(one.margin is not None and one.reach and one.margin > one.reach for one in self.decisions)
+
+
+def with_decisions(explanation: Explanation, decided: Decided) -> Explanation:
+    """What was found of the scores, with the decisions. What they turn is as expected where they are, and the scores
+    too; else it is everybody's where the scores have nobody."""
+    fine = all(one.expected for one in decided.decisions)
+    state = explanation.state
+    if state == "healthy" and not fine:
+        state = "diffuse"
+    passes = explanation.passes and fine
+    behind = decided.behind if fine and (state == "healthy" or passes) else ()
+    return dataclasses.replace(
+        explanation, state=state, passes=passes, decisions=decided.decisions, turned=behind, unfelt=""
+    )
+
+
+def decided_otherwise(subject: Subject) -> Decided | None:
+    """The decisions that the outputs are off by; None where there are none, where they are off by more, or where it
+    cannot be told. Takes two runs of the baseline and one of the target, and five more where there are some."""
+    if subject.is_step or subject.iterations or subject.same_integers or not replaces(subject.baseline):
+        return None
+    sinks = [
+        sink
+        for sink in sinks_of(subject, "")
+        if sink.is_output and (sink.flips or sink.rel_l2 > max(LOOK_LEAST, subject.typical_unit))
+    ]
+    if not sinks or any(sink.non_finite for sink in sinks):
+        return None
+    names = _decisions(subject, [sink.name for sink in sinks])
+    if not names or len(names) > _MOST:
+        return None
+    try:
+        return _Turned(subject, sinks, names).judged()
+    except PrecisionDebugError:
+        return None
+
+
+def _decisions(subject: Subject, before: Sequence[str]) -> list[str]:
+    """Tensors that decide before others, of floats; those of the target that are equal there are left out."""
+    found = []
+    for name in sorted(_reached(before, lambda one: _read(subject, one)), key=lambda name: subject.order.get(name, 0)):
+        meta = subject.meta_of.get(name)
+        if meta is None or not _decides(subject, meta):
+            continue
+        row = subject.row_of.get(name)
+        if row is None or row.comparison is None or not row.comparison.identical:
+            found.append(name)
+    return found
+
+
+def _read(subject: Subject, name: str) -> Sequence[str]:
+    meta = subject.meta_of.get(name)
+    return meta.inputs if meta is not None else ()
+
+
+def _decides(subject: Subject, meta: TensorMeta) -> bool:
+    kind = plain_type(meta.op_type)
+    if kind in _FOLLOWS or QUANTISED.search(meta.op_type) or subject.whole_steps(meta.name):
+        return False
+    if meta.name in subject.rounded or meta.name in subject.rounded_unseen:
+        return False
+    whole = bool(meta.dtype) and "float" not in meta.dtype and "complex" not in meta.dtype
+    of_floats = any("float" in subject.meta_of[one].dtype for one in meta.inputs if one in subject.meta_of)
+    return of_floats and (kind in _ROUND or (whole and (kind not in MOVE or kind in {"Cast", "Convert", "CAST"})))
+
+
+def _reached(names: Iterable[str], then: Any) -> set[str]:
+    found = set(names)
+    waiting = list(found)
+    while waiting:
+        for one in then(waiting.pop()):
+            if one not in found:
+                found.add(one)
+                waiting.append(one)
+    return found
+
+
+class _Runs:
+    """What is before and behind decisions, and their values in further runs of both sides."""
+
+    def __init__(self, subject: Subject, names: Sequence[str]) -> None:
+        self.subject, self.names = subject, names
+        readers: dict[str, list[str]] = {}
+        for meta in subject.tensors:
+            for one in meta.inputs:
+                readers.setdefault(one, []).append(meta.name)
+        self.readers = readers
+        self.scores = {name: [one for one in _read(subject, name) if self._is_float(one)] for name in names}
+
+    def _is_float(self, name: str) -> bool:
+        meta = self.subject.meta_of.get(name)
+        return meta is not None and "float" in meta.dtype
+
+    def behind(self, names: Iterable[str]) -> set[str]:
+        """What depends on these, themselves among it."""
+        return _reached(names, lambda one: self.readers.get(one, ()))
+
+    def nearest(self, name: str) -> set[str]:
+        """The nearest compared tensors before one that the target does not show."""
+        found: set[str] = set()
+        waiting, seen = [*_read(self.subject, name)], {name}
+        while waiting:
+            one = waiting.pop()
+            if one in self.subject.row_of:
+                found.add(one)
+            elif one not in seen:
+                waiting += _read(self.subject, one)
+            seen.add(one)
+        return found
+
+    def few(self, names: Iterable[str]) -> list[str]:
+        """Those of these tensors whose values can be held."""
+        found, held = [], 0
+        for name in names:
+            numbers = self.subject.row_of[name].comparison
+            held += 8 * numbers.base.elements if numbers is not None else 0
+            if held > _HELD:
+                break
+            found.append(name)
+        return found
+
+    def unseen(self) -> frozenset[str]:
+        """Scores that the target computes and does not show, or what they are chosen from."""
+        found: set[str] = set()
+        waiting = [one for scores in self.scores.values() for one in scores]
+        while waiting:
+            meta = self.subject.meta_of.get(waiting.pop())
+            if meta is None or meta.name in self.subject.row_of or meta.op_type in {"Input", "Constant"}:
+                continue
+            if plain_type(meta.op_type) in SELECT | MOVE:
+                waiting += meta.inputs
+            else:
+                found.add(meta.name)
+        return frozenset(found)
+
+    def limits(self, name: str) -> list[Array]:
+        """The constant that a score is held against, where there is one."""
+        operator = self.subject.operators()[0].operator(name)
+        values = [np.asarray(one) for one in (operator.parameters if operator is not None else {}).values()]
+        return [one for one in values if one.dtype.kind == "f"][:1]
+
+    def of_target(self, names: Collection[str]) -> dict[str, Array]:
+        subject = self.subject
+        there = {subject.row_of[name].target_name or name: name for name in names}
+        found: dict[str, Array] = {}
+
+        def hook(_op: str, name: str, tensor: Any, /) -> None:
+            if name in there and there[name] not in found:
+                found[there[name]] = np.array(as_array(tensor, name=name))
+
+        outputs = {name: subject.target_outputs[name] for name in there if name in subject.target_outputs}
+        subject.target.run(subject.feeds_of_target, hook, frozenset(there))
+        # an engine that is built to show its tensors may not be the one that is judged
+        found |= {there[name]: np.array(as_array(value, name=name)) for name, value in outputs.items()}
+        return found
+
+    def of_baseline(self, values: Mapping[str, Array], wanted: Collection[str]) -> dict[str, Array]:
+        """Tensors of a run of the baseline in which some have other values."""
+        found: dict[str, Array] = {}
+
+        def replace(_op: str, name: str, value: Any) -> Any:
+            new = values.get(name)
+            if new is not None and new.shape != value.shape:
+                new = None
+            if new is not None:
+                new = np.ascontiguousarray(new.astype(value.dtype, copy=False))
+            if name in wanted and name not in found:
+                found[name] = np.array(as_array(value if new is None else new, name=name))
+            return new
+
+        names = frozenset({*wanted, *values})
+        self.subject.operators()[0].run_replacing(self.subject.feeds, replace, names)
+        return found
+
+
+class _Turned:
+    """One model's decisions, as both sides took them."""
+
+    def __init__(self, subject: Subject, sinks: Sequence[Sink], names: Sequence[str]) -> None:
+        self.subject, self.sinks, self.names = subject, sinks, names
+        self.runs, self.bench = _Runs(subject, names), HostWorkbench()
+
+    def judged(self) -> Decided | None:
+        subject = self.subject
+        behind = self.runs.behind(self.names)
+        numbers = {name: row.comparison for name, row in subject.row_of.items() if name in behind}
+        shown = [name for name, one in numbers.items() if one is not None and not one.identical]
+        nearest = {one for name in self.names if name not in subject.row_of for one in self.runs.nearest(name)}
+        wanted = {*self.names, *(one for scores in self.runs.scores.values() for one in scores)}
+        wanted |= {sink.name for sink in self.sinks} | {*self.runs.few(shown)}
+        there = self.runs.of_target((wanted | nearest) & subject.row_of.keys())
+        plain = self.runs.of_baseline({}, wanted)
+        values = {name: plain[name] for name in self.names if name in plain}
+        fixed = run_shaken(subject, wanted, draw=0, fixed=values)
+        tried = None
+        for taken in (self._taken(there, nearest), *self._read_back(plain, there)):
+            turned = [
+                name for name in self.names if name in taken and name in plain
+                and taken[name].shape == plain[name].shape and _moved(plain[name], taken[name]).any()
+            ]  # fmt: skip
+            got = self.runs.of_baseline({name: taken[name] for name in turned}, wanted) if turned else {}
+            tried = self._explained(plain, there, got, fixed) if turned else None
+            if tried is not None:
+                break
+        if tried is None or any(self._is_drowned(name, plain, there) for name in turned):
+            return None
+        draws = [run_shaken(subject, wanted, draw=draw, also=self.runs.unseen()) for draw in range(1, _DRAWS + 1)]
+        decisions = self._of_first(turned, plain, there, taken, draws, tried)
+        if any(max(one.count, one.predicted) > max(1.0, MOST * one.elements) for one in decisions):
+            return None  # so many that no answer is left: whoever rounds there is to blame for it
+        of_them = tuple(name for name in shown if self._rest(name, plain, there, got, fixed))
+        return Decided(decisions=decisions, behind=of_them, before=self._before(turned, of_them))
+
+    def _taken(self, there: Mapping[str, Array], nearest: Collection[str]) -> dict[str, Array]:
+        """The target's decisions: as it shows them, and else what the baseline's operators make of its scores."""
+        taken = {name: there[name] for name in self.names if name in there}
+        implied = [name for name in self.names if name not in there]
+        if implied and nearest and {*nearest} <= there.keys():
+            seen = self.runs.of_baseline({name: there[name] for name in nearest}, implied)
+            taken |= {name: seen[name] for name in implied if name in seen}
+        return taken
+
+    def _read_back(self, plain: Mapping[str, Array], there: Mapping[str, Array]) -> Iterator[dict[str, Array]]:
+        """Decisions as an output of their own shape tells them: those that rounding may turn, and with which the
+        baseline comes nearer to it. An engine that is built to show its scores may take others than the one that is
+        judged, and one that shows none takes them all the same. A run of the baseline for each."""
+        allowed = allowed_error(self.subject.typical_unit, None)
+        for name in self.names:
+            scores = [plain[one] for one in self.runs.scores[name] if one in plain]
+            pair = [*scores, *([] if len(scores) != 1 else self.runs.limits(name))]
+            if name not in plain or plain[name].dtype.kind != "b" or len(pair) != 2:
+                continue
+            reach = allowed * max(float(np.abs(widen(one)).max(initial=0.0)) for one in scores)
+            near = np.broadcast_to(np.abs(widen(pair[0]) - widen(pair[1])) <= reach, plain[name].shape)
+            outputs = [sink.name for sink in self.sinks if sink.name in there and sink.name in plain]
+            fitting = [one for one in outputs if plain[one].shape == plain[name].shape == there[one].shape]
+            got = self.runs.of_baseline({name: plain[name] ^ near}, fitting) if fitting else {}
+            for one in fitting:
+                wide = [widen(array[one]) for array in (there, got, plain)]
+                nearer = near & (np.abs(wide[0] - wide[1]) < np.abs(wide[0] - wide[2]))
+                yield {name: plain[name] ^ nearer}
+
+    def _explained(
+        self, plain: Mapping[str, Array], there: Mapping[str, Array], got: Mapping[str, Array],
+        fixed: Mapping[str, Array],
+    ) -> dict[str, float] | None:  # fmt: skip
+        """How far the decisions alone put each output behind them; None where that is not what it is off by."""
+        effect: dict[str, float] = {}
+        matters = False
+        for sink in self.sinks:
+            name = sink.name
+            if not {name} <= plain.keys() & there.keys() & got.keys():
+                return None
+            if np.array_equal(plain[name], got[name]):  # nothing of theirs: it is judged by itself
+                continue
+            if not self._rest(name, plain, there, got, fixed):
+                return None
+            off = error_at(self.bench, plain[name], got[name], rounded=name in self.subject.rounded)
+            effect[name] = off if off is not None else float(_moved(plain[name], got[name]).mean())
+            matters = matters or bool(sink.flips) or effect[name] ** 2 >= HALF * sink.rel_l2**2
+        return effect if matters else None
+
+    def _rest(
+        self, name: str, plain: Mapping[str, Array], there: Mapping[str, Array], got: Mapping[str, Array],
+        fixed: Mapping[str, Array],
+    ) -> bool:  # fmt: skip
+        """Whether a tensor is the target's where the baseline takes the target's decisions, but for rounding."""
+        if not {name} <= plain.keys() & there.keys() & got.keys() or got[name].shape != there[name].shape:
+            return False
+        rounded = name in self.subject.rounded
+        rest = error_at(self.bench, got[name], there[name], rounded=rounded)
+        if rest is None:
+            return not _moved(got[name], there[name]).any()
+        usual = error_at(self.bench, plain[name], fixed[name], rounded=rounded) if name in fixed else None
+        return rest <= allowed_error(self.subject.typical_unit, usual)
+
+    def _is_drowned(self, name: str, plain: Mapping[str, Array], there: Mapping[str, Array]) -> bool:
+        """Whether scores are off by much of what they differ from each other, or of the step that they are rounded to,
+        however little that is of their size: then whoever made them so has made the decisions, near ones or not."""
+        for one in self.runs.scores[name]:
+            if one in plain and one in there and there[one].shape == plain[one].shape:
+                base = widen(plain[one])
+                apart = 1.0 if plain_type(self.subject.meta_of[name].op_type) in _STEPS else float(np.std(base))
+                if float(np.std(widen(there[one]) - base)) > MOST * apart:
+                    return True
+        return False
+
+    def _of_first(
+        self, turned: Sequence[str], plain: Mapping[str, Array], there: Mapping[str, Array],
+        taken: Mapping[str, Array], draws: Sequence[Mapping[str, Array]], effect: Mapping[str, float],
+    ) -> tuple[Decision, ...]:  # fmt: skip
+        """The decisions that turned behind no other one."""
+        after: set[str] = set()
+        found = []
+        for name in turned:
+            if name in after:
+                continue
+            after |= self.runs.behind([name])
+            found.append(self._decision(name, plain, there, taken[name], draws, effect))
+        return tuple(found)
+
+    def _decision(
+        self, name: str, plain: Mapping[str, Array], there: Mapping[str, Array], taken: Array,
+        draws: Sequence[Mapping[str, Array]], effect: Mapping[str, float],
+    ) -> Decision:  # fmt: skip
+        scores = [plain[one] for one in self.runs.scores[name] if one in plain]
+        limits = [] if len(scores) != 1 else self.runs.limits(name)
+        other = [there.get(one, plain[one]) for one in self.runs.scores[name] if one in plain]
+        told = choice_between([*scores, *limits], [*other, *limits], plain[name], taken) if scores else {}
+        count = int(told.get("count", _moved(plain[name], taken).sum()))
+        elements = int(told.get("elements", taken.size))
+        drawn = [
+            choice_between(
+                [*scores, *limits], [*(draw[one] for one in self.runs.scores[name]), *limits], plain[name], draw[name]
+            ).get("count", float(_moved(plain[name], draw[name]).sum()))
+            for draw in draws
+            if name in draw and all(one in draw for one in self.runs.scores[name]) and draw[name].shape == taken.shape
+        ]
+        predicted = float(np.mean(drawn)) if drawn else 0.0
+        usual = [
+            error_at(self.bench, plain[one], draw[one]) or 0.0
+            for one in self.runs.scores[name] for draw in draws if one in plain and one in draw
+        ]  # fmt: skip
+        allowed = allowed_error(self.subject.typical_unit, max(usual, default=None))
+        margin = told.get("margin")
+        reach = allowed * max((float(np.abs(widen(one)).max(initial=0.0)) for one in scores), default=0.0)
+        near = margin is None or not reach or margin <= reach
+        first = max(effect, key=lambda one: effect[one], default="")
+        return Decision(
+            name=name, op_type=self.subject.meta_of[name].op_type, count=count, elements=elements, margin=margin,
+            off=told.get("off"), predicted=predicted, reach=reach, at=first, effect=effect.get(first, 0.0),
+            expected=near and count <= TIMES * max(1.0, predicted),
+        )  # fmt: skip
+
+    def _before(self, turned: Sequence[str], behind: Sequence[str]) -> Subject:
+        """The model as it is explained: what is behind a decision has no author, and the scores are the outputs."""
+        subject = self.subject
+        after = self.runs.behind(turned)
+        judged: set[str] = set()
+        for name in turned:
+            if not any(name in self.runs.behind([one]) for one in turned if one != name):
+                judged |= self.runs.nearest(name)
+        judged -= after
+        rows = [
+            dataclasses.replace(row, is_output=(row.is_output and row.name not in after) or row.name in judged)
+            for row in subject.rows
+        ]
+        failing = {row.name for row in subject.rows if row.is_output and row.name not in behind}
+        return dataclasses.replace(
+            subject, rows=rows, bearers=subject.bearers | after, fails=subject.fails and bool(failing)
+        )
+
+
+def _moved(one: Array, other: Array) -> Any:
+    """Where two decisions are not the same; of floats that are whole numbers, those that are another whole number."""
+    if one.dtype.kind == "f" and other.dtype.kind == "f":
+        with np.errstate(invalid="ignore"):
+            return np.abs(widen(one) - widen(other)) >= 0.5
+    return one != other

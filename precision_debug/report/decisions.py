@@ -1,0 +1,83 @@
+"""Decisions that were taken otherwise, as rows and as the first sentence tell of them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ..reasons import NOTHING, Reason, Text, say
+from ..records import Decision, Explanation, Row, Status
+from .figures import count, figure, percent
+from .model import Report, Verdict
+
+__all__ = ["decision_sentence", "told_of_decisions", "turned_by"]
+
+
+def turned_by(explanation: Explanation | None, name: str) -> Reason:
+    """Why a row passes that differs by such decisions alone; NOTHING where it does not."""
+    if explanation is None or name not in explanation.turned:
+        return NOTHING
+    own = next((one for one in explanation.decisions if one.name == name), None)
+    if own is not None:
+        return _reason(own)
+    return say("behind_decisions", name=explanation.decisions[0].name)
+
+
+def told_of_decisions(row: Row, explanation: Explanation | None) -> Row:
+    """A row of decisions that are not as expected says how many turned, and how many rounding turns."""
+    own = [one for one in explanation.decisions if one.name == row.name] if explanation is not None else []
+    if not own or row.status is not Status.FAIL:
+        return row
+    return dataclasses.replace(row, reason=_reason(own[0]))
+
+
+def _reason(one: Decision) -> Reason:
+    turned, of, predicted = one.count, one.elements, float(one.predicted)
+    if one.margin is None:
+        return say("decisions_turned", count=turned, all=of, predicted=predicted)
+    return say("decisions_turned_apart", count=turned, all=of, margin=float(one.margin), predicted=predicted)
+
+
+def decision_sentence(report: Report) -> Text | None:
+    """Which decisions an output is off by, and whether rounding explains it; None where there are none."""
+    explanation = report.explanation
+    if explanation is None or not explanation.decisions:
+        return None
+    one = next((one for one in explanation.decisions if not one.expected), explanation.decisions[0])
+    more = len(explanation.decisions) - 1
+    row = next((row for row in report.rows if row.name == one.at), None)
+    floats = row is not None and row.comparison is not None and "float" in row.comparison.base.dtype
+    what = f"{one.op_type} `{one.name}`"
+    others = Text(f" (and of {count(more)} more)", f"（另有 {count(more)} 处）") if more else Text("", "")
+    apart = (
+        Text(f", where the scores are {figure(float(one.margin))} apart at most",
+             f"，这些位置的分数在基线中至多相差 {figure(float(one.margin))}")
+        if one.margin is not None else Text("", "")
+    )  # fmt: skip
+    size = figure(float(one.effect)) if floats else percent(float(one.effect))
+    effect = Text(
+        f"`{one.at}` is off by {size} (Rel L2) because of them" if floats else
+        f"{size} of `{one.at}` differ because of them",
+        f"`{one.at}` 的相对 L2 误差 {size} 由此而来" if floats else f"`{one.at}` 有 {size} 的元素因此不同",
+    )  # fmt: skip
+    turned = Text(
+        f"{count(one.count)} of {count(one.elements)} decisions of {what}{others.en} turned{apart.en}",
+        f"{what}{others.zh} 的 {count(one.elements)} 个判定中有 {count(one.count)} 个翻转{apart.zh}",
+    )
+    predicted = f"{float(one.predicted):.3g}"
+    if one.expected:
+        begin = Text("As expected: ", "符合预期：") if report.verdict is Verdict.EXPECTED else Text("", "")
+        return Text(
+            f"{begin.en}{turned.en}; rounding turns about {predicted} of them, and {effect.en}.",
+            f"{begin.zh}{turned.zh}；舍入约翻转 {predicted} 个，{effect.zh}。",
+        )
+    if one.margin is not None and one.reach and one.margin > one.reach:
+        why = Text(
+            f"it turns only those that are less than {figure(float(one.reach))} apart",
+            f"舍入只会翻转相差小于 {figure(float(one.reach))} 的判定",
+        )
+    else:
+        why = Text(f"it turns about {predicted} of them", f"舍入约翻转 {predicted} 个")
+    return Text(
+        f"{turned.en}, which rounding does not explain: {why.en}. {effect.en[:1].upper()}{effect.en[1:]}.",
+        f"{turned.zh}，舍入不足以解释：{why.zh}。{effect.zh}。",
+    )

@@ -1,0 +1,181 @@
+"""Outputs that are off because decisions turned: rounding's are as expected, and a fault before them is a fault."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import precision_debug
+from precision_debug.claims import Verdict
+from precision_debug.records import Row, Status
+from precision_debug.report.decisions import decision_sentence
+from precision_debug.report.lead import lead
+from precision_debug.report.model import Report
+
+F = np.float32
+Parts = tuple[list[Any], dict[str, Any], str]
+ROWS, WIDE = 1024, 24
+
+
+def equal(scores: str) -> Parts:
+    """Maxima among neighbours are kept, the others are 0."""
+    nodes = [
+        helper.make_node("Unsqueeze", [scores, "axes"], ["image"], name="image"),
+        helper.make_node("MaxPool", ["image"], ["highest"], name="highest", kernel_shape=[5, 5], pads=[2] * 4),
+        helper.make_node("Equal", ["image", "highest"], ["decided"], name="decided"),
+        helper.make_node("Where", ["decided", "image", "zero"], ["y"], name="y"),
+    ]
+    return nodes, {"axes": np.array([0, 1]), "zero": np.array(0, F)}, "y"
+
+
+def argmax(scores: str) -> Parts:
+    nodes = [
+        helper.make_node("ArgMax", [scores], ["decided"], name="decided", axis=-1, keepdims=0),
+        helper.make_node("Gather", ["table", "decided"], ["y"], name="y"),
+    ]
+    return nodes, {"table": np.random.default_rng(7).normal(size=(WIDE, 8)).astype(F)}, "y"
+
+
+def labels(scores: str) -> Parts:
+    """The classes themselves are the output."""
+    return [helper.make_node("ArgMax", [scores], ["decided"], name="decided", axis=-1, keepdims=0)], {}, "decided"
+
+
+def topk(scores: str) -> Parts:
+    nodes = [
+        helper.make_node("TopK", [scores, "k"], ["best", "decided"], name="decided", axis=-1),
+        helper.make_node("Gather", ["table", "decided"], ["y"], name="y"),
+    ]
+    return nodes, {"k": np.array([3]), "table": np.random.default_rng(7).normal(size=(WIDE, 8)).astype(F)}, "y"
+
+
+def threshold(scores: str) -> Parts:
+    nodes = [
+        helper.make_node("Greater", [scores, "limit"], ["decided"], name="decided"),
+        helper.make_node("Where", ["decided", "one", "zero"], ["y"], name="y"),
+    ]
+    return nodes, {"limit": np.array(0.1, F), "one": np.array(1, F), "zero": np.array(0, F)}, "y"
+
+
+def rounding(scores: str) -> Parts:
+    nodes = [
+        helper.make_node("Floor", [scores], ["decided"], name="decided"),
+        helper.make_node("Mul", ["decided", "far"], ["y"], name="y"),
+    ]
+    return nodes, {"far": np.array(7, F)}, "y"
+
+
+KINDS: dict[str, Callable[[str], Parts]] = {
+    one.__name__: one for one in (equal, argmax, labels, topk, threshold, rounding)
+}
+
+
+def model(folder: Path, kind: str, fault: float = 0.0) -> tuple[str, dict[str, Any]]:
+    """Two layers give scores, by which something is decided. fault: what is added on the way and taken away again, so
+    that a narrow type loses the digits of what it is added to."""
+    random = np.random.default_rng(4)
+    weights: dict[str, Any] = {
+        "w1": random.normal(size=(32, 32)).astype(F) / 5, "w2": random.normal(size=(32, WIDE)).astype(F) / 5,
+        "far_off": np.array(fault, F),
+    }  # fmt: skip
+    weights["w2"][:, 1::2] = weights["w2"][:, ::2] + 4e-3 * random.normal(size=(32, WIDE // 2)).astype(F)  # near ties
+    nodes = [
+        helper.make_node("MatMul", ["x", "w1"], ["h"], name="h"),
+        helper.make_node("Tanh", ["h"], ["bent"], name="bent"),
+        helper.make_node("MatMul", ["bent", "w2"], ["scores"], name="scores"),
+    ]
+    scores = "scores"
+    if fault:
+        nodes += [
+            helper.make_node("Add", ["scores", "far_off"], ["lifted"], name="lifted"),
+            helper.make_node("Sub", ["lifted", "far_off"], ["back"], name="back"),
+        ]
+        scores = "back"
+    more, constants, output = KINDS[kind](scores)
+    value = helper.make_tensor_value_info
+    held = TensorProto.INT64 if kind == "labels" else TensorProto.FLOAT
+    graph = helper.make_graph(
+        nodes + more, kind, [value("x", TensorProto.FLOAT, [ROWS, 32])], [value(output, held, None)],
+        [numpy_helper.from_array(array, name) for name, array in (weights | constants).items()],
+    )  # fmt: skip
+    path = folder / f"{kind}.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
+    return str(path), {"x": random.normal(size=(ROWS, 32)).astype(F)}
+
+
+def compared(folder: Path, kind: str, fault: float = 0.0, **more: Any) -> Report:
+    pytest.importorskip("onnxruntime", reason="the engine is not installed")
+    path, feeds = model(folder, kind, fault)
+    return precision_debug.compare(path, run_mode="ort_fp16_sim", inputs=feeds, **more)
+
+
+def row_of(report: Report, name: str) -> Row:
+    return next(row for row in report.rows if row.name == name)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_rounding_turns_is_as_expected_and_nobodys(kind: str, tmp_path: Path) -> None:
+    report = compared(tmp_path, kind)
+    assert report.explanation is not None
+    assert [one.name for one in report.explanation.decisions] == ["decided"]
+    decision = report.explanation.decisions[0]
+    assert decision.expected
+    assert 0 < decision.count <= 8 * max(1, decision.predicted)
+    assert report.explanation.culprits == ()
+    assert report.verdict is Verdict.EXPECTED
+    assert report.exit_status == 0
+    row = row_of(report, "decided")
+    assert (row.status, row.reason.code.partition("_apart")[0]) == (Status.PASS, "decisions_turned")
+    assert lead(report)[0] == decision_sentence(report)
+    if decision.margin is not None:
+        assert 0 < decision.margin <= decision.reach
+
+
+@pytest.mark.parametrize(("kind", "fault"), [("equal", 500.0), ("argmax", 60), ("labels", 500), ("threshold", 60)])
+def test_scores_that_are_wrong_are_blamed(kind: str, fault: float, tmp_path: Path) -> None:
+    report = compared(tmp_path, kind, fault)
+    assert report.explanation is not None
+    assert report.verdict is Verdict.FAIL
+    assert {one.name for one in report.explanation.culprits} <= {"lifted", "back", "scores"}
+    assert report.explanation.culprits
+
+
+def test_decisions_that_the_target_does_not_show_are_read_of_its_output(tmp_path: Path) -> None:
+    seen, unseen = (compared(tmp_path, "equal", marks=marks) for marks in ((), ("y",)))
+    counts = [one.explanation.decisions[0].count for one in (seen, unseen) if one.explanation is not None]
+    assert counts[0] == counts[1] > 0
+    assert unseen.verdict is Verdict.EXPECTED
+
+
+def test_a_fault_behind_a_decision_is_no_decisions(tmp_path: Path) -> None:
+    """What is added and taken away behind it is not explained by it, and has its author."""
+    pytest.importorskip("onnxruntime", reason="the engine is not installed")
+    path, feeds = model(tmp_path, "argmax")
+    loaded = onnx.load(path)
+    loaded.graph.node[-1].output[0] = "chosen"
+    loaded.graph.initializer.append(numpy_helper.from_array(np.array(3000, F), "lift"))
+    loaded.graph.node.extend(
+        [
+            helper.make_node("Add", ["chosen", "lift"], ["lifted"], name="lifted"),
+            helper.make_node("Sub", ["lifted", "lift"], ["y"], name="y"),
+        ]
+    )
+    onnx.save(loaded, path)
+    report = precision_debug.compare(path, run_mode="ort_fp16_sim", inputs=feeds)
+    assert report.explanation is not None
+    assert report.explanation.decisions == ()
+    assert report.verdict is Verdict.FAIL
+
+
+def test_a_tolerance_of_the_users_decides_and_the_decisions_are_told(tmp_path: Path) -> None:
+    report = compared(tmp_path, "threshold", atol=1e-3, rtol=1e-3)
+    assert report.explanation is not None
+    assert report.explanation.decisions[0].expected
+    assert report.explanation.culprits == ()
+    assert report.verdict is Verdict.FAIL
