@@ -21,7 +21,7 @@ from ..records import Operator, Row, TensorMeta, TensorStats
 from .bounds import LEAST
 from .operators import BODIES, JOIN, MOVE, plain_type
 from .rounded_numbers import rounded_numbers
-from .units import FEW_STEPS, INT4, INT8, INTEGERS, NARROW, bits_of, held_type, model_unit, unit_of
+from .units import FEW_STEPS, INT4, INT8, INT16, INTEGERS, NARROW, bits_of, held_type, model_unit, steps_of, unit_of
 from .workbench import HostWorkbench
 
 __all__ = ["FLOAT8", "Subject", "replaces"]
@@ -248,7 +248,8 @@ class Subject:
         if arithmetic == "int4":  # of weights alone: the tensors are held in another type
             return max(known, INT4)
         if arithmetic == "int8":
-            return known if whole and known > NARROW else INT8
+            known = known if whole and known > NARROW else 0.0
+            return known if known > INT16 else INT8 if _has_coarse_steps(self) else INT16
         return max(known, unit_of(arithmetic, None))
 
     def unit_at(self, expected: float | None, name: str) -> float:
@@ -459,6 +460,26 @@ class Subject:
     def ancestors(self, name: str) -> set[str]:
         """Every compared tensor that one depends on."""
         return _reached(self._sources_of, name)
+
+
+def _has_coarse_steps(subject: Subject) -> bool:
+    """Whether a target of integers has any of fewer than 16 bits: in its tensors, in the constants that its file
+    holds, or in what became of the weights."""
+    types = {meta.dtype for meta in subject.targets.values() if QUANTISED.search(meta.op_type)} & INTEGERS
+    if not types or min(map(steps_of, types)) < steps_of("int16") or subject.target.replacer is None:
+        return True
+    for name, row in subject.row_of.items():
+        one, other = subject.operators()[0].operator(name), subject.target.replacer.operator(row.target_name or name)
+        if one is None or other is None:
+            continue
+        if any(0 < steps_of(str(held.integers.dtype)) < steps_of("int16") for held in other.stored.values()):
+            return True
+        for key, weights in one.parameters.items():
+            ours, theirs = np.asarray(weights), np.asarray(other.parameters.get(key, weights))
+            alike = ours.dtype.kind == "f" == theirs.dtype.kind and ours.shape == theirs.shape
+            if alike and np.linalg.norm(theirs - ours) > INT16 * np.linalg.norm(ours):
+                return True
+    return False
 
 
 def _dequantises(op_type: str) -> bool:

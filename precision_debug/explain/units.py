@@ -14,6 +14,7 @@ __all__ = [
     "FEW_STEPS",
     "INT4",
     "INT8",
+    "INT16",
     "INTEGERS",
     "NARROW",
     "bits_of",
@@ -38,6 +39,10 @@ runs are seen in no tensor, which all hold floats then."""
 
 INT4 = 16 * INT8
 """The same of 4-bit integers."""
+
+INT16 = INT8 / 16
+"""The same of 16-bit ones: their steps are 257 times finer, and a scale that an operator fixes (that of a Softmax, for
+all of 0 to 1) spends a few of these bits."""
 
 FEW_STEPS = 1 / 18
 """Part of a step's rounding that a tensor may be off which both sides hold as the same integers: 8 of these units are
