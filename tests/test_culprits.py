@@ -277,6 +277,8 @@ def test_one_operator_of_a_loop_is_one_culprit_with_the_shares_of_all_iterations
     assert found["x@0"].share == pytest.approx(0.6)
     late = accused({"x@0": 0.001, "x@1": 0.3, "x@2": 0.3}, {}, errors, graph=graph)
     assert list(late) == ["x@1"]  # the first that matters
+    tenth = accused({"x@0": 0.03, "x@1": 0.3, "x@2": 0.3}, {}, errors, graph=graph)
+    assert list(tenth) == ["x@1"]
     early = accused({"x@0": 0.05, "x@1": 0.4, "x@2": 0.4}, {}, errors, graph=graph)
     assert list(early) == ["x@0"]  # a tenth of the largest is enough
     whole = accused({"x@0": 0.6, "x@1": 0.6}, {}, errors, graph=graph)
@@ -490,6 +492,9 @@ class _Moved:
     def descendants(self, name: str) -> set[str]:
         return {"product": {"moved", "bent"}, "moved": {"bent"}, "bent": set()}[name]
 
+    def ancestors(self, name: str) -> set[str]:
+        return {one for one in self.order if name in self.descendants(one)}
+
     def moves_on(self, name: str) -> bool:
         return name == "moved"
 
@@ -661,7 +666,7 @@ def with_outliers(
         ((3, 5), (0.3, 0.25), {}, ""),  # two channels have nothing to do with each other
         ((3, 3), (0.3, 0.25), {"held": "float16"}, ""),  # a float has no range that an outlier takes
         ((3, 3), (0.3, 0.25), {"cut": "a"}, ""),
-        ((3, 3, 3), (0.4, 0.14, 0.04), {}, "a"),  # PART, LEAST_PART
+        ((3, 3, 3), (0.4, 0.14, 0.04), {}, "a"), ((3, 3), (0.4, 0.15), {}, "ab"),  # PART, LEAST_PART
         ((3, 3, 5), (0.2, 0.2, 0.09), {}, "ab"), ((3, 3, 5), (0.2, 0.2, 0.11), {}, ""),  # _RATHER
         ((3, 3), (0.5, 0.4), {"out": 0.05}, "ab"), ((3, 3), (0.45, 0.4), {"out": 0.05}, ""),  # ALONE, of a small error
     ],
@@ -721,3 +726,19 @@ def test_where_a_joined_tensor_shows_the_error_its_last_source_is_named() -> Non
     errors = {"a": 0.004, "z": 0.004, "b": 0.005, "c": 0.005, "m": 0.05, "y": 0.05}
     found = accused({"a": 0.9}, {"a": 1.0}, errors, out=0.05, graph=graph, types={"m": "Concat"})["a"]
     assert (found.fails_first, found.amplifier) == ("m", "c")
+
+
+def test_a_stretch_of_two_operators_is_as_little_anybody() -> None:
+    graph = {"a": (), "y": ("a",)}
+    found = subject_of({"y": 2.5 * UNIT}, graph)
+    effects = {"y": [Effect(at="y", share=0.98)]}
+    assert not rank(found, alone_of({"y": 2.5}), effects, (sink(2.5 * UNIT),), "", {"y"})
+    single = subject_of({"y": 2.5 * UNIT}, {"y": ()})
+    assert rank(single, alone_of({"y": 2.5}), effects, (sink(2.5 * UNIT),), "", {"y"})
+
+
+def test_of_a_fused_region_all_operators_are_named() -> None:
+    graph = {"a": (), "b": ("a",), "c": ("b",), "y": ("c",)}
+    types = {"a": "Conv", "b": "Mul", "c": "Relu"}
+    found = accused({"c": 0.9}, {"c": 100.0}, {"a": 1e-4, "c": 1e-4, "y": 0.09}, graph=graph, types=types)["c"]
+    assert (found.op_types, found.node) == (("Mul", "Relu"), "c")

@@ -270,8 +270,9 @@ def test_with_a_tolerance_a_set_passes_or_does_not_however_near_it_is() -> None:
     def error(kept: frozenset[str], _at: int) -> float:
         return {0: BEFORE, 1: 0.0095, 2: 0.002}[len(kept & {"n4", "n5"})]
 
-    assert Model(error).fix(4)[0].keys == keys(4, 5)
-    assert Model(error, given=True).fix(4)[0].keys == keys(4)
+    assert Model(error).fix(4, most=11)[0].keys == keys(4, 5)
+    assert Model(error, given=True).fix(4, most=11)[0].keys == keys(4)
+    assert len(Model(error).fix(4)[0].keys) == 1, "where runs are cheap each name is left out once"
 
 
 def test_once_its_time_is_over_no_further_set_is_run() -> None:
@@ -298,6 +299,23 @@ def test_no_more_sets_are_run_than_may_be() -> None:
         assert tried.state == "none"
         assert tried.runs == len(model.runs) == len(set(model.sets())) <= most + 1
         assert set(keys(*range(30))) in model.sets()
+
+
+def test_where_the_named_do_not_help_larger_and_larger_parts_of_the_ranking_are_run() -> None:
+    model = Model(needs(29), count=30)
+    model.fix(4, most=30, ranking=groups(*range(30)))
+    ranked = [len(kept) for kept in model.sets() if kept == set(keys(*range(len(kept))))]
+    assert [size for size in ranked if size < 30] == [1, 2, 4, 8, 15, 29]
+
+
+def test_where_nothing_was_finite_before_the_trade_is_against_the_worst_that_was_seen() -> None:
+    """One operator leaves 0.4, ten leave 0.03 and ninety 0.012: the ten take most off for what they keep."""
+    model = Model(needs(4), count=100)
+    finder = model.finder(before=[math.inf])
+    for size, left in ((1, 0.4), (10, 0.03), (90, 0.012)):
+        some = tuple((key,) for key in keys(*range(size)))
+        finder.seen[some] = Evaluation(kept=keys(*range(size)), mode="a_mode", passes=False, error=left)
+    assert len(min(finder.seen, key=finder._rank)) == 10
 
 
 def test_in_int8_what_the_culprit_reads_is_kept_too() -> None:
