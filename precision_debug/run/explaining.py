@@ -157,7 +157,7 @@ def _explained(
 ) -> tuple[Explanation, ToKeep | None]:  # fmt: skip
     spec, journal = work.spec, work.journal
     feeds, target_feeds = work.feeds(sample)
-    decided = explain.decided_otherwise(subject)
+    decided = explain.decided_otherwise(subject, spec.explain)
     explain_one = functools.partial(
         explain.explain, level=spec.explain, folder=work.folder,
         on_portrait=lambda portrait: journal.write(events.PortraitMade(portrait=portrait)),
