@@ -147,6 +147,56 @@ def test_what_is_small_among_its_like_is_not_lost(kind: str) -> None:
     assert not stretches(base, rounded(base, float(np.ptp(base)) / 255)), kind
 
 
+def heads() -> dict[str, tuple[list[Array], set[int]]]:
+    """What outputs pack along their last axis, by what makes them; and which parts one 8-bit scale for all ends."""
+    random, count = np.random.default_rng(11), 400
+
+    def sigmoid(mean: float, spread: float, wide: int) -> Array:
+        return 1 / (1 + np.exp(-random.normal(mean, spread, (1, count, wide))))
+
+    def normal(mean: float, spread: float, wide: int) -> Array:
+        return random.normal(mean, spread, (1, count, wide))
+
+    boxes = np.concatenate([random.uniform(40, 600, (1, count, 2)), random.gamma(2, 40, (1, count, 2))], -1)
+    raised = np.exp(normal(0, 2, 21) + np.eye(1, 21) * 5)
+    voiced = random.uniform(size=(1, count, 1)) > 0.3
+    return {
+        "yolo 5": ([boxes, sigmoid(-5, 3, 1), sigmoid(-6, 2.5, 20)], {1, 2}),
+        "yolo 8": ([boxes, sigmoid(-6, 2.5, 20)], {1}),
+        "yolo 10": ([boxes, sigmoid(-5, 3, 1), random.integers(0, 20, (1, count, 1))], {1}),
+        "boxes, scores": ([boxes, sigmoid(-5, 3, 1)], {1}),
+        "keypoints, confidence": ([random.uniform(0, 640, (1, count, 34)), sigmoid(-5, 3, 1)], {1}),
+        "mask, boxes, score": ([normal(0, 0.6, 32), boxes, sigmoid(-5, 3, 1)], {0, 2}),
+        "ssd": ([normal(0, 1.2, 4), raised / raised.sum(-1, keepdims=True)], set()),
+        "age, gender, logits": ([normal(37, 12, 1), sigmoid(0, 3, 1), normal(0, 3, 7)], set()),
+        "logits, value": ([normal(0, 4, 18), np.tanh(normal(0, 0.6, 1))], set()),
+        "mel, pitch": ([normal(-5, 2, 80), random.uniform(80, 400, (1, count, 1)) * voiced], set()),
+    }
+
+
+def in_8_bits(values: Array) -> Array:
+    low, high = min(0.0, values.min()), max(0.0, values.max())
+    step = (high - low) / 255
+    zero = round(-low / step)
+    return (np.clip(np.rint(values / step) + zero, 0, 255) - zero) * step
+
+
+@pytest.mark.parametrize("name", heads())
+def test_of_ten_heads_only_what_one_scale_ends_is_lost(name: str) -> None:
+    packed, ended = heads()[name]
+    parts = [np.asarray(one, np.float64) for one in packed]
+    base = np.concatenate(parts, -1).astype(np.float32)
+    sizes = tuple(one.shape[-1] for one in parts)
+    known: list[dict[int, tuple[int, ...]]] = [{sum(sizes): sizes}, {}]
+    own_scales = np.concatenate([in_8_bits(one) for one in parts], -1)
+    for target in (base.astype(np.float16), base.astype(ml_dtypes.bfloat16), own_scales):
+        assert [stretches(base, target.astype(np.float32), one) for one in known] == [[], []]
+    first = np.cumsum((0, *sizes))
+    found = stretches(base, in_8_bits(base.astype(np.float64)).astype(np.float32), known[0])
+    inside = {at for _, low, high in found for at in range(len(sizes)) if low <= first[at] < first[at + 1] <= high + 1}
+    assert inside == ended
+
+
 def test_half_of_a_tensor_of_probabilities_is_no_part_of_its_own() -> None:
     base = np.concatenate([np.random.default_rng(0).uniform(0, 1, (50, 4)), np.full((50, 2), 1e-4)], 1)
     assert not stretches(base, rounded(base, 1 / 255), {6: (4, 2)})
