@@ -145,6 +145,8 @@ def test_what_a_metric_gives_is_not_called_an_error_of_ours(
     ("extra", "said"),
     [
         (["--limit", "none"], "not a limit"),
+        (["--limit", "1.5"], "nothing but 0"),
+        (["--limit", "100%"], "nothing kept"),
         (["--runs", "-1"], "0 or greater"),
         (["--run_mode", "ort_opt"], "higher precision"),
     ],

@@ -344,6 +344,10 @@ MISTAKES: Mapping[str, Wording] = {
     ),
     "leave_out": Wording("leave {option} out", "去掉 {option}"),
     "no_limit": Wording("'{value}' is not a limit", "'{value}' 不是限值"),
+    "limit_of_anything": Wording(
+        "a relative error of {value} is met by outputs of nothing but 0, or with nothing kept",
+        "相对误差 {value} 时，全为 0 的输出或不保留任何算子也能满足",
+    ),
     "limit_form": Wording("write an error (0.02) or a percentage of it (50%)", "请写误差（0.02）或其比例（50%）"),
     "drop_form": Wording(
         "write how much worse it may get (0.01), or a percentage of the baseline's (1%)",

@@ -27,12 +27,13 @@ PROVEN: Mapping[str, Wording] = {
         _EXPORT,
     ),
     "proven_made_twice": Wording(
-        "The file proves it: `{name}` is made {count} times, so that what reads it is not known.",
+        "The file proves it: `{name}` is made {count} {count:time|times}, so that it is not known which is read.",
         "文件即可证明：`{name}` 被产生 {count} 次，无法得知读取的是哪一个。", _EXPORT,
     ),
     "proven_circle": Wording(
-        "The file proves it: {count} operators wait for each other's results, or for those of such: {names}.",
-        "文件即可证明：{count} 个算子互相等待结果，或等待此类算子的结果：{names}。", _EXPORT,
+        "The file proves it: {count} {count:operator waits|operators wait} for results that depend on {count:its|their}"
+        " own: {names}.",
+        "文件即可证明：{count} 个算子等待依赖于自身的结果：{names}。", _EXPORT,
     ),
     "nothing_to_look_at": Wording(
         "There is no operator in {file}, so nothing of it was looked at.", "{file} 中没有算子，因此没有可查看的内容。",

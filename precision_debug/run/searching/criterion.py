@@ -72,7 +72,10 @@ class Criterion:
             metric = load_function(asked.on)
         if metric is not None and asked.drop and f"{asked.on.rpartition(':')[2]}_of_all" in metric.__globals__:
             raise UsageError(say("metric_of_all"), where="--metric", hint=say("metric_of_one"))
-        limit_of(asked.limit)
+        absolute, share = limit_of(asked.limit)
+        of_errors = metric is None and not (asked.drop or asked.score or asked.check)
+        if of_errors and ((absolute or 0) >= 1 or (share or 0) >= 1):
+            raise UsageError(say("limit_of_anything", value=asked.limit), where="--limit", hint=say("limit_form"))
         check = CheckCommand.of(asked.check) if asked.check else None
         return cls(
             asked=asked, tolerance=tolerance, pairs=pairs, allowed=allowed, metric=metric, check=check, bounds=bounds,
