@@ -20,6 +20,7 @@ from pathlib import Path
 JUDGE, BORN = "precision_debug/numbers/judge.py", "precision_debug/numbers/born.py"
 ALIGN = "precision_debug/pairing/align.py"
 PIPELINE, CULPRITS = "precision_debug/run/pipeline.py", "precision_debug/explain/culprits.py"
+CRITERIA = "precision_debug/explain/criteria.py"
 UNREPEATED = "precision_debug/explain/unrepeated.py"
 OPEN_PAIR, ONE_SAMPLE = "precision_debug/run/open_pair.py", "precision_debug/run/one_sample.py"
 COMPARING = "precision_debug/run/comparing.py"
@@ -28,7 +29,7 @@ TESTS = {
     JUDGE: "tests/test_judge.py", BORN: "tests/test_judge.py", ALIGN: "tests/test_align.py",
     PIPELINE: "tests/test_pipeline.py", OPEN_PAIR: "tests/test_pipeline.py", ONE_SAMPLE: "tests/test_pipeline.py",
     COMPARING: "tests/test_pipeline.py",
-    CULPRITS: "tests/test_culprits.py", UNREPEATED: "tests/test_culprits.py",
+    CULPRITS: "tests/test_culprits.py", CRITERIA: "tests/test_culprits.py", UNREPEATED: "tests/test_culprits.py",
 }  # fmt: skip
 
 MUTANTS: tuple[tuple[str, str, str, str], ...] = (
@@ -128,16 +129,13 @@ MUTANTS: tuple[tuple[str, str, str, str], ...] = (
     (OPEN_PAIR, "selected", "spec.marks_between is None", "True"),
     (PIPELINE, "_in_parts", "len(part) == 1", "len(part) == 2"),
     (PIPELINE, "_in_parts", "number == 0", "True"),
-    (CULPRITS, "", "FAR = 8.0", "FAR = 16.0"),
-    (CULPRITS, "", "FAR = 8.0", "FAR = 4.0"),
-    (CULPRITS, "", "HALF = 0.5", "HALF = 0.7"),
-    (CULPRITS, "", "PART = 0.15", "PART = 0.3"),
-    (CULPRITS, "", "LEAST_PART = 0.05", "LEAST_PART = 0.1"),
-    (CULPRITS, "", "LEAST_PART = 0.05", "LEAST_PART = 0.0"),
-    (CULPRITS, "", "STRONG = 32.0", "STRONG = 4.0"),
-    (CULPRITS, "", "_NEARLY = 0.25", "_NEARLY = 0.5"),
-    (CULPRITS, "", "MATTERS = 0.02", "MATTERS = 0.2"),
-    (CULPRITS, "", "MATTERS = 0.02", "MATTERS = 0.002"),
+    (CRITERIA, "", "FAR = 8.0", "FAR = 16.0"),
+    (CRITERIA, "", "FAR = 8.0", "FAR = 4.0"),
+    (CRITERIA, "", "HALF = 0.5", "HALF = 0.7"),
+    (CRITERIA, "", "PART = 0.15", "PART = 0.3"),
+    (CRITERIA, "", "STRONG = SEVERAL * FAR", "STRONG = SEVERAL"),
+    (CRITERIA, "", "MATTERS = 0.02", "MATTERS = 0.2"),
+    (CRITERIA, "", "MATTERS = 0.02", "MATTERS = 0.002"),
     (CULPRITS, "first_failing", "not row.non_finite", "True"),
     (CULPRITS, "first_failing", "non_finite_alone(row)", "False"),
     (CULPRITS, "non_finite_alone", "not may_be_mask(numbers.base)", "True"),
@@ -155,17 +153,15 @@ MUTANTS: tuple[tuple[str, str, str, str], ...] = (
         "effect.non_finite > 0 and (sink.is_output or not any(one.is_output for one in sinks))",
     ),
     (CULPRITS, "_ranked", "sink.name not in looked", "False"),
-    (CULPRITS, "", "DROP = 3.0", "DROP = 2.0"),
-    (CULPRITS, "", "OUTWEIGHS = 8.0", "OUTWEIGHS = 4.0"),
-    (CULPRITS, "", "OUTWEIGHS = 8.0", "OUTWEIGHS = 16.0"),
-    (CULPRITS, "", "_FELT = 0.3", "_FELT = 0.6"),
+    (CRITERIA, "", "DROP = 3.0", "DROP = 2.0"),
+    (CULPRITS, "rank", "1 / DROP", "2 / DROP"),
     (CULPRITS, "_ranked", "subject.same_steps and not far and not poisons", "False"),
     (CULPRITS, "_ranked", "poisons or certain or share >= enough or name in few", "certain or share >= enough"),
     (CULPRITS, "_ranked", "not sink.is_output and any(one.is_output for one in sinks)", "False"),
     (CULPRITS, "_ranked.place", "round(min(1.0, share), 1)", "round(share, 3)"),
     (CULPRITS, "_iterations", "(share, shared[stemmed])", "(share, share)"),
     (CULPRITS, "_iterations", "e.share > 0.1 * most[1]", "e.share >= most[1]"),
-    (CULPRITS, "largest_growth", "growth > 4.0", "growth > 8.0"),
+    (CULPRITS, "largest_growth", "growth > SEVERAL", "growth > 2 * SEVERAL"),
     (CULPRITS, "largest_growth", "0.3 * error", "0.5 * error"),
     (
         CULPRITS, "_amplified_together",

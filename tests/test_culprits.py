@@ -170,7 +170,7 @@ TWO = {"a": (), "b": (), "y": ("a", "b")}
         # PART: two authors of ordinary rounding that one operator makes large, together over HALF
         (0.4, 0.16, {"a", "b"}), (0.4, 0.14, {"a"}), (0.16, 0.4, {"a", "b"}), (0.3, 0.19, set()),
         # LEAST_PART: below it an author is none of several, and does not count to their sum
-        (0.46, 0.051, {"a"}), (0.46, 0.049, set()),
+        (0.49, 0.021, {"a"}), (0.49, 0.019, set()),
     ],
 )  # fmt: skip
 def test_several_whose_rounding_one_operator_amplifies(first: float, second: float, named: set[str]) -> None:
@@ -216,7 +216,7 @@ def test_what_makes_an_error_much_larger_is_named_beside_its_author(
 
 @pytest.mark.parametrize(("before", "named"), [(0.26, "b"), (0.24, "c")])
 def test_of_nearly_equal_growth_the_first_in_execution_order_is_the_amplifier(before: float, named: str) -> None:
-    """_NEARLY: a quarter of the largest growth."""
+    """SEVERAL: a quarter of the largest growth."""
     errors = {"a": 1e-5, "b": 40 * before * 1e-5, "c": 1600 * before * 1e-5, "y": 1600 * before * 1e-5}
     assert culprits.largest_growth(subject_of(errors), alone_of({}), {"b", "c", "y"}) == named
 
@@ -368,7 +368,7 @@ SMALL = 5 * UNIT  # below BEYOND: an error that nobody may have to answer for
     [
         # ALONE: without it the error must be a third, 8/9 of its square
         (SMALL, {"a": 0.9, "b": 0.2}, ["a"]), (SMALL, {"a": 0.88, "b": 0.2}, []),
-        # OUTWEIGHS: or it makes eight times as much as any other, of an error of more than LOOK units
+        # FAR: or it makes eight times as much as any other, of an error of more than LOOK units
         (SMALL, {"a": 0.6, "b": 0.074}, ["a"]), (SMALL, {"a": 0.6, "b": 0.076}, []),
         (SMALL, {"a": 0.49, "b": 0.01}, []),
     ],
@@ -380,11 +380,11 @@ def test_of_a_small_error_one_operator_must_make_nearly_all(
     assert list(accused(shares, {}, errors, out=out)) == named
 
 
-@pytest.mark.parametrize(("felt", "named"), [(0.31, ["a"]), (0.29, [])])
+@pytest.mark.parametrize(("felt", "named"), [(0.34, ["a"]), (0.32, [])])
 def test_the_author_of_a_large_error_before_a_small_one_is_named_where_it_is_felt(
     felt: float, named: list[str]
 ) -> None:
-    """_FELT, of the squared error at an output that is only looked at."""
+    """A third (DROP) of the squared error at an output that is only looked at."""
     effects = {"a": [Effect(at="b", share=0.95), Effect(at="y", share=felt)]}
     sinks = (sink(0.09, "b", is_output=False), sink(SMALL))
     errors = {"a": 1e-4, "b": 0.09, "c": 0.09, "y": SMALL}
@@ -497,6 +497,27 @@ class _Moved:
 
     def moves_on(self, name: str) -> bool:
         return name == "moved"
+
+
+class _Chain(_Moved):
+    """What a recurrence makes of rounding, and an addition behind it in which that first is out of bounds."""
+
+    def __init__(self) -> None:
+        errors = {"product": 0.01, "moved": 0.0267, "bent": 0.0433}
+        self.order = {name: number for number, name in enumerate(errors)}
+        self.row_of = {name: make_row(self.order[name], error, name=name) for name, error in errors.items()}
+
+    def moves_on(self, name: str) -> bool:
+        return False
+
+
+def test_who_enlarges_an_error_most_is_named_not_where_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As seen: "amplified 1.62 x by Add", while a GRU before it makes 2.67 times as much of it."""
+    monkeypatch.setattr(culprits, "_fails_first", lambda _subject, _name, _first: "bent")
+    subject: Any = _Chain()
+    assert culprits._where_it_shows(subject, "product", Effect(at="bent", share=1.0)) == "moved"
+    subject.row_of["moved"] = make_row(1, 0.012, name="moved")
+    assert culprits._where_it_shows(subject, "product", Effect(at="bent", share=1.0)) == "bent"
 
 
 def test_what_only_moves_numbers_amplifies_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

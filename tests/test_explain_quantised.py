@@ -13,11 +13,13 @@ pytest.importorskip("onnxruntime", reason="they run in ONNX Runtime")
 
 import numpy as np
 from planted.fourth_files import CASES
+from planted.onnx_faults import Graph
 from report_factory import make_row
 
 import precision_debug
 from precision_debug.numbers import compare
 from precision_debug.numbers.judge import as_expected, verdict
+from precision_debug.reasons import say
 from precision_debug.records import Status, Tolerance
 from precision_debug.report.model import Report, Verdict
 
@@ -86,3 +88,23 @@ def test_coverage_is_no_verdict_where_the_outputs_were_compared(tmp_path: Path) 
     assert report.coverage.share < 0.5
     assert [doubt.code for doubt in report.doubts if "seen" in doubt.code] == ["few_seen_inside"]
     assert report.exit_status == 0
+
+
+def test_a_loud_pixel_is_no_channel_of_a_token(tmp_path: Path) -> None:
+    """The convolution that tells which axis holds channels reads it behind a product and a slope. Before: "channel 9 of
+    token 4"."""
+    graph = Graph(seed=5)
+    pixels = graph.random.normal(size=(2, 3, 16, 16)).astype(np.float32)
+    pixels[:, :, 4, 9] = 400
+    x = graph.op("Mul", [graph.input("x", pixels), graph.weight("gain", np.float32(1.3))], "bright")
+    x = graph.op("Relu", [graph.conv(graph.op("LeakyRelu", [x], "bent", alpha=0.2), 3, 8, "c1")], "r")
+    x = graph.op("Clip", [x, graph.weight("low", np.float32(0)), graph.weight("high", np.float32(6))], "six")
+    pool = graph.op("Flatten", [graph.op("GlobalAveragePool", [x], "pool")], "flat")
+    path = graph.save(tmp_path / "pixel.onnx", [graph.dense(pool, 8, 6, "y")])
+    report = precision_debug.compare(path, run_mode="ort_int8", inputs=graph.feeds)
+    assert report.explanation is not None
+    first = report.explanation.culprits[0]
+    assert first.cause == "outlier_channel"
+    assert (first.evidence["axis"], first.evidence["channel"]) == (3, 9)
+    place = say("one_of", one=say("place", number=9, axis=3), other=say("place", number=4, axis=2))
+    assert first.evidence["who"] == str(place)

@@ -13,7 +13,7 @@ from typing import Any
 from ..numbers.born import finite_l2
 from ..records import Culprit
 from .bounds import BEYOND, MOST
-from .culprits import FAR, STRONG
+from .criteria import FAR, STRONG
 from .introduced import Alone
 from .operator_facts import acting_type, types_of
 from .operators import CANCEL

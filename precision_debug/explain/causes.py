@@ -521,7 +521,7 @@ def _cancels_inside(subject: Subject, name: str, constants: Mapping[str, Array])
     summing = [meta.op_type for meta in subject.region_of.get(name, ()) if plain_type(meta.op_type) in SUM_UP]
     return {
         "amplifier": name, "amplifier_type": (summing or [row.op_type])[-1], "factor": terms / own, "input_size": terms,
-        "output_size": own,
+        "output_size": own, "own": len(constants),
     }  # fmt: skip
 
 
@@ -546,7 +546,7 @@ def _subtracts_a_constant(subject: Subject, name: str, constants: Mapping[str, A
         return {}
     return {
         "amplifier": name, "amplifier_type": acting_type(subject, name), "factor": largest / own, "input_size": largest,
-        "output_size": own,
+        "output_size": own, "own": len(constants),
     }  # fmt: skip
 
 

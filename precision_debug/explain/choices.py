@@ -20,7 +20,7 @@ from ..numbers.widen import widen
 from ..reasons import Reason, say
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Explanation
-from .culprits import FAR
+from .criteria import FAR
 from .operator_facts import acting_type
 from .subject import Subject
 

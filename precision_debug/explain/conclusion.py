@@ -9,7 +9,7 @@ from ..reasons import NOTHING, as_reason, say
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Explanation
 from .bounds import LEAST
-from .culprits import HALF
+from .criteria import HALF
 from .effects import Carried, Sink
 
 __all__ = ["concluded", "hidden_share", "is_of_many"]

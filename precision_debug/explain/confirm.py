@@ -15,7 +15,8 @@ from typing import Any
 from ..pairing.align import stem
 from ..reasons.causes import CAUSES
 from ..records import Culprit, RepairedSet
-from .culprits import FAR, HALF, PART, is_far_off
+from .criteria import FAR, FEW, FIFTH, HALF, LITTLE, PART, SMALLER
+from .culprits import is_far_off
 from .effects import Carried, Sink, error_without
 from .introduced import Alone
 from .subject import Subject
@@ -23,16 +24,8 @@ from .work import Work
 
 __all__ = ["confirmed", "few_that_halve", "with_repairs", "with_set_left_out"]
 
-_SMALLER = 1.5
-"""Times that an error must become smaller without its author's, if that is no more than rounding, whatever its share
-alone is: errors may cancel, and behind a threshold one of them may do what all do. Set on tests/planted/fourth_*.py."""
-
-_LITTLE = 1.25
-"""Times that it must become smaller without those of operators that do far more than round, all of them left out."""
-
-_REPLAYED = 0.5
-"""Part of the measured error that all operators' errors together must make in the baseline's run, or leaving some of
-them out of it says nothing."""
+_FIRST = 4
+"""Culprits each of which is left out where most of the error is left without the first."""
 
 _MANY = 6
 """Operators besides a culprit from which on two of them all are few: two of an error that all make alike would leave
@@ -40,14 +33,6 @@ _MANY = 6
 
 _REPAIRED = 3
 """Culprits of which it is measured what their repair leaves, unasked: each takes a run of the baseline."""
-
-_FEW, _FIFTH = 3, 5
-"""Operators, or the part of those that were tried, that are few: an error is that of many where none of these halve it
-when they are repaired together."""
-
-_FIRST, _CLEARLY = 4, 0.9
-"""Culprits each of which is left out where most of the error is left without the first, and what must be left without
-another of what is left without the first: then that one is told first."""
 
 
 def confirmed(
@@ -77,12 +62,12 @@ def confirmed(
         return error_without(subject, alone, names, left_out, sink, plain)
 
     whole = without(())
-    if whole is None or not math.isfinite(whole) or whole < _REPLAYED * sink.rel_l2:
+    if whole is None or not math.isfinite(whole) or whole < HALF * sink.rel_l2:
         return culprits
     first = culprits[0]
     if subject.far(first.introduced, first.units, FAR):
         return _far(subject, alone, culprits, tried, sinks, plain, work, without, whole, dropped)
-    if whole > sink.rel_l2 / _REPLAYED:
+    if whole > sink.rel_l2 / HALF:
         return culprits
     together = [one for one in culprits if one is first or (first.amplifier and one.amplifier == first.amplifier)]
     family = _family(alone, together, first.amplifier)
@@ -90,13 +75,13 @@ def confirmed(
     if left is None:
         return culprits
     times = sink.rel_l2 / whole  # to hold a replay against what the target gave; what is told is the replay's own
-    if left * times * _SMALLER > sink.rel_l2:
+    if left * times * SMALLER > sink.rel_l2:
         others = tuple(one for one in culprits if one not in together)
         every = _family(alone, culprits, first.amplifier)
         if not others:
             every |= _next_to(tried, family, sink)
         both = without(every) if every > family else None
-        smaller = _SMALLER if others else 1 / HALF
+        smaller = SMALLER if others else 1 / HALF
         if is_far_off(subject, sink) and both is not None and both * times * smaller <= sink.rel_l2:
             left, family = both, every
         else:
@@ -111,24 +96,24 @@ def _far(
 ) -> tuple[Culprit, ...]:  # fmt: skip
     """The same where the first of them does far more than round. without: what is left without these operators."""
     first, sink = culprits[0], next(one for one in sinks if one.name == culprits[0].at)
-    replayed = whole <= sink.rel_l2 / _REPLAYED
+    replayed = whole <= sink.rel_l2 / HALF
     family = _family(alone, [first], first.amplifier)
     left = without(family)
     if left is None:
         return culprits
-    if left * _SMALLER > whole:
+    if left * SMALLER > whole:
         rivals = [one for one in culprits[1:] if one.at == sink.name and not one.amplifier][: _FIRST - 1]
         families = {one.name: _family(alone, [one], "") for one in rivals}
         lefts = {name: found for name in families if (found := without(families[name])) is not None}
         least = min(lefts, key=lefts.__getitem__, default="")
-        if least and lefts[least] < _CLEARLY * left:
+        if least and LITTLE * lefts[least] < left:
             first = next(one for one in rivals if one.name == least)
             culprits = (first, *(one for one in culprits if one is not first))
             left, family = lefts[least], families[least]
-    if left * _LITTLE > whole:
+    if left * LITTLE > whole:
         every = dropped.union(*(_family(alone, [one], one.amplifier) for one in culprits))
         all_left = without(every) if every > family else left
-        too_much = all_left is not None and all_left * _LITTLE > whole and (replayed or all_left > sink.rel_l2)
+        too_much = all_left is not None and all_left * LITTLE > whole and (replayed or all_left > sink.rel_l2)
         if too_much and not CAUSES[first.cause].fails:
             others = tuple(one for one in culprits if one.at != sink.name)
             return confirmed(subject, alone, others, tried, sinks, plain, work)
@@ -201,7 +186,7 @@ def few_that_halve(
     whole, ran = left(()), dict[tuple[str, ...], float]()
     if whole is None:
         return (), ()
-    replayed = _REPLAYED * sink.rel_l2 <= whole <= sink.rel_l2 / _REPLAYED
+    replayed = HALF * sink.rel_l2 <= whole <= sink.rel_l2 / HALF
 
     def halves(names: Sequence[str]) -> bool:
         if tuple(names) not in ran and (found := left(names)) is not None:
@@ -216,8 +201,8 @@ def few_that_halve(
 
 def _first_few(ranked: Sequence[str], halves: Callable[[Sequence[str]], bool]) -> tuple[str, ...]:
     """The fewest of those that make most, of at most three of them or a fifth, that halve an error; each is needed."""
-    most = max(_FEW, len(ranked) // _FIFTH)
-    counts = [count for count in (*range(1, _FEW + 1), most) if count == 1 or 2 * count <= len(ranked)]
+    most = max(FEW, len(ranked) // FIFTH)
+    counts = [count for count in (*range(1, FEW + 1), most) if count == 1 or 2 * count <= len(ranked)]
     last = 0
     for count in dict.fromkeys(counts):
         if halves(ranked[:count]):
@@ -226,7 +211,7 @@ def _first_few(ranked: Sequence[str], halves: Callable[[Sequence[str]], bool]) -
                 middle = (fewest + last) // 2
                 fewest, last = (middle, last) if halves(ranked[:middle]) else (fewest, middle)
             found = list(ranked[:fewest])
-            for name in found[:-1] if fewest <= _FEW else ():  # the last is: without it they did not halve it
+            for name in found[:-1] if fewest <= FEW else ():  # the last is: without it they did not halve it
                 if len(found) > 1 and halves(rest := [one for one in found if one != name]):
                     found = rest
             return tuple(found)

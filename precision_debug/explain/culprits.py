@@ -12,6 +12,7 @@ from ..reasons.causes import CAUSES
 from ..records import Culprit, Effect, Introduced, Row
 from .bounds import BEYOND, LOOK, MOST, is_suspicious
 from .causes import cause_of
+from .criteria import DROP, FAR, HALF, MATTERS, PART, SEVERAL, STRONG
 from .effects import Sink
 from .files import files_differ
 from .grid import outlier_of
@@ -32,53 +33,8 @@ __all__ = [
     "suspicious",
 ]
 
-FAR = 8.0
-"""Units of rounding from which an operator's own error is far above rounding once. Measured on the clean models of
-tests/planted in ONNX Runtime, whose operators have at most 1 to 4."""
-
-HALF = 0.5
-"""Share of the squared error from which one operator's ordinary rounding is the cause: nothing outweighs it. Not
-measured: it is what the word says."""
-
-DROP = 3.0
-"""Times that an error must become smaller without an operator's, or a family's, for it to be blamed where the error
-alone would accuse nobody: a third is left. Set, with OUTWEIGHS and _FELT, on tests/planted/fourth_*.py."""
-
 ALONE = 1 - 1 / DROP**2
-"""The share of the squared error that has it become so: 89 %."""
-
-OUTWEIGHS = 8.0
-"""Times that one operator's share is the next one's from which on it is the author of an error of a few units, also
-where the many others' roundings leave more than a third: of healthy models of 3 to 9 units it is 1 to 2."""
-
-PART = 0.15
-"""Share of the squared error from which ordinary rounding counts where one later operator amplifies several: two nearly
-equal numbers that are subtracted have an author each. Set on tests/planted/torch_faults.py."""
-
-LEAST_PART = 0.05
-"""Share below which an author is none of several. Set on the 270 cases of tests/planted that came after the rules."""
-
-STRONG = 32.0
-"""Times that an operator makes an error larger from which on its author is one by itself, whatever others add. Set on
-the same cases, with two faults in a row among them."""
-
-_NEARLY = 0.25
-"""Part of the largest growth from which on an operator amplifies as much as the one that has it. Set on these, too."""
-
-_COMPARABLE = 0.5
-"""Part of the most elements that any operator breaks alone from which on one breaks about as many: of overflows in a
-row each breaks some that the others do not, and the first of them comes first. Set on tests/planted/seventh_onnx.py."""
-
-_RATHER = 4.0
-"""Times that the share of an outlier channel is any other's from which on it is blamed for an error that is large:
-what other channels lose of it is little beside the outlier itself. Set on tests/planted/fifth_*.py."""
-
-_FELT = 0.3
-"""Share of a small squared error at an output from which on the author of a large one before it is blamed for both."""
-
-MATTERS = 0.02
-"""Share of the squared error below which an operator's error, however large by itself, is absorbed. Set on
-tests/planted/onnx_faults.py."""
+"""The share of the squared error without which a third of the error is left: 89 %."""
 
 
 def first_failing(subject: Subject) -> str:
@@ -194,7 +150,7 @@ def rank(
     before = _ranked(subject, alone, at_first, there, first, {*looked, first}) if there else found
     if any(is_far_off(subject, sink) for sink in sinks if sink.is_output):
         return before
-    felt = {name for name, carried in effects.items() for e in carried if e.at in wrong and e.share >= _FELT}
+    felt = {name for name, carried in effects.items() for e in carried if e.at in wrong and e.share >= 1 / DROP}
     return tuple(culprit for culprit in before if culprit.name in felt)
 
 
@@ -261,7 +217,7 @@ def _ranked(
     def place(pair: tuple[bool, Culprit]) -> tuple[float, ...]:
         poisons, one = pair
         share = one.share or 0.0
-        comparable = poisons and share >= _COMPARABLE * most
+        comparable = poisons and share >= HALF * most
         # of about as much, the first in execution order; of those that make more than all there is, too
         return -poisons, -comparable, 0.0 if comparable else -round(min(1.0, share), 1), subject.order.get(one.name, 0)
 
@@ -288,7 +244,7 @@ def _outweighs(subject: Subject, sink: Sink, name: str, effects: Mapping[str, Se
 
 def _leads(sink: Sink, name: str, effects: Mapping[str, Sequence[Effect]]) -> bool:
     """Whether one operator's share at a sink is far above any other's."""
-    return _share_at(sink, (name,), effects) >= OUTWEIGHS * _most_besides(sink, (name,), effects)
+    return _share_at(sink, (name,), effects) >= FAR * _most_besides(sink, (name,), effects)
 
 
 def _share_at(sink: Sink, names: Collection[str], effects: Mapping[str, Sequence[Effect]]) -> float:
@@ -376,7 +332,7 @@ def _amplified_together(
     groups: dict[str, list[tuple[str, float]]] = {}
     for name, carried in effects.items():
         effect, own = _largest(carried, sinks), alone.found[name]
-        if effect is None or effect.share < LEAST_PART or subject.far(own.rel_l2, own.units, FAR):
+        if effect is None or effect.share < MATTERS or subject.far(own.rel_l2, own.units, FAR):
             continue
         amplifier = _amplifier(subject, alone, name, effect.at)
         if amplifier:
@@ -406,7 +362,7 @@ def _of_one_outlier(
     for name, carried in effects.items():
         effect = _largest(carried, sinks)
         exact, wrong = alone.exact_of(name), alone.wrong_of(name)
-        if effect is None or effect.share < LEAST_PART or exact is None or wrong is None or exact.shape != wrong.shape:
+        if effect is None or effect.share < MATTERS or exact is None or wrong is None or exact.shape != wrong.shape:
             continue
         found = outlier_of(exact) if is_quantised(narrow_type(subject, name)) else None
         if found is not None:
@@ -417,7 +373,7 @@ def _of_one_outlier(
         names, whole = [name for name, _, _ in group], sum(share for _, share, _ in group)
         far_off = all(is_far_off(subject, sink) for _, _, sink in group)
         besides = max(_most_besides(sink, names, effects) for _, _, sink in group)
-        return whole >= (HALF if far_off else ALONE) or (far_off and whole >= _RATHER * besides)
+        return whole >= (HALF if far_off else ALONE) or (far_off and whole >= SEVERAL * besides)
 
     return {
         name: [other for other, part, _ in group if part < PART]
@@ -486,7 +442,7 @@ def largest_growth(subject: Subject, alone: Alone, among: Collection[str]) -> st
             continue
         grown[name] = _growth(subject, name)
     most = max(grown.values(), default=0.0)
-    near = [name for name, growth in grown.items() if growth > 4.0 and growth >= _NEARLY * most]
+    near = [name for name, growth in grown.items() if growth > SEVERAL and growth >= most / SEVERAL]
     return min(near, key=lambda name: subject.order[name], default="")
 
 

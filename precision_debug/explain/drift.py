@@ -17,7 +17,7 @@ import numpy as np
 from ..pairing.align import stem
 from ..records import Culprit
 from .bounds import BEYOND
-from .culprits import HALF
+from .criteria import HALF
 from .effects import Sink, squares_of
 from .introduced import WAITING, Kept, replayed
 from .operators import BODIES, plain_type

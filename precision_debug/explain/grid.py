@@ -15,6 +15,7 @@ from ..reasons import say
 from ..records import Stored
 from .introduced import MASK
 from .operator_facts import error_share
+from .operators import SUM_UP
 from .subject import Subject
 from .undo import LEFT, Case, coarse_constant, left_without, of_several_places
 
@@ -209,12 +210,22 @@ def of_whom(subject: Subject, name: str, values: Array, found: Evidence, *, weig
 
 def _channel_axis(subject: Subject, name: str, rank: int) -> int:
     """Which axis of a tensor its channels lie along: the second where convolutions make or read it, else the last."""
-    near = [*subject.region_of.get(name, ())]
-    near += [meta for reader in subject.readers.get(name, ()) for meta in subject.region_of.get(reader, ())]
+    near, waiting, seen = [*subject.region_of.get(name, ())], [name], {name}
+    while rank > 2 and waiting and not any(kind in meta.op_type for meta in near for kind in (*_CONV, *SUM_UP)):
+        # what works element by element moves no axis
+        readers = [one for source in waiting for one in subject.readers.get(source, ()) if one not in seen]
+        seen.update(readers)
+        near += [meta for one in readers for meta in subject.region_of.get(one, ())]
+        waiting = [one for one in readers if _shape(subject, one) == _shape(subject, name)]
     if rank > 2 and any(kind in meta.op_type for meta in near for kind in _CONV):
         last = any(meta.op_type.isupper() for meta in near)  # TensorFlow Lite's
         return rank - 1 if last else 1
     return rank - 1
+
+
+def _shape(subject: Subject, name: str) -> tuple[int, ...]:
+    row = subject.row_of.get(name)
+    return tuple(row.comparison.base.shape) if row is not None and row.comparison is not None else ()
 
 
 def _of_axis(subject: Subject, values: Array, axis: int, number: int, channels: int) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..records import Overlap
-from .culprits import HALF
+from .criteria import HALF
 from .effects import Carried, Sink, error_without
 from .introduced import Alone
 from .subject import Subject

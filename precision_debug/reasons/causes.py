@@ -277,9 +277,17 @@ CAUSES: Mapping[str, Cause] = {
             "相消：{amplifier_type} `{amplifier}` 对近似相等的数相减（输入量级 {input_size}，"
             "结果 {output_size}），将本算子的舍入误差放大 {factor} 倍",
         ),
+        instead={
+            "own": Wording(
+                "cancellation: it adds up terms that nearly cancel (size {input_size}, result {output_size}), which"
+                " amplifies the rounding of its own {own:constant|constants} {factor} x",
+                "相消：其各项相加后几乎抵消（量级 {input_size}，结果 {output_size}），将其自身 {own} 个常量的舍入误差"
+                "放大 {factor} 倍",
+            ),
+        },
         evidence={
             "amplifier": _TEXT, "amplifier_type": _TEXT, "factor": _FIGURE, "input_size": _FIGURE,
-            "output_size": _FIGURE,
+            "output_size": _FIGURE, "own": _COUNT,
         },
         enlarged=True,
     ),

@@ -8,7 +8,8 @@ from ...explain.amplifying import amplifying
 from ...explain.born_on_both import born_on_both
 from ...explain.bounds import allowed_error, worth
 from ...explain.conclusion import concluded
-from ...explain.culprits import FAR, candidates_of, first_failing, suspects_before
+from ...explain.criteria import FAR
+from ...explain.culprits import candidates_of, first_failing, suspects_before
 from ...explain.drift import drifting
 from ...explain.effects import NOTHING_CARRIED, Sink, known_sinks, plain_sinks, sinks_of
 from ...explain.introduced import Alone, nothing_alone, run_alone

@@ -16,7 +16,8 @@ from typing import Any
 
 from ...explain.bounds import LEAST, LOOK_LEAST, LOOK_TIMES, MOST, TIMES, allowed_error, is_suspicious, worth
 from ...explain.causes import cause_of
-from ...explain.culprits import ALONE, FAR, HALF, PART, largest_growth, non_finite_alone
+from ...explain.criteria import FAR, HALF, PART
+from ...explain.culprits import ALONE, largest_growth, non_finite_alone
 from ...explain.effects import Carried, Sink, carried_together
 from ...explain.expected import expected_errors
 from ...explain.introduced import Alone
