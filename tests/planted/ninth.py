@@ -1,6 +1,6 @@
 """A ninth batch, of kinds that the others lack; written and labelled before any of it was run: reductions, sequences,
-normalisations and tables in ONNX, two files, a PyTorch model in bfloat16, OpenVINO, with healthy ones. Where a label was
-wrong a comment says what it was."""
+normalisations and tables in ONNX, two files, a PyTorch model in bfloat16, OpenVINO, with healthy ones. Where a label
+was wrong a comment says what it was."""
 
 from __future__ import annotations
 
