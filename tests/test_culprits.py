@@ -170,7 +170,7 @@ TWO = {"a": (), "b": (), "y": ("a", "b")}
         # PART: two authors of ordinary rounding that one operator makes large, together over HALF
         (0.4, 0.16, {"a", "b"}), (0.4, 0.14, {"a"}), (0.16, 0.4, {"a", "b"}), (0.3, 0.19, set()),
         # LEAST_PART: below it an author is none of several, and does not count to their sum
-        (0.49, 0.021, {"a"}), (0.49, 0.019, set()),
+        (0.46, 0.051, {"a"}), (0.46, 0.049, set()),
     ],
 )  # fmt: skip
 def test_several_whose_rounding_one_operator_amplifies(first: float, second: float, named: set[str]) -> None:

@@ -7,7 +7,7 @@ None of them judges the run: what an error may be is in ``bounds``. They were se
 from __future__ import annotations
 
 __all__ = [
-    "DROP", "FAR", "FEW", "FIFTH", "HALF", "LITTLE", "MATTERS", "PART", "SEVERAL", "SMALLER", "STRONG",
+    "DROP", "FAR", "FEW", "FIFTH", "HALF", "LEAST_PART", "LITTLE", "MATTERS", "PART", "SEVERAL", "SMALLER", "STRONG",
 ]  # fmt: skip
 
 FAR = 8.0
@@ -32,9 +32,12 @@ STRONG = SEVERAL * FAR
 PART = 0.15
 """A part: of the squared error, what each of several authors makes at least who are named together."""
 
+LEAST_PART = PART / DROP
+"""A third of a part: a share of the squared error below it belongs to nobody of a group."""
+
 MATTERS = 0.02
-"""What matters: a share of the squared error below it belongs to nobody of a group, and of an error that is large where
-it arises, it is what is absorbed on its way."""
+"""What matters: of an error that is large where it arises, a smaller share of the squared error is absorbed on its
+way."""
 
 SMALLER, LITTLE = 1.5, 1.25
 """Smaller: times by which an error shrinks at least without its author's rounding; a little: without the errors of

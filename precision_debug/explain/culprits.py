@@ -12,7 +12,7 @@ from ..reasons.causes import CAUSES
 from ..records import Culprit, Effect, Introduced, Row
 from .bounds import BEYOND, LOOK, MOST, is_suspicious
 from .causes import cause_of
-from .criteria import DROP, FAR, HALF, MATTERS, PART, SEVERAL, STRONG
+from .criteria import DROP, FAR, HALF, LEAST_PART, MATTERS, PART, SEVERAL, STRONG
 from .effects import Sink
 from .files import files_differ
 from .grid import outlier_of
@@ -332,7 +332,7 @@ def _amplified_together(
     groups: dict[str, list[tuple[str, float]]] = {}
     for name, carried in effects.items():
         effect, own = _largest(carried, sinks), alone.found[name]
-        if effect is None or effect.share < MATTERS or subject.far(own.rel_l2, own.units, FAR):
+        if effect is None or effect.share < LEAST_PART or subject.far(own.rel_l2, own.units, FAR):
             continue
         amplifier = _amplifier(subject, alone, name, effect.at)
         if amplifier:
@@ -362,7 +362,7 @@ def _of_one_outlier(
     for name, carried in effects.items():
         effect = _largest(carried, sinks)
         exact, wrong = alone.exact_of(name), alone.wrong_of(name)
-        if effect is None or effect.share < MATTERS or exact is None or wrong is None or exact.shape != wrong.shape:
+        if effect is None or effect.share < LEAST_PART or exact is None or wrong is None or exact.shape != wrong.shape:
             continue
         found = outlier_of(exact) if is_quantised(narrow_type(subject, name)) else None
         if found is not None:
