@@ -190,9 +190,12 @@ def _ranked(
         if not sink.is_output and any(one.is_output for one in sinks):
             continue  # absorbed on its way to the outputs, as a mask is in a softmax
         amplifier = "" if far else _breaks(subject, name, effect) or _amplifier(subject, alone, name, effect.at)
-        if not far and not amplifier:
-            amplifier = _where_it_shows(subject, name, effect)
+        shown = "" if far or amplifier else _where_it_shows(subject, name, effect)
+        amplifier = amplifier or shown
         cause, evidence, keep = cause_of(subject, alone, name, amplifier, poisons=effect.non_finite > 0)
+        if shown and CAUSES[cause].enlarged and (most := _enlarging_most(subject, name, shown)) != shown:
+            amplifier = most
+            cause, evidence, keep = cause_of(subject, alone, name, amplifier, poisons=effect.non_finite > 0)
         if cause == "overflow" and not _really_beyond(subject, name, evidence["limit"]):
             continue  # of what another operator's overflow left of its inputs
         culprit = Culprit(
@@ -421,9 +424,11 @@ def _where_it_shows(subject: Subject, author: str, effect: Effect) -> str:
     while shown in subject.row_of and subject.moves_on(shown):  # what only moves numbers makes no more of any
         behind = {author} | subject.descendants(author)
         shown = max(behind & {*subject.sources(shown)}, key=lambda name: subject.order.get(name, 0), default=author)
-    if shown == author or shown not in subject.row_of:
-        return ""
-    # on the way to it another one may enlarge it by more, and would be passed over for where it only shows
+    return "" if shown == author or shown not in subject.row_of else shown
+
+
+def _enlarging_most(subject: Subject, author: str, shown: str) -> str:
+    """Who makes most of an error between its author and where it shows, passed over for that before; else that."""
     between = subject.descendants(author) & subject.ancestors(shown)
     grown = {name: _growth(subject, name) for name in between if not subject.moves_on(name)}
     most = max((one for one in grown.values() if math.isfinite(one)), default=0.0)
