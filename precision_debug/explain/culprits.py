@@ -193,8 +193,8 @@ def _ranked(
         shown = "" if far or amplifier else _where_it_shows(subject, name, effect)
         amplifier = amplifier or shown
         cause, evidence, keep = cause_of(subject, alone, name, amplifier, poisons=effect.non_finite > 0)
-        if shown and CAUSES[cause].enlarged and (most := _enlarging_most(subject, name, shown)) != shown:
-            amplifier = most
+        if shown and CAUSES[cause].enlarged and (before := _enlarging_most(subject, name, shown)) != shown:
+            amplifier = before
             cause, evidence, keep = cause_of(subject, alone, name, amplifier, poisons=effect.non_finite > 0)
         if cause == "overflow" and not _really_beyond(subject, name, evidence["limit"]):
             continue  # of what another operator's overflow left of its inputs
