@@ -21,7 +21,7 @@ from ..numbers.widen import widen
 from ..records import Decision, Explanation, TensorMeta
 from .bounds import LOOK_LEAST, MOST, TIMES, allowed_error
 from .choices import choice_between
-from .culprits import HALF
+from .criteria import HALF
 from .effects import Sink, error_at, sinks_of
 from .expected import run_shaken
 from .operators import MOVE, SELECT, plain_type, words
