@@ -36,9 +36,10 @@ from precision_debug.errors import PrecisionDebugError
 from precision_debug.inspector import EngineLayer, EngineTensor
 from precision_debug.products.training.claims import claims_of_training, verdict_of_training
 from precision_debug.products.training.rank_faults import RankFault
+from precision_debug.products.training.training_faults import Departure
 from precision_debug.reasons import say
 from precision_debug.recording.rank_log import RankedStep, RankStep
-from precision_debug.recording.training_log import Departure, ParameterNumbers, StepNumbers, written
+from precision_debug.recording.training_log import ParameterNumbers, StepNumbers, written
 from precision_debug.records import Doubt, Explanation, InputInfo, MetricChange, Row, SamplesRead, Side, Status
 from precision_debug.report.difference import difference
 

@@ -19,7 +19,8 @@ paddle: Any = pytest.importorskip("paddle", reason="paddle is not installed")
 import precision_debug
 from precision_debug.cli import main
 from precision_debug.errors import UsageError
-from precision_debug.recording.training_log import first_departure, read_log
+from precision_debug.products.training.training_faults import first_departure
+from precision_debug.recording.training_log import read_log
 
 FAULTS = {"none": -1, "inf": 8, "scaled": 8, "zeros": 8}
 

@@ -18,7 +18,8 @@ from torch import nn
 import precision_debug
 from precision_debug.cli import main
 from precision_debug.errors import InputError, UsageError
-from precision_debug.recording.training_log import first_departure, read_log
+from precision_debug.products.training.training_faults import first_departure
+from precision_debug.recording.training_log import read_log
 
 FACTORY = """
 import torch

@@ -27,6 +27,7 @@ FAULTS = {
     "ddp_autocast": ("narrow", 0, (1,)),
     "ddp_sum": ("sum", 0, (0, 1)),
     "ddp_left_out": ("left_out", 0, (1,)),
+    "ddp_bf16": ("rounded", 0, (0, 1)),
     "ddp_overflow": ("reduction_broken", 1, (0, 1)),
     "ddp_unused": ("unused", 0, (1,)),
     "fsdp_inf": ("broken", 1, (1,)),
@@ -39,7 +40,7 @@ FAULTS = {
 """Code, step and ranks of each planted fault."""
 
 HEALTHY = (
-    "ddp_clean", "ddp_accumulated", "ddp_bf16", "ddp_scaled", "ddp_clipped", "fsdp_clean", "fsdp_accumulated",
+    "ddp_clean", "ddp_accumulated", "ddp_scaled", "ddp_clipped", "fsdp_clean", "fsdp_accumulated",
     "fsdp_clipped", "hand_mean", "hand_clipped",
 )  # fmt: skip
 

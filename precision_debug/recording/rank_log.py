@@ -1,7 +1,8 @@
 """What the ranks of a training run kept: a file each, with each gradient before and after the ranks' reduction.
 
 A line is that of ``training_log`` with, besides, {"rank": 1, "ranks": 2, "skipped": false, "gradients": {"fc.weight":
-{"local": [norm, broken, narrow, sketch], "reduced": …, "final": …}}, "shards": {"fc.weight": [start, count]}}.
+{"local": [norm, broken, narrow, sketch], "reduced": …, "final": …}}, "shards": {"fc.weight": [start, count]},
+"inputs": {"0": [print, rms, tokens]}}.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from ..errors import InputError
 from .training_log import ParameterNumbers, StepNumbers, parameters_in, parameters_of
 
 __all__ = [
-    "BINS", "GradientNumbers", "RankStep", "RankedStep", "Reduction", "Shard", "joined", "rank_file", "rank_line",
-    "read_ranks", "whole_sketch",
+    "BINS", "GradientNumbers", "InputNumbers", "RankStep", "RankedStep", "Reduction", "Shard", "joined", "rank_file",
+    "rank_line", "read_ranks", "whole_sketch",
 ]  # fmt: skip
 
 BINS = 16
@@ -54,6 +55,16 @@ class Reduction:
 
 
 @dataclass(frozen=True, kw_only=True)
+class InputNumbers:
+    """Of an input of a rank's forward passes of a step. print: the same for the same values, and for no others. rms: of
+    a floating point one's elements. tokens: of labels and masks, positions that count; None elsewhere."""
+
+    print: str
+    rms: float | None = None
+    tokens: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Shard:
     """Elements of a parameter that a rank holds: start: place of the first in the whole, row by row."""
 
@@ -65,7 +76,8 @@ class Shard:
 class RankStep:
     """One rank's share of a step. gradients: in the order in which the backward pass made them. skipped: GradScaler
     left the optimiser's step out. shards: of parameters that no rank holds whole. unseen: parameters whose own gradient
-    before the reduction cannot be compared with what is behind it."""
+    before the reduction cannot be compared with what is behind it. inputs: by place or name; empty where ranks may well
+    share a batch (tensor parallelism), or none was seen."""
 
     numbers: StepNumbers
     rank: int
@@ -74,6 +86,7 @@ class RankStep:
     gradients: Mapping[str, Reduction] = field(default_factory=dict)
     shards: Mapping[str, Shard] = field(default_factory=dict)
     unseen: frozenset[str] = frozenset()
+    inputs: Mapping[str, InputNumbers] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +113,8 @@ def rank_line(step: RankStep) -> str:
             for name, one in step.gradients.items()
         },
         "shards": {name: [one.start, one.count] for name, one in step.shards.items()},
+        "without": sorted(step.numbers.without),
+        "inputs": {name: [one.print, one.rms, one.tokens] for name, one in step.inputs.items()},
     }  # fmt: skip
     return json.dumps(line) + "\n"
 
@@ -157,7 +172,8 @@ def _read(lines: Iterator[str]) -> Iterator[RankStep]:
         entry = json.loads(line)
         yield RankStep(
             numbers=StepNumbers(
-                step=int(entry["step"]), scale=float(entry["scale"]), parameters=parameters_in(entry["parameters"])
+                step=int(entry["step"]), scale=float(entry["scale"]), parameters=parameters_in(entry["parameters"]),
+                without=frozenset(map(str, entry.get("without", ()))),
             ),
             rank=int(entry["rank"]), ranks=int(entry["ranks"]), skipped=bool(entry["skipped"]),
             unseen=frozenset(map(str, entry["unseen"])),
@@ -168,6 +184,13 @@ def _read(lines: Iterator[str]) -> Iterator[RankStep]:
                 for name, one in entry["gradients"].items()
             },
             shards={str(name): Shard(start=int(s), count=int(c)) for name, (s, c) in entry["shards"].items()},
+            inputs={
+                str(name): InputNumbers(
+                    print=str(printed), rms=None if rms is None else float(rms),
+                    tokens=None if tokens is None else int(tokens),
+                )
+                for name, (printed, rms, tokens) in entry.get("inputs", {}).items()
+            },
         )  # fmt: skip
 
 
@@ -189,8 +212,8 @@ def joined(steps: Sequence[RankedStep]) -> tuple[StepNumbers, ...]:
 def _joined(step: RankedStep) -> StepNumbers:
     ranks = [*step.ranks.values()]
     names = dict.fromkeys(name for one in ranks for name in one.numbers.parameters)
-    first = replace(ranks[0].numbers, parameters={})
-    return replace(first, parameters={name: _whole(ranks, name) for name in names})
+    without = frozenset.intersection(*(one.numbers.without for one in ranks))
+    return replace(ranks[0].numbers, parameters={name: _whole(ranks, name) for name in names}, without=without)
 
 
 def _whole(ranks: Sequence[RankStep], name: str) -> ParameterNumbers:
@@ -202,7 +225,9 @@ def _whole(ranks: Sequence[RankStep], name: str) -> ParameterNumbers:
     many = sum(count for _, count in found)
     moved = [one.moved * one.size for one, _ in found if one.moved is not None]
     size = math.sqrt(sum(one.size**2 for one, _ in found))
+    first = found[0][0]
     return ParameterNumbers(
+        rate=first.rate, decay=first.decay, undecayed=_mean(found, "undecayed"), still=_mean(found, "still"),
         norm=math.sqrt(sum(one.norm**2 for one, _ in found)),
         zeros=sum(one.zeros * count for one, count in found) / many,
         below=sum(one.below * count for one, count in found) / many,
@@ -210,3 +235,9 @@ def _whole(ranks: Sequence[RankStep], name: str) -> ParameterNumbers:
         size=size,
         moved=math.sqrt(sum(one**2 for one in moved)) / size if moved and size else None,
     )
+
+
+def _mean(parts: Sequence[tuple[ParameterNumbers, int]], share: str) -> float | None:
+    """Of a share of each part's elements, over all; None where no part has it."""
+    known = [(value, count) for one, count in parts if (value := getattr(one, share)) is not None]
+    return sum(value * count for value, count in known) / sum(count for _, count in known) if known else None

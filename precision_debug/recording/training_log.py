@@ -1,24 +1,22 @@
 """What was kept of a training run: numbers of each parameter at some of its steps, one step a line of a file.
 
-A line is {"step": 300, "scale": 65536.0, "parameters": {"fc.weight": [norm, zeros, below, broken, size, moved]}}.
+A line is {"step": 300, "scale": 65536.0, "without": ["old.weight"], "parameters": {"fc.weight": [norm, zeros, below,
+broken, size, moved, rate, decay, undecayed, still]}}; earlier versions wrote six numbers, and no "without".
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import numpy as np
 
 from ..errors import InputError, OutputError
 from ..reasons import say
 
 __all__ = [
-    "LOG", "SMALLEST", "Departure", "ParameterNumbers", "StepNumbers", "begin_log", "first_departure", "is_log",
-    "parameters_in", "parameters_of", "read_log", "steps_with_a_band", "written",
+    "LOG", "SMALLEST", "ParameterNumbers", "StepNumbers", "begin_log", "is_log", "parameters_in", "parameters_of",
+    "read_log", "written",
 ]  # fmt: skip
 
 LOG = "statistics.jsonl"
@@ -26,22 +24,15 @@ LOG = "statistics.jsonl"
 SMALLEST = 2.0**-24
 """The smallest number of float16: what "below" counts is rounded to 0 there, at the loss scale of the step."""
 
-_FEW = 5
-"""Steps that make a band: before there are so many, only what is not finite leaves it."""
-
-_WIDE, _LEAST = 6.0, 1.0
-"""Half the width of the band of a norm, in median absolute deviations of its logarithm, and in powers of ten at least.
-"""
-
-_MORE_ZEROS = 0.5
-"""Share of zeros above the median of the steps before from which on a gradient has left its band."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class ParameterNumbers:
     """norm: L2 of its gradient, unscaled, over what is finite. zeros: share of the gradient that is 0. below: share,
     of what is not 0, that float16 would make 0 at the step's scale. broken: elements that are NaN or Inf. size: L2 of
-    the parameter. moved: L2 of the update over ``size``; None where it was not measured."""
+    the parameter. moved: L2 of the update over ``size``. rate: the optimiser's learning rate for it. decay: share that
+    decoupled weight decay takes off an element at this step, and undecayed: share of its elements that this alone
+    leaves as they are, in the parameter's type. still: share of elements that had a gradient and have the value that
+    they had when the recording began. Each of these is None where it was not measured or does not apply."""
 
     norm: float
     zeros: float
@@ -49,32 +40,30 @@ class ParameterNumbers:
     broken: int
     size: float
     moved: float | None = None
+    rate: float | None = None
+    decay: float | None = None
+    undecayed: float | None = None
+    still: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepNumbers:
-    """Of one step. scale: what its loss was multiplied by."""
+    """Of one step. scale: what its loss was multiplied by. without: parameters that ask for a gradient, that this
+    optimiser moves, and that had none."""
 
     step: int
     scale: float = 1.0
     parameters: Mapping[str, ParameterNumbers] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Departure:
-    """The first step at which a parameter's gradient is not as in the steps before. what: "broken", "zeros", "larger"
-    or "smaller"; value: its number then, usual: the median before."""
-
-    step: int
-    parameter: str
-    what: str
-    value: float
-    usual: float
+    without: frozenset[str] = frozenset()
 
 
 def written(numbers: StepNumbers) -> str:
     """One line of the file."""
-    return json.dumps({"step": numbers.step, "scale": numbers.scale, "parameters": parameters_of(numbers)}) + "\n"
+    line = {
+        "step": numbers.step, "scale": numbers.scale, "without": sorted(numbers.without),
+        "parameters": parameters_of(numbers),
+    }  # fmt: skip
+    return json.dumps(line) + "\n"
 
 
 def is_log(path: Path) -> bool:
@@ -100,9 +89,12 @@ def begin_log(path: Path) -> None:
 def parameters_of(numbers: StepNumbers) -> dict[str, list[float | int | None]]:
     """A line's "parameters"."""
     return {
-        name: [one.norm, one.zeros, one.below, one.broken, one.size, one.moved]
+        name: [
+            one.norm, one.zeros, one.below, one.broken, one.size, one.moved, one.rate, one.decay, one.undecayed,
+            one.still,
+        ]
         for name, one in numbers.parameters.items()
-    }
+    }  # fmt: skip
 
 
 def read_log(folder: str | Path) -> tuple[StepNumbers, ...]:
@@ -122,17 +114,20 @@ def _read(lines: Iterator[str]) -> Iterator[StepNumbers]:
         if not line.endswith("\n"):
             return  # the run ended while it wrote
         entry = json.loads(line)
-        parameters = parameters_in(entry["parameters"])
-        yield StepNumbers(step=int(entry["step"]), scale=float(entry["scale"]), parameters=parameters)
+        yield StepNumbers(
+            step=int(entry["step"]), scale=float(entry["scale"]), parameters=parameters_in(entry["parameters"]),
+            without=frozenset(map(str, entry.get("without", ()))),
+        )  # fmt: skip
 
 
 def parameters_in(rows: Mapping[str, Sequence[float | None]]) -> dict[str, ParameterNumbers]:
     """What ``parameters_of`` wrote. Raises ValueError and TypeError where it is something else."""
     found = {}
-    for name, (norm, zeros, below, broken, size, moved) in rows.items():
+    for name, (norm, zeros, below, broken, size, *more) in rows.items():
+        moved, rate, decay, undecayed, still = [*(None if one is None else float(one) for one in more), *[None] * 4][:5]
         found[str(name)] = ParameterNumbers(
             norm=_number(norm), zeros=_number(zeros), below=_number(below), broken=int(_number(broken)),
-            size=_number(size), moved=None if moved is None else float(moved),
+            size=_number(size), moved=moved, rate=rate, decay=decay, undecayed=undecayed, still=still,
         )  # fmt: skip
     return found
 
@@ -141,45 +136,3 @@ def _number(value: float | None) -> float:
     if value is None:
         raise ValueError("a number is missing")
     return float(value)
-
-
-def steps_with_a_band(steps: Sequence[StepNumbers]) -> int:
-    """How many have enough steps before them for a band: of the others only NaN and Inf are known."""
-    return max(0, len(steps) - _FEW)
-
-
-def first_departure(steps: Sequence[StepNumbers]) -> Departure | None:
-    """The first step that leaves the band of the steps before it, and the parameter that is furthest out."""
-    for place, now in enumerate(steps):
-        found = [one for name in now.parameters if (one := _departs(steps[:place], now, name)) is not None]
-        if found:
-            return max(found, key=_how_far)
-    return None
-
-
-def _departs(before: Sequence[StepNumbers], now: StepNumbers, name: str) -> Departure | None:
-    own = now.parameters[name]
-    past = [step.parameters[name] for step in before if name in step.parameters]
-    norms = [math.log10(one.norm) for one in past if one.norm > 0 and not one.broken]
-    usual = 10.0 ** float(np.median(norms)) if norms else 0.0
-    if own.broken:
-        return Departure(step=now.step, parameter=name, what="broken", value=float(own.broken), usual=0.0)
-    if len(past) < _FEW:
-        return None
-    zeros = float(np.median([one.zeros for one in past]))
-    if own.zeros > zeros + _MORE_ZEROS:
-        return Departure(step=now.step, parameter=name, what="zeros", value=own.zeros, usual=zeros)
-    if len(norms) < _FEW or own.norm <= 0:
-        return None
-    off = math.log10(own.norm) - float(np.median(norms))
-    width = max(_LEAST, _WIDE * float(np.median(np.abs(np.array(norms) - np.median(norms)))))
-    if abs(off) <= width:
-        return None
-    what = "larger" if off > 0 else "smaller"
-    return Departure(step=now.step, parameter=name, what=what, value=own.norm, usual=usual)
-
-
-def _how_far(one: Departure) -> tuple[int, float]:
-    kinds = {"broken": 3, "zeros": 2}
-    ratio = one.value / one.usual if one.usual else one.value
-    return kinds.get(one.what, 1), abs(math.log10(ratio)) if ratio > 0 else 0.0

@@ -26,11 +26,14 @@ Array = np.ndarray[Any, Any]
 
 _WRAPPED = ("step", "minimize")
 
+_FOLLOWED = 4096
+"""Elements of a parameter of which it is known whether they ever change."""
+
 
 @contextlib.contextmanager
 def following(model: Any, optimiser: Any, scaler: Any, folder: str, every: int) -> Iterator[_Follower]:
     """See ``precision_debug.training``."""
-    follower = _Follower(model, scaler, Path(folder, LOG), every)
+    follower = _Follower(model, optimiser, scaler, Path(folder, LOG), every)
     for name in _WRAPPED:
         setattr(optimiser, name, functools.partial(follower.stepped, getattr(optimiser, name)))
     try:
@@ -43,8 +46,10 @@ def following(model: Any, optimiser: Any, scaler: Any, folder: str, every: int) 
 class _Follower:
     """``step``: how many steps the optimiser was asked for."""
 
-    def __init__(self, model: Any, scaler: Any, log: Path, every: int) -> None:
+    def __init__(self, model: Any, optimiser: Any, scaler: Any, log: Path, every: int) -> None:
         self.step = 0
+        self._optimiser = optimiser
+        self._samples: dict[str, tuple[Array, Array]] = {}
         self._scaler, self._log, self._every = scaler, log, every
         self._named = [(name, one) for name, one in model.named_parameters() if not one.stop_gradient]
         self._inside = False
@@ -64,17 +69,47 @@ class _Follower:
         learned = [(name, one) for name, one in self._named if one.grad is not None]
         before = {name: np.array(_host(one)) for name, one in learned}
         gradients = {name: _numbers(_gradient(one), scale) for name, one in learned}
+        rate, moved_here = float(self._optimiser.get_lr()), self._moved_here()
+        for name, one in learned:
+            self._sample(name, before[name], one)
         result = self._own(own, args, kwargs)
         rows = {}
         for name, one in learned:
             norm, zeros, below, broken = gradients[name]
             size = _norm(before[name])
             moved = _norm(_host(one).astype(np.float64) - before[name]) / size if size else None
-            rows[name] = ParameterNumbers(norm=norm, zeros=zeros, below=below, broken=broken, size=size, moved=moved)
+            rows[name] = ParameterNumbers(
+                norm=norm, zeros=zeros, below=below, broken=broken, size=size, moved=moved,
+                rate=rate if one.name in moved_here else None, still=self._still(name, _host(one)),
+            )  # fmt: skip
+        without = frozenset(
+            name for name, one in self._named
+            if name not in rows and not one.stop_gradient and one.name in moved_here
+        )  # fmt: skip
         with self._log.open("a", encoding="utf-8") as log:
-            log.write(written(StepNumbers(step=self.step, scale=scale, parameters=rows)))
+            log.write(written(StepNumbers(step=self.step, scale=scale, parameters=rows, without=without)))
         self.step += 1
         return result
+
+    def _moved_here(self) -> frozenset[str]:
+        """Paddle's names of the parameters that this optimiser moves."""
+        given = getattr(self._optimiser, "_parameter_list", None) or ()
+        groups = [one["params"] if isinstance(one, dict) else [one] for one in given]
+        return frozenset(one.name for group in groups for one in group)
+
+    def _sample(self, name: str, before: Array, parameter: Any) -> None:
+        if parameter.grad.is_selected_rows():
+            return
+        values, gradient = _spread(before), _spread(_host(parameter.grad))
+        first, touched = self._samples.get(name, (values.copy(), np.zeros(values.shape, dtype=bool)))
+        self._samples[name] = first, touched | (gradient != 0)
+
+    def _still(self, name: str, now: Array) -> float | None:
+        """Share of the elements that ever had a gradient, and are what they were at first."""
+        first, touched = self._samples.get(name, (None, None))
+        if first is None or touched is None or not touched.any():
+            return None
+        return float((touched & (_spread(now) == first)).sum() / touched.sum())
 
     def _own(self, own: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         self._inside = True
@@ -92,6 +127,12 @@ def _host(tensor: Any) -> Array:
     narrow = "bfloat16" in str(tensor.dtype)
     found: Array = (tensor.detach().astype("float32") if narrow else tensor.detach()).numpy()
     return found
+
+
+def _spread(values: Array) -> Array:
+    """Some of an array's elements, from all over it."""
+    flat = values.reshape(-1)
+    return flat[:: max(1, flat.size // _FOLLOWED)][:_FOLLOWED]
 
 
 def _gradient(parameter: Any) -> Array:

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from ...claims.claim import Claim, Verdict, held, opened, refuted, verdict_of
 from ...recording.rank_log import RankedStep
-from ...recording.training_log import Departure, StepNumbers, steps_with_a_band
+from ...recording.training_log import StepNumbers
 from ...records import Doubt
 from .rank_faults import RankFault
+from .training_faults import Departure, steps_with_a_band
 
 __all__ = ["claims_of_training", "verdict_of_training"]
 

@@ -22,6 +22,9 @@ _OFF = 0.02
 """Distance of a reduction from the mean, in norms of the ranks' gradients, up to which it is one: types of 8 bits of
 mantissa, as DDP's hooks that compress to bfloat16, make 0.004 of it."""
 
+_AGAIN, _LARGER = 3, 10.0
+"""Steps that show that ranks share a batch, or that one has inputs of another scale, and how many times larger."""
+
 _FEW = 16
 """Ranks up to which each one's factor can be told: no more than a sketch has numbers."""
 
@@ -32,9 +35,10 @@ class RankFault:
     reduction), "reduction_broken" (none of them before it, some behind it), "unused" (no gradient on some ranks),
     "weights" (the ranks' parameters differ), "sum" (in place of the mean), "factor" (times the mean), "left_out" (the
     reduction lacks these ranks), "apart" (the ranks' gradients differ behind it), "reduction" (no sum of the ranks'
-    gradients at all), "narrow" (rounded on some ranks alone).
-    parameter: the first in the backward pass; parameters: how many. ranks: which, of ``of``. value: elements, or a
-    factor; type: of a narrow one. skipped: GradScaler left the optimiser's step out."""
+    gradients at all), "narrow" (rounded on some ranks alone), "rounded" (behind the reduction only), "same_batch"
+    (these ranks read what the first of them reads, in ``value`` steps), "scale" (an input is ``value`` times the
+    others'). parameter: the first in the backward pass, or an input; parameters: how many. ranks: which, of ``of``.
+    value: elements, or a factor; type: of a narrow one. skipped: GradScaler left the optimiser's step out."""
 
     step: int
     what: str
@@ -49,16 +53,56 @@ class RankFault:
 
 def first_rank_fault(steps: Sequence[RankedStep]) -> RankFault | None:
     """Of the first step that has one, the gravest."""
-    for step in steps:
-        found = _fault_of(step) if len(step.ranks) == step.of > 1 else None
-        if found is not None:
-            return found
+    whole = [step for step in steps if len(step.ranks) == step.of > 1]
+    found = [next((fault for step in whole if (fault := _fault_of(step)) is not None), None)]
+    found += [_same_batch(whole), _scaled_input(whole)]
+    return min((one for one in found if one is not None), key=lambda one: one.step, default=None)
+
+
+def _same_batch(steps: Sequence[RankedStep]) -> RankFault | None:
+    """Ranks that read the same values in every step."""
+    seen = [step for step in steps if all(one.inputs for one in step.ranks.values())]
+    if len(seen) < _AGAIN:
+        return None
+    read = {rank: [_prints(step, rank) for step in seen] for rank in seen[0].ranks}
+    for rank, own in read.items():
+        alike = [other for other, theirs in read.items() if other >= rank and theirs == own]
+        if len(alike) > 1:
+            name = next(iter(seen[0].ranks[rank].inputs))
+            return _told(seen[0], "same_batch", name, alike, len(seen))
     return None
+
+
+def _prints(step: RankedStep, rank: int) -> dict[str, str]:
+    return {name: one.print for name, one in step.ranks[rank].inputs.items()}
+
+
+def _scaled_input(steps: Sequence[RankedStep]) -> RankFault | None:
+    """An input whose values are many times those of the other ranks, from a step to the end."""
+    for name in dict.fromkeys(name for step in steps for one in step.ranks.values() for name in one.inputs):
+        sizes = [
+            {rank: one.inputs[name].rms for rank, one in step.ranks.items() if name in one.inputs} for step in steps
+        ]
+        for rank in sorted(steps[0].ranks, reverse=True):
+            times = [_times(size, rank) for size in sizes]
+            begin = len(times)
+            while begin and (times[begin - 1] or 1.0) >= _LARGER:
+                begin -= 1
+            if len(times) - begin >= _AGAIN:
+                usual = float(np.median([one or 1.0 for one in times[begin:]]))
+                return _told(steps[begin], "scale", name, [rank], usual)
+    return None
+
+
+def _times(sizes: Mapping[int, float | None], rank: int) -> float | None:
+    """How many times the size of the others'; None where it is not known."""
+    own, others = sizes.get(rank), [one for other, one in sizes.items() if other != rank and one]
+    return own / float(np.median(others)) if own and others else None
 
 
 def _fault_of(step: RankedStep) -> RankFault | None:
     names = list(dict.fromkeys(name for one in step.ranks.values() for name in one.gradients))
-    for look in (_broken, _unused, _weights, _reduced, _narrow):
+    for look in (_broken, _unused, _weights, _reduced, _narrow, _rounded):
         told: dict[str, RankFault] = {}
         for name in names:
             if (found := look(step, name)) is not None:
@@ -187,6 +231,9 @@ def _factors(
         return _told(step, "reduction", name, [*alone])
     largest = float(np.abs(found).max())
     absent = [rank for rank, factor in zip(alone, found, strict=True) if abs(factor) < _OFF * largest]
+    total = float(found.sum())
+    if not absent and min(found) > 0 and any(math.isclose(total, one, rel_tol=_OFF) for one in scales):
+        return None  # a weighted mean: of ranks with other numbers of tokens
     return _told(step, "left_out" if absent else "reduction", name, absent or [*alone])
 
 
@@ -197,3 +244,16 @@ def _narrow(step: RankedStep, name: str) -> RankFault | None:
     if not who or len(who) > len(wide) or len(local) < len(step.ranks):
         return None
     return _told(step, "narrow", name, [*who], type=next(iter(who.values())))
+
+
+def _rounded(step: RankedStep, name: str) -> RankFault | None:
+    """Gradients that have more digits before the reduction than behind it."""
+    local, reduced = _side(step, name, "local"), _side(step, name, "reduced")
+    if len(local) < len(step.ranks) or any(one.narrow != "" for one in local.values()):
+        return None
+    final = _side(step, name, "final")
+    for behind in (reduced, final):
+        kinds = {one.narrow for one in behind.values()}
+        if len(kinds) == 1 and (kind := kinds.pop()):
+            return _told(step, "rounded", name, [*local], type=kind)
+    return None

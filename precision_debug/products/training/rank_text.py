@@ -23,11 +23,13 @@ def rank_text(steps: Sequence[RankedStep], found: RankFault | None) -> Text:
     """One sentence: the first step at which the ranks are wrong, or that none is."""
     if found is None:
         return Text(
-            f"No rank of {_of(steps)} is off in the {len(steps)} logged steps: each gradient after the reduction is the"
+            f"No rank of {_of(steps)} is off in the {len(steps)} logged steps: each gradient after the reduction is a"
             " mean of the ranks'.",
             f"在保存的 {len(steps)} 个步中，{_of(steps)} 个 rank 均正常：归约后的梯度是各 rank 的平均值。",
         )
     said = _said(found)
+    if found.what in ("same_batch", "scale"):  # of inputs
+        return Text(f"Step {found.step}: {said.en}.", f"第 {found.step} 步：{said.zh}。")
     skipped_en = " GradScaler skipped the optimiser's step." if found.skipped else ""
     skipped_zh = "GradScaler 跳过了该步的优化器更新。" if found.skipped else ""
     return Text(
@@ -85,6 +87,23 @@ def _said(found: RankFault) -> Text:
             f"after the reduction, the gradient of {name} is not the mean of the ranks', nor a sum of them with any"
             " factors",
             f"归约后 {name} 的梯度不是各 rank 的平均值，也不是各 rank 按固定系数之和",
+        ),
+        "rounded": Text(
+            f"the reduction rounds: before it each rank's gradient of {name} has more digits, and after it only those"
+            f" of {found.type}. Reduce in float32, unless this is meant",
+            f"归约做了舍入：归约前各 rank 上 {name} 的梯度精度更高，归约后只有 {found.type} 的精度。"
+            "若非有意，请用 float32 归约",
+        ),
+        "same_batch": Text(
+            f"{who.en} read the same batch in all {value} logged steps, so that the others of them add nothing: give"
+            " each rank its own part of the data (DistributedSampler)",
+            f"{who.zh} 在保存的 {value} 个步中读取同一批数据，其余 rank 没有贡献：请为每个 rank 分配各自的数据"
+            "（DistributedSampler）",
+        ),
+        "scale": Text(
+            f"the input {name} of {who.en} is {value} times as large as the other ranks': it is not normalised as"
+            " theirs is",
+            f"{who.zh} 的输入 {name} 是其他 rank 的 {value} 倍：其归一化与其他 rank 不同",
         ),
         "narrow": Text(
             f"{who.en} alone rounds: before the reduction its gradient of {name} has only the precision of"

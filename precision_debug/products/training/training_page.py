@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ...reasons import Text
-from ...recording.training_log import Departure, ParameterNumbers, StepNumbers, steps_with_a_band
+from ...recording.training_log import ParameterNumbers, StepNumbers
 from ...report.figures import figure, percent
 from ...report.formats.html.small_page import small_page
 from ...report.formats.html.text import both, escaped
+from .training_faults import Departure, Untrained, steps_with_a_band
 
-__all__ = ["departure_text", "training_page"]
+__all__ = ["departure_text", "training_page", "untrained_text"]
 
 _DRAWN = 24
 """Parameters whose curves are drawn: those whose gradients change most."""
@@ -91,6 +92,82 @@ def departure_text(steps: Sequence[StepNumbers], found: Departure | None) -> Tex
             f"No gradient leaves its band in the {len(steps)} logged steps.",
             f"在保存的 {len(steps)} 个步中，没有梯度超出其范围。",
         )
+    return _of_the_run(found) or _of_a_gradient(found)
+
+
+def untrained_text(found: Untrained) -> Text:
+    """Which parameters never had a gradient: for the reader to judge."""
+    names = ", ".join(f"`{name}`" for name in found.names[:3])
+    more = f" and {len(found.names) - 3} more" if len(found.names) > 3 else ""
+    more_zh = f" 等 {len(found.names)} 个" if len(found.names) > 3 else ""
+    return Text(
+        f"Never a gradient: {names}{more}. Unless that is meant, the loss does not depend on them.",
+        f"从无梯度：{names}{more_zh}。若非有意，则损失不依赖于它们。",
+    )
+
+
+def _of_the_run(found: Departure) -> Text | None:
+    """A sentence about updates, rates and what is no more; None for what is told by a gradient's band."""
+    name, value, usual, many = f"`{found.parameter}`", figure(found.value), figure(found.usual), found.parameters
+    affected, affected_zh = f"(parameters affected: {many})", f"（受影响的参数：{many} 个）"
+    if found.what == "gone":
+        return Text(
+            f"From step {found.step} on, {name} has no gradient any more, where a norm of {usual} was usual {affected}:"
+            " the loss no longer depends on it (detach(), no_grad(), a branch that is not taken).",
+            f"自第 {found.step} 步起，{name} 不再有梯度（此前范数通常为 {usual}）{affected_zh}："
+            "损失不再依赖于它（detach()、no_grad()、未执行的分支）。",
+        )
+    if found.what == "still":
+        return Text(
+            f"From step {found.step} on, {percent(found.value)} of {name} stand still although they have a gradient"
+            f" {affected}: each update is less than half a rounding step of the parameter's type. Keep the parameters"
+            " in float32, or raise the learning rate.",
+            f"自第 {found.step} 步起，{name} 有 {percent(found.value)} 的元素虽有梯度却不变{affected_zh}："
+            "每次更新都小于参数类型舍入步长的一半。请用 float32 保存参数，或提高学习率。",
+        )
+    if found.what == "tiny":
+        return Text(
+            f"From step {found.step} on, an update is {value} of the parameters: nothing is learnt at that pace. Check"
+            " the learning rate, and that gradients are unscaled before they are clipped.",
+            f"自第 {found.step} 步起，更新量只有参数的 {value}：以此速度学不到任何东西。请检查学习率，"
+            "以及是否先还原损失缩放再裁剪梯度。",
+        )
+    if found.what == "clipped":
+        return Text(
+            f"From step {found.step} on, the gradients are clipped while they are scaled: their total norm times the"
+            f" loss scale of {usual} is always {value}. Call scaler.unscale_(optimizer) before the clipping.",
+            f"自第 {found.step} 步起，梯度在还原损失缩放之前被裁剪：总范数乘以损失缩放 {usual} 恒为 {value}。"
+            "请在裁剪之前调用 scaler.unscale_(optimizer)。",
+        )
+    if found.what == "rate":
+        return Text(
+            f"At step {found.step} the learning rate jumps to {value}, where {usual} was the highest before"
+            f" {affected}.",
+            f"第 {found.step} 步学习率跳到 {value}，此前最高为 {usual}{affected_zh}。",
+        )
+    if found.what == "update":
+        return Text(
+            f"At step {found.step} the update jumps to {value} of the parameters, where {usual} was the most before,"
+            f" and the gradients do not say why; {name} moves furthest.",
+            f"第 {found.step} 步更新量跳到参数的 {value}，此前最大为 {usual}，而梯度不能解释；{name} 变化最大。",
+        )
+    if found.what == "undecayed":
+        return Text(
+            f"Weight decay never moves {percent(found.usual)} of {name}: {value} of an element a step is less than half"
+            f" a rounding step of its type {affected}. Keep the parameters in float32.",
+            f"权重衰减从未改变 {name} 中 {percent(found.usual)} 的元素：每步 {value} 小于其类型舍入步长的一半"
+            f"{affected_zh}。请用 float32 保存参数。",
+        )
+    if found.what == "zeros" and found.usual >= 1:
+        return Text(
+            f"The gradient of {name} is 0 at (nearly) every logged step {affected}: it underflows, or nothing depends"
+            " on it.",
+            f"{name} 的梯度在保存的（几乎）每一步都为 0{affected_zh}：下溢，或没有任何结果依赖于它。",
+        )
+    return None
+
+
+def _of_a_gradient(found: Departure) -> Text:
     value, usual = figure(found.value), figure(found.usual)
     said = {
         "broken": Text(f"has {value} elements that are NaN or Inf", f"有 {value} 个元素为 NaN 或 Inf"),

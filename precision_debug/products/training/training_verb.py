@@ -15,14 +15,15 @@ from ...cli.language import Help, add_language, language_of
 from ...cli.parser import Parser, formatter, parse, program
 from ...errors import UsageError
 from ...recording.rank_log import joined, read_ranks
-from ...recording.training_log import first_departure, read_log
+from ...recording.training_log import read_log
 from ...report.atomic_file import replacing
 from ...report.doubts import worded
 from ...safety.visible import visible
 from .claims import claims_of_training, verdict_of_training
 from .rank_faults import first_rank_fault
 from .rank_text import missing_text, next_text, rank_table, rank_text
-from .training_page import departure_text, training_page
+from .training_faults import first_departure, untrained
+from .training_page import departure_text, training_page, untrained_text
 
 __all__ = ["run"]
 
@@ -56,6 +57,8 @@ def run(arguments: Sequence[str]) -> int:
     if ranks:
         about = [missing_text(ranks) or rank_text(ranks, off), next_text(off, args.folder) if off is not None else None]
         said = [*(text for text in about if text is not None), *said]
+    if (never := untrained(steps)) is not None:
+        said.append(untrained_text(never))
     for text in said:
         print(visible(text.of(language)))
     if args.output:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,9 @@ __all__ = ["following", "step_file"]
 _PART, _LARGE_PART = 1 << 17, 1 << 26
 """Elements that are looked at at once, on a CPU and on a device, where each look is a kernel."""
 
+_FOLLOWED = 4096
+"""Elements of a parameter of which it is known whether they ever change."""
+
 _SKIPPED = 3
 """Steps in a row that GradScaler leaves out and that are kept: a loop that never gets on would fill the disk."""
 
@@ -37,6 +41,19 @@ _SKIPPED = 3
 def step_file(folder: str | Path, step: int, rank: int | None = None) -> Path:
     """Where a whole step is kept. rank: of several; None: there is one."""
     return Path(folder, f"step_{step:06d}.pt" if rank is None else f"step_{step:06d}_rank{rank}.pt")
+
+
+@dataclass(kw_only=True)
+class _Sample:
+    """Some elements of a parameter, spread over it: what they were at first, and which ever had a gradient."""
+
+    first: Any
+    touched: Any
+
+    def still(self, now: Any) -> float | None:
+        """Share of those that had a gradient and are what they were."""
+        many = int(self.touched.sum())
+        return float((self.touched & (now == self.first)).sum()) / many if many else None
 
 
 @contextlib.contextmanager
@@ -63,6 +80,9 @@ class _Follower:
         self._folder, self._every, self._steps = Path(folder), every, steps
         self._named = [(name, one) for name, one in unwrapped(model).named_parameters() if one.requires_grad]
         self._sizes: dict[str, tuple[Any, Any]] = {}
+        self._samples: dict[str, _Sample] = {}
+        self._decays: dict[str, tuple[float, float]] = {}
+        self._depth = 0
         self._kept: set[int] = set()
         self._number, self._of = rank_of()
         self._skipped = 0
@@ -107,18 +127,57 @@ class _Follower:
         return step_file(self._folder, step, self._number if self._of > 1 else None)
 
     def _before(self, *_: Any) -> None:
-        if not self._wanted():
+        self._depth += 1
+        if self._depth == 1:  # a class that calls its parent's step() has the hooks called by both
+            self._begin_step()
+
+    def _begin_step(self) -> None:
+        if not self._wanted() or self._leaves_out():
             return
+        scale = self._inside_scale()
         with torch.no_grad():
             self._sizes = {
                 name: (local_part(one).detach().clone(), local_part(one.grad))
                 for name, one in self._named if one.grad is not None
             }  # fmt: skip
-            self._gradients = {name: _numbers(grad, self._scale()) for name, (_, grad) in self._sizes.items()}
+            self._gradients = {
+                name: _numbers(grad if scale == 1 else grad / scale, self._scale())
+                for name, (_, grad) in self._sizes.items()
+            }
+            self._groups = {id(one): group for group in self._optimiser.param_groups for one in group["params"]}
+            self._sample()
             if self._rank is not None:
                 self._rank.at_optimiser()
 
+    def _leaves_out(self) -> bool:
+        """Whether the optimiser, which was handed GradScaler's findings, will not do this step."""
+        found = getattr(self._optimiser, "found_inf", None)
+        return found is not None and bool(found)
+
+    def _inside_scale(self) -> float:
+        """What the gradients are still multiplied by: an optimiser that unscales them itself is handed the scale."""
+        scale = getattr(self._optimiser, "grad_scale", None)
+        return 1.0 if scale is None else float(scale)
+
+    def _sample(self) -> None:
+        for name, one in self._named:
+            if name not in self._sizes or one.grad.layout is not torch.strided:
+                continue
+            values, gradient = _spread(self._sizes[name][0]), _spread(self._sizes[name][1])
+            sample = self._samples.get(name)
+            if sample is None:
+                untouched = torch.zeros_like(values, dtype=torch.bool)
+                sample = self._samples[name] = _Sample(first=values.clone(), touched=untouched)
+            sample.touched |= gradient != 0
+            if (decay := _decay(self._optimiser, self._groups.get(id(one)))) and values.numel():
+                some = values[values != 0]
+                kept = float((some.clone().mul_(1 - decay) == some).double().mean()) if some.numel() else 0.0
+                self._decays[name] = decay, kept
+
     def _after(self, *_: Any) -> None:
+        self._depth -= 1
+        if self._depth or self._leaves_out():
+            return
         if self._wanted():
             self._tell()
         self.step += 1
@@ -138,7 +197,7 @@ class _Follower:
         unseen, shards = self._rank.unseen, self._rank.shards
         line = RankStep(
             numbers=numbers, rank=self._number, ranks=self._of, skipped=skipped, gradients=self._rank.gradients(),
-            shards=shards, unseen=unseen,
+            shards=shards, unseen=unseen, inputs=self._rank.inputs(),
         )  # fmt: skip
         with self._log.open("a", encoding="utf-8") as log:
             log.write(rank_line(line))
@@ -152,9 +211,19 @@ class _Follower:
             size = _norm(before)
             moved = _norm(local_part(one), before) / size if size else None
             norm, zeros, below, broken = self._gradients[name]
-            rows[name] = ParameterNumbers(norm=norm, zeros=zeros, below=below, broken=broken, size=size, moved=moved)
+            group, sample = self._groups.get(id(one)), self._samples.get(name)
+            decay, undecayed = self._decays.get(name, (None, None))
+            rows[name] = ParameterNumbers(
+                norm=norm, zeros=zeros, below=below, broken=broken, size=size, moved=moved, rate=_rate(group),
+                still=sample.still(_spread(local_part(one))) if sample is not None else None,
+                decay=decay, undecayed=undecayed,
+            )  # fmt: skip
+        without = frozenset(
+            name for name, one in self._named
+            if name not in rows and one.requires_grad and id(one) in self._groups
+        )  # fmt: skip
         self._sizes.clear()
-        numbers = StepNumbers(step=self.step, scale=self._scale(), parameters=rows)
+        numbers = StepNumbers(step=self.step, scale=self._scale(), parameters=rows, without=without)
         if self._rank is not None:
             self._tell_rank(numbers, skipped=False)
             return
@@ -190,6 +259,26 @@ def _norm(values: Any, less: Any = None) -> float:
         return math.sqrt(sum(float(one.double().square_().sum()) for one in _parts(values)))
     pairs = zip(_parts(values), _parts(less), strict=True)
     return math.sqrt(sum(float((one.double() - other).square_().sum()) for one, other in pairs))
+
+
+def _spread(values: Any) -> Any:
+    """Some of a tensor's elements, from all over it."""
+    flat = values.detach().reshape(-1)
+    return flat[:: max(1, flat.numel() // _FOLLOWED)][:_FOLLOWED]
+
+
+def _rate(group: Any) -> float | None:
+    """The learning rate of a parameter; None where this optimiser does not move it, or makes its own."""
+    rate = group.get("lr") if group is not None else None
+    return None if rate is None else float(rate)
+
+
+def _decay(optimiser: Any, group: Any) -> float | None:
+    """What decoupled weight decay takes off at this step; None of others, which is a part of the gradient."""
+    if group is None or not group.get("weight_decay") or _rate(group) is None:
+        return None
+    decoupled = group.get("decoupled_weight_decay", False) or isinstance(optimiser, torch.optim.AdamW)
+    return float(group["lr"]) * float(group["weight_decay"]) if decoupled else None
 
 
 def _parts(values: Any) -> Any:

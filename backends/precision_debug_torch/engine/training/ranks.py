@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
 
-from precision_debug.recording.rank_log import BINS, GradientNumbers, Reduction, Shard
+from precision_debug.recording.rank_log import BINS, GradientNumbers, InputNumbers, Reduction, Shard
 
 __all__ = ["Rank", "local_part", "rank_of", "unwrapped", "whole"]
 
@@ -16,6 +17,9 @@ _PERIOD = 4093
 """A prime: no row of a weight is as long, so that what is 0 by columns (a softmax's) is not 0 in a sketch."""
 
 _NARROW = (torch.bfloat16, torch.float16)
+
+_IGNORED = -100
+"""What torch's losses leave out of labels, unless told otherwise."""
 
 _MOST, _LEAST = 0.999, 16
 """Share of a gradient's elements that a type holds exactly, and how many there are, where it was rounded to it."""
@@ -61,6 +65,10 @@ class Rank:
         self._queued = False
         self._hooked: set[int] = set()
         self._handles: list[Any] = []
+        self._inputs: dict[str, list[InputNumbers]] = {}
+        if _parallel_by_data(model):
+            hook = model.register_forward_pre_hook(self._entered, with_kwargs=True, prepend=True)
+            self._handles.append(hook)
         sharded = {name for name, one in self._named if hasattr(one, "to_local")}
         for name, one in self._named:
             if name not in sharded:
@@ -106,9 +114,25 @@ class Rank:
         self.forget()
         return found
 
+    def inputs(self) -> Mapping[str, InputNumbers]:
+        """Of the forward passes since the last step; they are forgotten."""
+        found = {name: _together(ones) for name, ones in self._inputs.items()}
+        self._inputs = {}
+        return found
+
     def forget(self) -> None:
         """A step begins."""
         self._local, self._reduced, self._final, self._times = {}, {}, None, {}
+
+    def _entered(self, model: Any, args: Any, kwargs: Any) -> None:
+        if not model.training or not torch.is_grad_enabled():
+            return
+        if not self._wanted():
+            self._inputs = {}
+            return
+        for name, value in {**{str(place): one for place, one in enumerate(args)}, **kwargs}.items():
+            if isinstance(value, torch.Tensor) and value.layout is torch.strided and value.numel():
+                self._inputs.setdefault(name, []).append(_of_input(name, local_part(value).detach()))
 
     def _unsharded(self, path: str, module: Any, _args: Any) -> None:
         for key, one in module._parameters.items():
@@ -144,6 +168,40 @@ class Rank:
         self._queued = False
         with torch.no_grad():
             self._reduced = {name: _numbers(one.grad, _start(one)) for name, one in self._named if one.grad is not None}
+
+
+def _parallel_by_data(model: Any) -> bool:
+    """Whether each rank should have a batch of its own: there is no second way in which the model is split."""
+    meshes = [one.device_mesh for one in model.parameters() if hasattr(one, "device_mesh")]
+    if not meshes:
+        return True
+    sharded = any(type(one).__name__.startswith("FSDP") for one in model.modules())
+    return sharded and all(one.ndim == 1 for one in meshes)
+
+
+def _of_input(name: str, value: Any) -> InputNumbers:
+    sketch = _sketch(torch.nan_to_num(torch.view_as_real(value) if value.is_complex() else value).reshape(-1), 0)
+    printed = hashlib.blake2b(repr((tuple(value.shape), sketch)).encode(), digest_size=8).hexdigest()
+    if value.is_floating_point():
+        return InputNumbers(print=printed, rms=float(value.double().square().mean().sqrt()))
+    tokens = None
+    if "mask" in name:
+        tokens = int(torch.count_nonzero(value))
+    elif "label" in name or bool((value == _IGNORED).any()):
+        tokens = int((value != _IGNORED).sum())
+    return InputNumbers(print=printed, tokens=tokens)
+
+
+def _together(ones: list[InputNumbers]) -> InputNumbers:
+    """Of the batches of a step as of one."""
+    if len(ones) == 1:
+        return ones[0]
+    squares = [one.rms**2 for one in ones if one.rms is not None]
+    tokens = [one.tokens for one in ones if one.tokens is not None]
+    return InputNumbers(
+        print=" ".join(one.print for one in ones), rms=(sum(squares) / len(squares)) ** 0.5 if squares else None,
+        tokens=sum(tokens) if tokens else None,
+    )  # fmt: skip
 
 
 def _shard(parameter: Any) -> Shard | None:

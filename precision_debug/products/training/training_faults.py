@@ -1,0 +1,319 @@
+"""What is wrong in the log of a training run: the first step that is not as those before it, or one that stands still.
+
+A look at one step knows the steps before it (the band); a look at all of them also knows what came after: a gradient
+that is gone for good, parameters that never change, a decay that rounding takes away.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ...recording.training_log import ParameterNumbers, StepNumbers
+
+__all__ = ["Departure", "Untrained", "first_departure", "steps_with_a_band", "untrained"]
+
+_FEW = 5
+"""Steps that make a band: before there are so many, only what is not finite leaves it."""
+
+_AGAIN = 3
+"""Steps of which most are too small before one is: what is too large is so at once."""
+
+_WIDE, _LEAST = 6.0, 1.0
+"""Half the width of the band of a norm, in median absolute deviations of its logarithm, and in powers of ten at least.
+"""
+
+_MORE_ZEROS = 0.5
+"""Share of zeros above the median of the steps before from which on a gradient has left its band."""
+
+_JUMP = 10.0
+"""Times the largest before: warm-up and restarts of a schedule stay below it."""
+
+_STILL = 0.5
+"""Share of a parameter's elements that never changed, from which on it stands still."""
+
+_DEAD = 0.9
+"""Share of the steps at which a gradient is 0 in each of its elements, where it underflows."""
+
+_TINY = 1e-6
+"""Update over parameters, of the whole model: a few roundings of float32, and thousands of such steps change nothing.
+"""
+
+_CONSTANT, _CLIPPED = 1e-3, 1e-2
+"""Spread of the scaled total norm, and largest total norm, where the gradients were clipped while they were scaled."""
+
+_DECAYED, _UNDECAYED = 2e-3, 0.5
+"""Share of a parameter that weight decay was to take off it over the log, and share of the elements that it could not
+change."""
+
+_GRAVE = {"broken": 6, "rate": 5, "clipped": 4, "gone": 3, "zeros": 3, "still": 3, "tiny": 2, "update": 2}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Departure:
+    """The first step at which something is wrong, and the parameter that has most of it.
+
+    what: "broken" (value: elements), "zeros" (share), "larger" or "smaller" (norm), each against ``usual``, the median
+    before; "gone": its gradient is there no more; "still": value of its elements never change although they have a
+    gradient; "tiny": the model's updates over its parameters are value; "clipped": the total norm times ``usual``, the
+    loss scale, is always value; "rate": the learning rate is value, and was usual at most; "update": the same of the
+    model's update over its parameters; "undecayed": of its elements ``usual`` is not changed by a decay of value.
+    parameters: how many have it."""
+
+    step: int
+    parameter: str
+    what: str
+    value: float
+    usual: float
+    parameters: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Untrained:
+    """Parameters that ask for a gradient and never had one, in the order of their names; no fault where it is meant."""
+
+    names: tuple[str, ...]
+
+
+def steps_with_a_band(steps: Sequence[StepNumbers]) -> int:
+    """How many have enough steps before them for a band: of the others only NaN and Inf are known."""
+    return max(0, len(steps) - _FEW)
+
+
+def untrained(steps: Sequence[StepNumbers]) -> Untrained | None:
+    """What was without a gradient in every step; None where nothing was."""
+    never = frozenset.intersection(*(one.without for one in steps)) if steps else frozenset()
+    return Untrained(names=tuple(sorted(never))) if never else None
+
+
+def first_departure(steps: Sequence[StepNumbers]) -> Departure | None:
+    """The first step with something wrong; of several things there, the gravest, and the parameter furthest out."""
+    found = [one for one in (_banded(steps), *_over_all(steps)) if one is not None]
+    if not found:
+        return None
+    first = min(one.step for one in found)
+    return max((one for one in found if one.step == first), key=_how_far)
+
+
+def _banded(steps: Sequence[StepNumbers]) -> Departure | None:
+    for place, now in enumerate(steps):
+        found = [one for name in now.parameters if (one := _departs(steps, place, name)) is not None]
+        if (jump := _jumps(steps, place)) is not None:
+            found.append(jump)
+        if found:
+            worst = max(found, key=_how_far)
+            alike = sum(one.what == worst.what for one in found)
+            return jump if worst is jump else replace(worst, parameters=alike)
+    return None
+
+
+def _departs(steps: Sequence[StepNumbers], place: int, name: str) -> Departure | None:
+    now = steps[place]
+    own = now.parameters[name]
+    past = [step.parameters[name] for step in steps[:place] if name in step.parameters]
+    norms = [math.log10(one.norm) for one in past if one.norm > 0 and not one.broken]
+    usual = 10.0 ** float(np.median(norms)) if norms else 0.0
+    if own.broken:
+        return Departure(step=now.step, parameter=name, what="broken", value=float(own.broken), usual=0.0)
+    if len(past) < _FEW:
+        return None
+    zeros = float(np.median([one.zeros for one in past]))
+    if own.zeros > zeros + _MORE_ZEROS:
+        after = steps[place + 1 :]
+        if not _stays_zero(after, name, zeros) and (_total(now) > 0 or any(_total(one) == 0 for one in after)):
+            return None  # an expert without a token comes back, and margins that every sample keeps come again
+        return Departure(step=now.step, parameter=name, what="zeros", value=own.zeros, usual=zeros)
+    if len(norms) < _FEW or own.norm <= 0:
+        return None
+    off = math.log10(own.norm) - float(np.median(norms))
+    width = max(_LEAST, _WIDE * float(np.median(np.abs(np.array(norms) - np.median(norms)))))
+    if abs(off) <= width:
+        return None
+    what = "larger" if off > 0 else "smaller"
+    if off < 0 and not _stays_small(steps[place:], name, usual * 10.0**-width):
+        return None  # a bias of four elements is near 0 once in a while
+    return Departure(step=now.step, parameter=name, what=what, value=own.norm, usual=usual)
+
+
+def _stays_zero(after: Sequence[StepNumbers], name: str, usual: float) -> bool:
+    later = [step.parameters[name].zeros for step in after if name in step.parameters][:_FEW]
+    return all(zeros > usual + _MORE_ZEROS for zeros in later)
+
+
+def _stays_small(here: Sequence[StepNumbers], name: str, bound: float) -> bool:
+    norms = [step.parameters[name].norm for step in here if name in step.parameters][:_FEW]
+    return len(norms) >= _AGAIN and float(np.median(norms)) < bound
+
+
+def _jumps(steps: Sequence[StepNumbers], place: int) -> Departure | None:
+    """A learning rate, or an update that neither it nor the gradients explain, far beyond each one before."""
+    if place < _FEW:
+        return None
+    now = steps[place]
+    rates = _highest_rates(steps[:place])
+    jumped = {
+        name: one.rate for name, one in now.parameters.items()
+        if one.rate is not None and 0 < rates.get(name, 0.0) * _JUMP * (1 - 1e-6) <= one.rate
+    }  # fmt: skip
+    if jumped:
+        name = max(jumped, key=lambda one: jumped[one] / rates[one])
+        return Departure(
+            step=now.step, parameter=name, what="rate", value=jumped[name], usual=rates[name], parameters=len(jumped)
+        )
+    before = [(_update(one), _total(one)) for one in steps[:place]]
+    update, norm = max(one for one, _ in before), max(one for _, one in before)
+    if 0 < update * _JUMP <= _update(now) and 0 < _total(now) <= 3 * norm:
+        return Departure(step=now.step, parameter=_furthest(now), what="update", value=_update(now), usual=update)
+    return None
+
+
+def _highest_rates(steps: Sequence[StepNumbers]) -> dict[str, float]:
+    highest: dict[str, float] = {}
+    for step in steps:
+        for name, one in step.parameters.items():
+            if one.rate is not None:
+                highest[name] = max(highest.get(name, 0.0), one.rate)
+    return highest
+
+
+def _furthest(step: StepNumbers) -> str:
+    return max(step.parameters, key=lambda name: step.parameters[name].moved or 0.0)
+
+
+def _total(step: StepNumbers) -> float:
+    """The norm of all gradients together."""
+    return math.sqrt(sum(one.norm**2 for one in step.parameters.values()))
+
+
+def _update(step: StepNumbers) -> float:
+    """The norm of all updates over that of all parameters; 0 where none was measured."""
+    known = [(one.moved * one.size, one.size) for one in step.parameters.values() if one.moved is not None]
+    size = math.sqrt(sum(one**2 for _, one in known))
+    return math.sqrt(sum(one**2 for one, _ in known)) / size if size else 0.0
+
+
+def _over_all(steps: Sequence[StepNumbers]) -> list[Departure | None]:
+    """What is told by the steps that follow, too; each needs as many as a band does."""
+    if len(steps) <= _FEW:
+        return []
+    still, tiny = _still(steps), _tiny(steps)
+    if still is not None and tiny is not None:  # is it the type of all, or the pace, in which the largest stand first?
+        still, tiny = (still, None) if 2 * still.parameters > tiny.parameters else (None, tiny)
+    return [_clipped(steps), _gone(steps), _dead(steps), still, tiny, _undecayed(steps)]
+
+
+def _last_run(fits: Sequence[bool]) -> int | None:
+    """Where the steps begin that fit up to the end; None where the last does not, or they are too few."""
+    begin = len(fits)
+    while begin and fits[begin - 1]:
+        begin -= 1
+    return begin if len(fits) - begin >= _FEW else None
+
+
+def _clipped(steps: Sequence[StepNumbers]) -> Departure | None:
+    """Clipped before the loss's scale was taken out: the norm of the scaled gradients is what is constant."""
+    scaled = [_total(one) * one.scale for one in steps]
+    last = scaled[-1]
+    fits = [
+        one.scale > 1 and 0 < _total(one) <= _CLIPPED and math.isclose(value, last, rel_tol=_CONSTANT)
+        for one, value in zip(steps, scaled, strict=True)
+    ]
+    if (begin := _last_run(fits)) is None:
+        return None
+    step = steps[begin]
+    name = max(step.parameters, key=lambda one: step.parameters[one].norm)
+    return Departure(
+        step=step.step, parameter=name, what="clipped", value=last, usual=step.scale, parameters=len(step.parameters)
+    )
+
+
+def _gone(steps: Sequence[StepNumbers]) -> Departure | None:
+    found = []
+    for name in dict.fromkeys(name for step in steps for name in step.parameters):
+        begin = _last_run([name in step.without for step in steps])
+        had = [step.parameters[name].norm for step in steps[:begin] if name in step.parameters] if begin else []
+        if begin is not None and len(had) == begin >= _FEW:
+            usual = float(np.median(had))
+            found.append(Departure(step=steps[begin].step, parameter=name, what="gone", value=0.0, usual=usual))
+    return _first_of(found)
+
+
+def _dead(steps: Sequence[StepNumbers]) -> Departure | None:
+    """A gradient that is 0 in each element at nearly each step, beside others that are not."""
+    if not any(_total(one) > 0 for one in steps):
+        return None  # said of the whole log
+    names = dict.fromkeys(name for step in steps for name in step.parameters)
+    own = {name: [step.parameters[name] for step in steps if name in step.parameters] for name in names}
+    found = [
+        Departure(step=steps[0].step, parameter=name, what="zeros", value=1.0, usual=1.0)
+        for name, numbers in own.items()
+        if len(numbers) > _FEW and sum(one.zeros == 1 for one in numbers) >= _DEAD * len(numbers)
+    ]
+    return _first_of(found)
+
+
+def _still(steps: Sequence[StepNumbers]) -> Departure | None:
+    found = []
+    for name in dict.fromkeys(name for step in steps for name in step.parameters):
+        here = [(step.step, step.parameters[name]) for step in steps if name in step.parameters]
+        if len(here) > _FEW and all(_stands(one) for _, one in here[-_FEW:]):
+            share = min(one.still or 0.0 for _, one in here[-_FEW:])
+            begin = next(step for step, one in here if _stands(one))
+            found.append(Departure(step=begin, parameter=name, what="still", value=share, usual=0.0))
+    return _first_of(found)
+
+
+def _stands(one: ParameterNumbers) -> bool:
+    return one.still is not None and one.still > _STILL and one.norm > 0 and bool(one.rate)
+
+
+def _tiny(steps: Sequence[StepNumbers]) -> Departure | None:
+    moving = [step for step in steps if any(one.rate != 0 for one in step.parameters.values()) and _total(step) > 0]
+    updates = [_update(step) for step in moving if _measured(step)]
+    if len(updates) <= _FEW or max(updates) > _TINY:
+        return None
+    first = moving[0]
+    name = max(first.parameters, key=lambda one: first.parameters[one].norm)
+    return Departure(
+        step=first.step, parameter=name, what="tiny", value=float(np.median(updates)), usual=0.0,
+        parameters=len(first.parameters),
+    )  # fmt: skip
+
+
+def _measured(step: StepNumbers) -> bool:
+    return any(one.moved is not None for one in step.parameters.values())
+
+
+def _undecayed(steps: Sequence[StepNumbers]) -> Departure | None:
+    """Decay that was to take off a part of a parameter that can be seen, and that rounding undoes at each step."""
+    found = []
+    many = (steps[-1].step - steps[0].step) / (len(steps) - 1)  # steps that a logged one stands for
+    for name in dict.fromkeys(name for step in steps for name in step.parameters):
+        own = [step.parameters[name] for step in steps if name in step.parameters]
+        asked = [one for one in own if one.decay]
+        total = sum(one.decay or 0.0 for one in asked) * many
+        lost = [one.undecayed for one in asked if one.undecayed is not None]
+        if len(lost) > _FEW and total > _DECAYED and min(lost) > _UNDECAYED:
+            found.append(
+                Departure(
+                    step=steps[0].step, parameter=name, what="undecayed", value=float(np.median([
+                        one.decay or 0.0 for one in asked])), usual=float(np.median(lost)),
+                )
+            )  # fmt: skip
+    return _first_of(found)
+
+
+def _first_of(found: Sequence[Departure]) -> Departure | None:
+    if not found:
+        return None
+    step = min(one.step for one in found)
+    here = [one for one in found if one.step == step]
+    return replace(max(here, key=lambda one: (one.value, one.usual)), parameters=len(here))
+
+
+def _how_far(one: Departure) -> tuple[int, float]:
+    ratio = one.value / one.usual if one.usual else one.value
+    return _GRAVE.get(one.what, 1), abs(math.log10(ratio)) if ratio > 0 else 0.0

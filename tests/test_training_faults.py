@@ -1,0 +1,314 @@
+"""Loops of somebody's own: what stands still, jumps, or is gone is named at its step, and healthy loops are not blamed.
+
+Each loop is a real one of torch; a name of a fault tells the step at which it is planted.
+"""
+
+# ruff: noqa: E402
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from torch import nn
+from torch.nn import functional
+
+import precision_debug
+from precision_debug.cli import main
+from precision_debug.products.training.training_faults import first_departure, steps_with_a_band, untrained
+from precision_debug.recording.training_log import read_log
+
+STEPS = 40
+
+
+class Net(nn.Module):
+    """An embedding beside two layers and a norm."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.e, self.a, self.n, self.o = nn.Embedding(20, 16), nn.Linear(8, 16), nn.LayerNorm(16), nn.Linear(16, 4)
+
+    def forward(self, i: Any, x: Any, cut: bool = False) -> Any:
+        branch = self.e(i).mean(1)
+        return self.o(self.n(torch.tanh(self.a(x) + (branch.detach() if cut else branch))))
+
+
+def batch(step: int, dtype: Any = torch.float32) -> tuple[Any, Any, Any]:
+    drawn = torch.Generator().manual_seed(step)
+    x = torch.randn(32, 8, generator=drawn)
+    return torch.randint(0, 20, (32, 3), generator=drawn), x.to(dtype), (x[:, :4] + 0.3 * x[:, 4:]).argmax(1)
+
+
+def loop(
+    folder: Path, make: Callable[[Any], Any] = lambda p: torch.optim.AdamW(p, lr=1e-3), *, net: Any = None,
+    at: Callable[[int, Any], None] = lambda step, optimiser: None, cut: int = STEPS, dtype: Any = torch.float32,
+    schedule: Any = None, clip: float = 0.0, scale: float = 0.0, unscale: int = STEPS, every: int = 1,
+    value: float = 0.0, times: int = 1,
+) -> None:  # fmt: skip
+    """Train. at: is called before a step. cut: from this step on the embedding is detached. scale: GradScaler's first.
+    unscale: up to this step gradients are unscaled before they are clipped."""
+    net = Net().to(dtype) if net is None else net
+    optimiser = make(net.parameters())
+    scaler = torch.amp.GradScaler("cpu", init_scale=scale or 1.0, enabled=bool(scale))
+    scheduled = schedule(optimiser) if schedule is not None else None
+    with precision_debug.training(net, optimiser, record=folder, every=every, scaler=scaler if scale else None):
+        for step in range(STEPS):
+            at(step, optimiser)
+            for turn in range(times):
+                i, x, y = batch(step * times + turn, dtype)
+                scaler.scale(functional.cross_entropy(net(i, x, step >= cut).float(), y) / times).backward()
+            if scale and step < unscale and not getattr(optimiser, "_step_supports_amp_scaling", False):
+                scaler.unscale_(optimiser)
+            if clip:
+                nn.utils.clip_grad_norm_(net.parameters(), clip)
+            if value:
+                nn.utils.clip_grad_value_(net.parameters(), value)
+            scaler.step(optimiser)
+            scaler.update()
+            if scheduled is not None:
+                scheduled.step()
+            optimiser.zero_grad()
+
+
+def raised(factor: float, start: int) -> Callable[[int, Any], None]:
+    def at(step: int, optimiser: Any) -> None:
+        if step == start:
+            for group in optimiser.param_groups:
+                group["lr"] *= factor
+
+    return at
+
+
+def sgd(rate: float = 0.1, **more: Any) -> Callable[[Any], Any]:
+    return lambda parameters: torch.optim.SGD(parameters, lr=rate, **more)
+
+
+def adamw(rate: float, **more: Any) -> Callable[[Any], Any]:
+    return lambda parameters: torch.optim.AdamW(parameters, lr=rate, **more)
+
+
+class Underflowing(Net):
+    """Its embedding's gradient passes through float16, where it is too small and becomes 0."""
+
+    def forward(self, i: Any, x: Any, cut: bool = False) -> Any:
+        branch = self.e(i).mean(1)
+        return self.o(self.n(torch.tanh(self.a(x) + branch.half().float() * 1e-7)))
+
+
+class Lengthening(torch.optim.SGD):  # type: ignore[misc]
+    """Its own arithmetic takes steps that are fifty times too long from step 20 on."""
+
+    done = 0
+
+    def step(self, closure: Any = None) -> Any:
+        for group in self.param_groups:
+            for one in group["params"]:
+                if self.done >= 20 and one.grad is not None:
+                    one.grad *= 50
+        super().step()
+        self.done += 1
+
+
+FAULTS: dict[str, tuple[Callable[[Path], None], str, int]] = {
+    "bf16_weights": (lambda f: loop(f, adamw(1e-5, weight_decay=0.0), dtype=torch.bfloat16), "still", 0),
+    "bf16_sgd": (lambda f: loop(f, sgd(1e-4), dtype=torch.bfloat16), "still", 0),
+    "detached_at_20": (lambda f: loop(f, cut=20), "gone", 20),
+    "detached_sgd_at_30": (lambda f: loop(f, sgd(momentum=0.9), cut=30), "gone", 30),
+    "rate_times_300_at_25": (lambda f: loop(f, at=raised(300, 25)), "rate", 25),
+    "rate_times_20_at_12": (lambda f: loop(f, sgd(0.01), at=raised(20, 12)), "rate", 12),
+    "clipped_scaled": (lambda f: loop(f, sgd(), clip=1.0, scale=65536.0, unscale=0), "clipped", 0),
+    "clipped_scaled_at_15": (lambda f: loop(f, clip=0.5, scale=65536.0, unscale=15), "clipped", 15),
+    "clipped_by_value": (lambda f: loop(f, sgd(), value=0.01, scale=65536.0, unscale=0), "tiny", 0),
+    "rate_of_nothing": (lambda f: loop(f, sgd(1e-6)), "tiny", 0),
+    "decay_in_bf16": (lambda f: loop(f, adamw(3e-3, weight_decay=0.1), dtype=torch.bfloat16), "undecayed", 0),
+    "underflow": (lambda f: loop(f, net=Underflowing()), "zeros", 0),
+    "long_steps_at_20": (lambda f: loop(f, lambda p: Lengthening(p, lr=1e-3)), "update", 20),
+}
+"""Loop, what is found, and the step."""
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_what_is_wrong_is_named_at_its_step(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, what, step = FAULTS[name]
+    torch.manual_seed(3)
+    run(tmp_path)
+    found = first_departure(read_log(tmp_path))
+    assert found is not None
+    assert (found.what, found.step) == (what, step)
+    assert main(["training", str(tmp_path), "--lang", "zh"]) == 1
+    assert f"第 {step} 步" in capsys.readouterr().out or what == "undecayed" or found.usual == 1
+
+
+def restarts(optimiser: Any) -> Any:
+    return torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimiser, 8, eta_min=1e-7)
+
+
+def warmed(optimiser: Any) -> Any:
+    return torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: min(step / 10, (STEPS - step) / 30))
+
+
+def stepped(optimiser: Any) -> Any:
+    return torch.optim.lr_scheduler.StepLR(optimiser, 10, gamma=0.1)
+
+
+class LowRank(Net):
+    """A frozen net, and an adapter of which one half begins at 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for one in self.parameters():
+            one.requires_grad_(False)
+        self.down, self.up = nn.Linear(16, 2, bias=False), nn.Linear(2, 16, bias=False)
+        nn.init.zeros_(self.up.weight)
+
+    def forward(self, i: Any, x: Any, cut: bool = False) -> Any:
+        hidden = torch.tanh(self.a(x) + self.e(i).mean(1))
+        return self.o(self.n(hidden + self.up(self.down(hidden))))
+
+
+class Experts(Net):
+    """Each sample goes to one of six experts, and some batches leave one out; a pooler is never used."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate, self.experts = nn.Linear(16, 6), nn.ModuleList(nn.Linear(16, 16) for _ in range(6))
+        self.pooler = nn.Linear(16, 16)
+
+    def forward(self, i: Any, x: Any, cut: bool = False) -> Any:
+        hidden = torch.tanh(self.a(x[:9]) + self.e(i[:9]).mean(1))
+        weight, chosen = self.gate(hidden).softmax(-1).max(-1)
+        out = hidden.clone()
+        for number, expert in enumerate(self.experts):
+            if bool((here := chosen == number).any()):
+                out[here] = out[here] + weight[here, None] * expert(hidden[here])
+        return self.o(self.n(torch.cat([out, hidden.repeat(3, 1)])[:32]))
+
+
+class Dropped(Net):
+    """A layer is left out at random."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.deep = nn.ModuleList(nn.Linear(16, 16) for _ in range(4))
+
+    def forward(self, i: Any, x: Any, cut: bool = False) -> Any:
+        hidden = torch.tanh(self.a(x) + self.e(i).mean(1))
+        for one in self.deep:
+            if torch.rand(()) > 0.4:
+                hidden = hidden + torch.tanh(one(hidden))
+        return self.o(self.n(hidden))
+
+
+class Sparse(Net):
+    """Its embedding's gradient is sparse."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.e = nn.Embedding(400, 16, sparse=True)
+
+
+def frozen_at_20(folder: Path) -> None:
+    net = Net()
+
+    def freeze(step: int, optimiser: Any) -> None:
+        if step == 20:
+            net.e.weight.requires_grad_(False)
+
+    loop(folder, net=net, at=freeze)
+
+
+def margins(folder: Path) -> None:
+    """A hinge: once every sample keeps its margin the gradient of all is 0, and comes back."""
+    net = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 1))
+    optimiser = torch.optim.SGD(net.parameters(), lr=0.1)
+    with precision_debug.training(net, optimiser, record=folder, every=1):
+        for step in range(150):
+            x = torch.randn(4, 4, generator=torch.Generator().manual_seed(step))
+            optimiser.zero_grad()
+            (1 - net(x)[:, 0] * torch.sign(x[:, 0])).clamp(min=0).mean().backward()
+            optimiser.step()
+
+
+def adversaries(folder: Path) -> None:
+    """Two optimisers: the one that is followed moves half of what has gradients."""
+    net = nn.ModuleDict({"g": nn.Linear(4, 8), "d": nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))})
+    first, second = (torch.optim.Adam(net[one].parameters(), 1e-3) for one in "dg")
+    with precision_debug.training(net, first, record=folder, every=1):
+        for step in range(STEPS):
+            drawn = torch.Generator().manual_seed(step)
+            real, noise = torch.randn(16, 8, generator=drawn), torch.randn(16, 4, generator=drawn)
+            for optimiser, sign in ((first, 1), (second, -1)):
+                loss = functional.softplus(sign * net["d"](net["g"](noise))).mean()
+                (loss + functional.softplus(-net["d"](real)).mean()).backward()
+                optimiser.step()
+                net.zero_grad()
+
+
+def overfitted(folder: Path) -> None:
+    """Least squares without noise: the gradient falls by orders of magnitude."""
+    net, drawn = nn.Linear(6, 2), torch.Generator().manual_seed(0)
+    x = torch.randn(16, 6, generator=drawn)
+    y, optimiser = x @ torch.randn(6, 2, generator=drawn), torch.optim.SGD(net.parameters(), lr=0.3)
+    with precision_debug.training(net, optimiser, record=folder, every=1):
+        for _ in range(60):
+            optimiser.zero_grad()
+            functional.mse_loss(net(x), y).backward()
+            optimiser.step()
+
+
+def fused(parameters: Any) -> Any:
+    return torch.optim.Adam(parameters, lr=1e-3, fused=True)
+
+
+HEALTHY: dict[str, Callable[[Path], None]] = {
+    "rate_in_steps": lambda f: loop(f, sgd(momentum=0.9), schedule=stepped),
+    "restarts": lambda f: loop(f, schedule=restarts),
+    "warmed_up": lambda f: loop(f, schedule=warmed),
+    "every_fourth": lambda f: loop(f, schedule=warmed, every=4),
+    "bf16": lambda f: loop(f, adamw(3e-3), dtype=torch.bfloat16),
+    "low_rank": lambda f: loop(f, net=LowRank()),
+    "experts": lambda f: loop(f, net=Experts()),
+    "layers_dropped": lambda f: loop(f, net=Dropped()),
+    "frozen_at_20": frozen_at_20,
+    "sparse": lambda f: loop(f, sgd(), net=Sparse()),
+    "margins": margins,
+    "adversaries": adversaries,
+    "overfitted": overfitted,
+    "fused_and_scaled": lambda f: loop(f, fused, scale=2.0**127),
+    "clipped_right": lambda f: loop(f, sgd(), clip=0.1, scale=65536.0),
+    "accumulated": lambda f: loop(f, times=4),
+    "fine_tuned": lambda f: loop(f, adamw(1e-6, weight_decay=0.1)),
+    "amsgrad": lambda f: loop(f, adamw(1e-3, amsgrad=True)),
+    "adagrad": lambda f: loop(f, lambda p: torch.optim.Adagrad(p, lr=1e-2)),
+    "rprop": lambda f: loop(f, lambda p: torch.optim.Rprop(p, lr=1e-3)),
+}
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_healthy_loops_are_not_blamed(name: str, tmp_path: Path) -> None:
+    torch.manual_seed(3)
+    HEALTHY[name](tmp_path)
+    steps = read_log(tmp_path)
+    assert steps_with_a_band(steps)
+    assert first_departure(steps) is None
+    assert all(math.isfinite(one.norm) and one.norm < 1e3 for step in steps for one in step.parameters.values())
+    never = untrained(steps)
+    assert (never.names if never is not None else ()) == (
+        ("pooler.bias", "pooler.weight") if name == "experts" else ()
+    )
+
+
+def test_a_log_of_an_earlier_version_is_read(tmp_path: Path) -> None:
+    line = '{"step": %d, "scale": 1.0, "parameters": {"w": [1.0, 0.0, 0.0, 0, 5.0, 0.001]}}\n'
+    (tmp_path / "statistics.jsonl").write_text("".join(line % step for step in range(9)))
+    steps = read_log(tmp_path)
+    assert steps[0].parameters["w"].moved == 0.001
+    assert steps[0].parameters["w"].still is None
+    assert first_departure(steps) is None
+    assert main(["training", str(tmp_path), "--lang", "en"]) == 0
