@@ -43,6 +43,13 @@ def test_a_gradient_that_is_more_error_than_gradient_does_not_pass() -> None:
     assert (first(report).name, first(report).cause) == ("sin", "amplifies")
 
 
+def test_a_slope_that_is_infinite_is_named_by_its_forward_operator() -> None:
+    report = explained("root_of_zero")
+    assert report.exit_status == 1
+    assert (first(report).name, first(report).cause) == ("backward/sqrt/div", "slope_infinite")
+    assert first(report).evidence["slope"] == "sqrt"
+
+
 def test_a_gradient_of_exactly_0_is_not_the_worst_output() -> None:
     report = explained("healthy_bias_before_norm")
     assert report.exit_status == 0

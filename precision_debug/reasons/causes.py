@@ -376,6 +376,25 @@ CAUSES: Mapping[str, Cause] = {
         ),
         mended=False, fails="always",
     ),
+    "slope_infinite": Cause(
+        en="an infinite slope times a gradient of 0", zh="无穷大的斜率乘以为 0 的梯度",
+        do="Keep the operator away from there: an epsilon beneath a root, torch.where on its input as well as on its"
+           " result.",
+        do_zh="避免该算子取到此处：在根号内加 epsilon；torch.where 除结果外也要作用于其输入。",
+        why=Wording(
+            "its slope is infinite where it reads 0, and times a gradient of 0 that is NaN"
+            " ({count} {count:element|elements}), in the baseline too",
+            "它在 0 处的斜率为无穷大，乘以为 0 的梯度即为 NaN（{count} 个元素），基线中也是如此",
+        ),
+        evidence={"kind": _TEXT, "count": _COUNT, "output": _TEXT, "slope": _TEXT},
+        sentence=Wording(
+            "`{slope}` of the forward pass makes the {kind} of `{output}`, by {what} `{name}`: {why}. The precision is"
+            " not the reason, and torch.where behind it does not help: 0 times Inf is NaN.",
+            "前向的 `{slope}` 使 `{output}` 出现 {kind}（经由 {what} `{name}`）：{why}。与精度无关；"
+            "在其后使用 torch.where 无济于事：0 乘以无穷大是 NaN。",
+        ),
+        mended=False, fails="always",
+    ),
     "long_reduction": Cause(
         gradient="below",
         en="a long sum in a narrow type", zh="窄类型长求和",

@@ -642,6 +642,12 @@ def where_hides_nan() -> Any:
     return own(lambda x: torch.where(x > 0, x.sqrt(), torch.zeros_like(x)))
 
 
+@case(BF16, r"backward/sqrt/div", ("slope_infinite",))
+def root_of_zero() -> Any:
+    """A norm of a row of zeros: its slope is infinite there, and the gradient that arrives is 0; in both runs."""
+    return own(lambda x: (x - x[:1]) * torch.sqrt(((x - x[:1]) ** 2).sum(-1, keepdim=True)))
+
+
 @case(BRAIN, r"cumsum|sin|mul|add|div", ())
 def positions_in_bfloat16() -> Any:
     """Positions 1 to 600 are counted in bfloat16, which knows no odd number above 256."""

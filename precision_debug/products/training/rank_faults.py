@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,12 +51,19 @@ class RankFault:
     skipped: bool = False
 
 
+_Look = Callable[[RankedStep, str], RankFault | None]
+
+
 def first_rank_fault(steps: Sequence[RankedStep]) -> RankFault | None:
-    """Of the first step that has one, the gravest."""
+    """Of the first step that has one, the gravest; a reduction that rounds only where there is nothing else."""
     whole = [step for step in steps if len(step.ranks) == step.of > 1]
-    found = [next((fault for step in whole if (fault := _fault_of(step)) is not None), None)]
-    found += [_same_batch(whole), _scaled_input(whole)]
-    return min((one for one in found if one is not None), key=lambda one: one.step, default=None)
+    found = [_first(whole, (_broken, _unused, _weights, _reduced, _narrow)), _same_batch(whole), _scaled_input(whole)]
+    gravest = min((one for one in found if one is not None), key=lambda one: one.step, default=None)
+    return gravest or _first(whole, (_rounded,))
+
+
+def _first(steps: Sequence[RankedStep], looks: Sequence[_Look]) -> RankFault | None:
+    return next((fault for step in steps if (fault := _fault_of(step, looks)) is not None), None)
 
 
 def _same_batch(steps: Sequence[RankedStep]) -> RankFault | None:
@@ -100,9 +107,9 @@ def _times(sizes: Mapping[int, float | None], rank: int) -> float | None:
     return own / float(np.median(others)) if own and others else None
 
 
-def _fault_of(step: RankedStep) -> RankFault | None:
+def _fault_of(step: RankedStep, looks: Sequence[_Look]) -> RankFault | None:
     names = list(dict.fromkeys(name for one in step.ranks.values() for name in one.gradients))
-    for look in (_broken, _unused, _weights, _reduced, _narrow, _rounded):
+    for look in looks:
         told: dict[str, RankFault] = {}
         for name in names:
             if (found := look(step, name)) is not None:
