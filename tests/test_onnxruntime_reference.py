@@ -15,6 +15,7 @@ from precision_debug_onnxruntime import OnnxRuntimeBackend
 from precision_debug_onnxruntime.engine.reference_operators import corrected
 
 import precision_debug
+from precision_debug.errors import ModelError
 from precision_debug.records import ModelFiles, SessionSpec, Status
 from precision_debug.testing.backend_contract import Recorder
 
@@ -143,6 +144,21 @@ def test_notes_count_the_nodes_without_a_second_opinion(tmp_path: Path) -> None:
     session.run(feeds, Recorder())
     assert holds_approved(session.notes[1])
     assert "it (QuickGelu)" in session.notes[1]
+
+
+def test_what_onnx_reference_has_no_code_for_is_refused(tmp_path: Path) -> None:
+    body = helper.make_graph(
+        [helper.make_node("Add", ["h", "v"], ["h_out"]), helper.make_node("Identity", ["h_out"], ["s"])], "body",
+        [onnx_models.value("h", [2]), onnx_models.value("v", [2])],
+        [onnx_models.value("h_out", [2]), onnx_models.value("s", [2])],
+    )  # fmt: skip
+    scan = helper.make_node("Scan", ["h0", "x"], ["y", "all"], body=body, num_scan_inputs=1, scan_input_axes=[1])
+    model = onnx_models.model(
+        [scan], [onnx_models.value("x", [2, 3])], [onnx_models.value("y", [2])], {"h0": np.zeros(2, np.float32)}
+    )
+    onnx.save(model, tmp_path / "m.onnx")
+    with pytest.raises(ModelError, match=r"onnx\.reference does not run it"):
+        precision_debug.compare(str(tmp_path / "m.onnx"), run_mode="onnx_ref", inputs={"x": normal(2, 3)})
 
 
 def test_operators_without_a_second_opinion_run_in_loops_and_branches_too(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ def test_a_gradient_that_is_more_error_than_gradient_does_not_pass() -> None:
     report = explained("positions_in_bfloat16")
     assert report.exit_status == 1
     assert (first(report).name, first(report).cause) == ("sin", "amplifies")
+    assert (first(report).evidence["held_as"], first(report).evidence["apart"]) == ("bfloat16", 2.0)  # 420 of 8 bits
 
 
 def test_a_slope_that_is_infinite_is_named_by_its_forward_operator() -> None:

@@ -21,7 +21,7 @@ from precision_debug.records import SessionSpec, TensorMeta
 
 from .engine.int8_units import Int8Units
 from .engine.runtime import Runtime
-from .engine.stock_script import METHODS, PER_CHANNEL, TYPES, float16_script, int8_script
+from .engine.stock_script import METHODS, PER_CHANNEL, TYPES, float16_script, int4_script, int8_script
 from .reasons import say
 from .settings import setting
 
@@ -141,14 +141,14 @@ class OrtKeep:
 
     @cached_property
     def _int8(self) -> Int8Units | None:
-        if not self.recipe.change.startswith("int8"):
+        if not self.recipe.quantises:
             return None
         only: tuple[str, ...] = setting(self.spec.options, "op_types")
         return Int8Units.of(self.spec.model.model_file, self.recipe.change, only)
 
     @property
     def _name(self) -> str:
-        return "nodes_to_exclude" if self.recipe.change.startswith("int8") else "node_block_list"
+        return "nodes_to_exclude" if self.recipe.quantises else "node_block_list"
 
     @property
     def _common(self) -> Mapping[str, Any]:
@@ -202,10 +202,17 @@ class OrtKeep:
     def _script(self, names: Sequence[str]) -> Handed:
         """The same by the stock tool, from the file as it is, to paste."""
         model, options = str(Path(self.spec.model.model_file).absolute()), self.spec.options
-        if not self.recipe.change.startswith("int8"):
+        if not self.recipe.quantises:
             types: tuple[str, ...] = setting(options, "op_block_list")
             text, library = float16_script(model, types, names), "onnxruntime.transformers.float16"
             return Handed(kind="config", title=say("handed_for", library=library), text=text, note=_AS_GIVEN)
+        if self.recipe.change == "int4":
+            made = {name: setting(options, name) for name in ("block_size", "symmetric", "accuracy_level")}
+            library = "onnxruntime.quantization.matmul_nbits_quantizer"
+            return Handed(
+                kind="config", title=say("handed_for", library=library), text=int4_script(model, names, **made),
+                note=_AS_GIVEN,
+            )  # fmt: skip
         static, channels, read = self.recipe.change == "int8", setting(options, "per_channel"), read_model(model)
         if channels is None:
             opsets = read.proto.opset_import

@@ -31,7 +31,7 @@ class Recipe:
     """How a mode comes about.
 
     change: what is done to the model before ONNX Runtime sees it: "", "float16", "int8", "int8_dynamic",
-    "float16_sim" or "bfloat16_sim". optimise: all of ONNX Runtime's fusions, otherwise none.
+    "int4", "float16_sim" or "bfloat16_sim". optimise: all of ONNX Runtime's fusions, otherwise none.
     providers: ONNX Runtime's execution providers in order of preference; empty: onnx.reference runs it. plugin: a
     provider that is registered at run time: a key of engine.plugin_providers.KNOWN, or "any" where options name it.
     """
@@ -41,6 +41,11 @@ class Recipe:
     optimise: bool = False
     providers: tuple[str, ...] = _CPU
     plugin: str = ""
+
+    @property
+    def quantises(self) -> bool:
+        """Whether onnxruntime.quantization makes the graph."""
+        return self.change in ("int8", "int8_dynamic", "int4")
 
     @property
     def engine(self) -> str:
@@ -86,6 +91,8 @@ _RECIPES = {
                           "静态 int8（QDQ），用输入校准"), change="int8", optimise=True),
         Recipe(mode=_mode("ort_int8_dynamic", "int8", "dynamic int8, every fusion",
                           "动态 int8，全部融合"), change="int8_dynamic", optimise=True),
+        Recipe(mode=_mode("ort_int4", "int4", "weights of 4 bits (MatMulNBits), by ONNX Runtime's own quantiser",
+                          "4 位权重（MatMulNBits），由 ONNX Runtime 自带的量化器生成"), change="int4", optimise=True),
         Recipe(
             mode=_mode("ort_fp16_sim", "float16", "simulated float16: every float tensor rounded to it and back",
                        "模拟 float16：每个浮点张量舍入到 float16 再转回", True),

@@ -19,8 +19,9 @@ ATTRIBUTES = (
 _ENGINE = ("ort_*",)
 _FLOAT16 = ("ort_fp16", "ort_cuda_fp16", "ort_fp16_sim", "ort_bf16_sim")
 _INT8 = ("ort_int8", "ort_int8_dynamic")
-_CHANGED = (*_FLOAT16[:2], *_INT8)
-_OPTIMISED = ("ort_opt", "ort_fp16", "ort_int8", "ort_int8_dynamic", "ort_cuda_*")
+_INT4 = ("ort_int4",)
+_CHANGED = (*_FLOAT16[:2], *_INT8, *_INT4)
+_OPTIMISED = ("ort_opt", "ort_fp16", "ort_int8", "ort_int8_dynamic", "ort_int4", "ort_cuda_*")
 _TYPES = ("int8", "uint8", "int16", "uint16", "int4", "uint4")
 
 
@@ -105,7 +106,20 @@ SETTINGS = (
         zh="权重用 7 位，适用于 int8 乘积会溢出的处理器",
     ),
     Setting(
-        name="nodes_to_exclude", kind="names", default=(), modes=_INT8,
+        name="block_size", kind="whole", default=128, low=16, high=256, modes=_INT4,
+        help="elements of a weight that share a scale", zh="权重中共用一个缩放因子的元素数",
+    ),
+    Setting(
+        name="symmetric", kind="flag", default=True, modes=_INT4,
+        help="no zero point: 0 is held exactly", zh="不用零点：0 可精确表示",
+    ),
+    Setting(
+        name="accuracy_level", kind="whole", default=0, low=0, high=4, modes=_INT4,
+        help="what MatMulNBits may multiply in: 4 is int8, 0 leaves it to ONNX Runtime",
+        zh="MatMulNBits 相乘时可用的类型：4 为 int8，0 由 ONNX Runtime 决定",
+    ),
+    Setting(
+        name="nodes_to_exclude", kind="names", default=(), modes=(*_INT8, *_INT4),
         help="names of nodes that are not quantised, or of the tensors that they make",
         zh="不量化的节点名，或其产生的张量名",
     ),

@@ -15,6 +15,7 @@ TRIED: Mapping[str, str] = {
     "ort_fp16": _CPU,
     "ort_int8": _CPU,
     "ort_int8_dynamic": _CPU,
+    "ort_int4": "onnxruntime 1.32.0",
     "ort_fp16_sim": _CPU,
     "ort_bf16_sim": _CPU,
     "ort_cuda_fp32": _GPU,

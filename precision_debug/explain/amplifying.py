@@ -18,6 +18,7 @@ from .introduced import Alone
 from .operator_facts import acting_type, types_of
 from .operators import CANCEL
 from .subject import Subject
+from .units import bits_of
 
 __all__ = ["amplifying"]
 
@@ -75,4 +76,19 @@ def _told(subject: Subject, name: str, factor: float) -> tuple[str, dict[str, An
     own = (row.comparison.base.rms or 0.0) if row.comparison is not None else 0.0
     if types_of(subject, name) & CANCEL and largest > _LARGER * own:
         return "cancels", {"factor": factor, "input_size": largest, "output_size": own}
-    return "amplifies", {"factor": factor, "input_size": largest, "operator": acting_type(subject, name)}
+    evidence = {"factor": factor, "input_size": largest, "operator": acting_type(subject, name)}
+    return "amplifies", {**evidence, **_steps_between(subject, name)}
+
+
+def _steps_between(subject: Subject, name: str) -> dict[str, Any]:
+    """How far apart the largest numbers that an operator reads can be in the type in which the target computed them,
+    where that is as much as whole numbers are apart: positions and times become one there. {} elsewhere."""
+    for source in subject.sources(name):
+        numbers = subject.row_of[source].comparison if source in subject.row_of else None
+        if numbers is None or numbers.base.max is None or numbers.base.min is None:
+            continue
+        bits, largest = bits_of(numbers.target.dtype), max(abs(numbers.base.max), abs(numbers.base.min))
+        apart = 2.0 ** (math.floor(math.log2(largest)) + 1 - bits) if bits and 0 < largest < math.inf else 0.0
+        if apart >= 1:
+            return {"apart": apart, "largest": largest, "source": source, "held_as": numbers.target.dtype}
+    return {}

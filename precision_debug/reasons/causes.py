@@ -356,7 +356,18 @@ CAUSES: Mapping[str, Cause] = {
             "{operator} amplifies the ordinary rounding of what it reads (size {input_size}) {factor} x",
             "{operator} 将其输入（量级 {input_size}）的普通舍入误差放大 {factor} 倍",
         ),
-        evidence={"factor": _FIGURE, "input_size": _FIGURE, "operator": _TEXT},
+        instead={
+            "apart": Wording(
+                "`{source}` is made in {held_as}, in which numbers near {largest} are {apart} apart, so that several"
+                " become one; {operator} makes that {factor} x larger",
+                "`{source}` 以 {held_as} 计算，其在 {largest} 附近的相邻数相差 {apart}，多个数值因此变为同一个；"
+                "{operator} 将其放大 {factor} 倍",
+            ),
+        },
+        evidence={
+            "factor": _FIGURE, "input_size": _FIGURE, "operator": _TEXT, "apart": _FIGURE, "largest": _FIGURE,
+            "source": _TEXT, "held_as": _TEXT,
+        },
     ),
     "born_on_both": Cause(
         en="NaN or Inf in both runs", zh="两次运行均产生 NaN 或 Inf",

@@ -54,6 +54,8 @@ class Int8Units:
 
 
 def _quantised_types(change: str) -> frozenset[str]:
+    if change == "int4":
+        return frozenset({"MatMul"})
     registry = quantisation().registry
 
     tables = (

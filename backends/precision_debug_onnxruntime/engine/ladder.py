@@ -22,8 +22,8 @@ def rungs(spec: SessionSpec) -> tuple[Rung, ...]:
     if target.engine in ("cuda", "tensorrt"):
         found.append(_rung("CUDA", "ort_cuda_fp32", {"use_tf32": False}))
         found.append(_rung("TF32", "ort_cuda_fp32"))
-    names = {"float16": "float16", "int8": "int8", "int8_dynamic": "int8", "float16_sim": "float16 (a simulation)",
-             "bfloat16_sim": "bfloat16 (a simulation)"}  # fmt: skip
+    names = {"float16": "float16", "int8": "int8", "int8_dynamic": "int8", "int4": "int4",
+             "float16_sim": "float16 (a simulation)", "bfloat16_sim": "bfloat16 (a simulation)"}  # fmt: skip
     if spec.mode not in {rung.mode for rung in found}:
         found.append(_rung(names.get(target.change, spec.mode), spec.mode))
     return tuple(found)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from precision_debug.errors import BackendError, PrecisionDebugError
+from precision_debug.errors import BackendError, ModelError, PrecisionDebugError
 from precision_debug.inspector import EngineLayer
 from precision_debug.numbers.arrays import as_array
 from precision_debug.onnx.file_operators import FileOperators
@@ -41,6 +42,19 @@ _TO_FLOAT = (1, 11)
 _NONE = "onnxruntime.no_opinion"
 
 
+@contextlib.contextmanager
+def _refusals(path: str) -> Iterator[None]:
+    """What onnx.reference has no code for, which it says by several classes, is a model that it refuses."""
+    with our_errors(path):
+        try:
+            yield
+        except (RuntimeError, NotImplementedError) as error:
+            if isinstance(error, NotImplementedError) or "not implemented" in str(error):
+                what = f"onnx.reference does not run it: {error}"
+                raise ModelError(what, where=path, hint="another run mode may run it") from error
+            raise
+
+
 def open_reference(spec: SessionSpec) -> Session:
     """Open a model for onnx.reference. Raises ModelError or BackendError."""
     return _ReferenceSession(read_model(spec.model.model_file))
@@ -58,7 +72,7 @@ class _ReferenceSession:
         self._path = model.path
         proto = onnx.ModelProto()
         proto.CopyFrom(model.proto)
-        with our_errors(model.path):
+        with _refusals(model.path):
             onnx.load_external_data_for_model(proto, str(model.folder))
             self._evaluator: Any = evaluator_class(self._execute)(proto)
         types = inferred_types(proto)
@@ -132,7 +146,7 @@ class _ReferenceSession:
     def _borrow(self, node: Any, inputs: Sequence[Any], key: Any, why: Reason) -> list[Any]:
         """ONNX Runtime's outputs of a node. Raises PrecisionDebugError where it fails too."""
         self._has_none(node, why, key)
-        with our_errors(self._path):
+        with _refusals(self._path):
             found = self._alone.run(node.onnx_node, inputs, key)
         return [wide(value) for value in found]
 
@@ -265,6 +279,8 @@ class _ReferenceSession:
         if isinstance(error, PrecisionDebugError):
             return error
         what = f"onnx.reference failed in node {node.onnx_node.name} ({node.op_type}): {type(error).__name__}: {error}"
+        if isinstance(error, NotImplementedError):
+            return ModelError(what, where=self._path, hint="another run mode may run it")
         return BackendError(what, where=self._path)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["METHODS", "PER_CHANNEL", "TYPES", "float16_script", "int8_script"]
+__all__ = ["METHODS", "PER_CHANNEL", "TYPES", "float16_script", "int4_script", "int8_script"]
 
 PER_CHANNEL = 13
 """The opset from which weights have a scale for each channel, where nobody asks for another way."""
@@ -69,6 +69,27 @@ quantize_dynamic(
     op_types_to_quantize={types!r}, nodes_to_exclude={nodes!r},
 )
 """
+
+
+_FOUR_BITS = """\
+import onnx
+from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
+
+made = MatMulNBitsQuantizer(
+    onnx.load({model!r}), bits=4, block_size={block_size}, is_symmetric={symmetric}, accuracy_level={level},
+    nodes_to_exclude={nodes!r},
+)
+made.process()
+made.model.save_model_to_file({made!r}, use_external_data_format=True)
+"""
+
+
+def int4_script(model: str, nodes: Sequence[str], *, block_size: int, symmetric: bool, accuracy_level: int) -> str:
+    """nodes: what stays in float."""
+    return _FOUR_BITS.format(
+        model=model, made=f"{Path(model).stem}.int4.onnx", nodes=list(nodes), block_size=block_size,
+        symmetric=symmetric, level=accuracy_level or None,
+    )  # fmt: skip
 
 
 def float16_script(model: str, types: Sequence[str], nodes: Sequence[str]) -> str:

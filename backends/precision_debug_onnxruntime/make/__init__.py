@@ -52,7 +52,7 @@ def changed(
     What has to be written goes to folder. Raises ModelError or BackendError.
     """
     runtime = _writing(runtime, recipe)
-    if recipe.change.startswith("int8"):
+    if recipe.quantises:
         from .quantise import quantise
 
         return quantise(source, recipe.change, runtime, feeds, folder)
@@ -95,16 +95,16 @@ def _writing(runtime: Runtime, recipe: Recipe) -> Runtime:
 
 
 def _run_as(model: Model, recipe: Recipe, runtime: Runtime, folder: Path) -> Model:
-    with _after(recipe.change):
+    with _after(recipe):
         return dump(model, runtime, folder, "all") if recipe.optimise else unoptimised(model, runtime, folder)
 
 
-def _after(change: str) -> contextlib.AbstractContextManager[None]:
-    if change.startswith("int8"):
+def _after(recipe: Recipe) -> contextlib.AbstractContextManager[None]:
+    if recipe.quantises:
         from .quantise import after_quantisation
 
         return after_quantisation()
-    return after_conversion() if change == "float16" else contextlib.nullcontext()
+    return after_conversion() if recipe.change == "float16" else contextlib.nullcontext()
 
 
 def _places(source: Model) -> dict[str, int]:

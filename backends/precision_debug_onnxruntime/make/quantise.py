@@ -1,4 +1,4 @@
-"""Static (QDQ) and dynamic int8 with onnxruntime.quantization."""
+"""Static (QDQ) and dynamic int8, and weights of 4 bits, with onnxruntime.quantization."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from precision_debug.reasons import NOTHING, Reason, some
 from precision_debug.settings import passed
 
 from ..engine.full_disk import raise_if_full
-from ..engine.light_imports import quantisation
+from ..engine.light_imports import lean_import, quantisation
 from ..engine.quiet_logging import quietly
 from ..engine.runtime import Runtime, our_errors, plain
 from ..engine.stock_script import METHODS, PER_CHANNEL, TYPES
@@ -58,7 +58,8 @@ def quantise(
     leaves all of it in float, or makes what does not load, it is asked for less, and a note says so: weights per
     tensor, then no folding, which is what it does by itself.
     Options: "calibration" ("minmax", "entropy", "percentile", "distribution"), "activation_type", "weight_type",
-    "per_channel", "reduce_range", "nodes_to_exclude", "op_types". Raises UsageError, InputError, ModelError or
+    "per_channel", "reduce_range", "nodes_to_exclude", "op_types"; of int4 "block_size", "symmetric",
+    "accuracy_level". Raises UsageError, InputError, ModelError or
     BackendError.
     """
     settings = _Settings(runtime.settings, source)
@@ -68,7 +69,8 @@ def quantise(
     _mark_prepared(prepared)
     channels = settings.channels(change)
     ways = [(prepared, True)] if channels else []
-    ways += [(prepared, False), (source, False)]
+    # folding makes a Gemm of a product and a sum, which the quantiser of 4 bits leaves as it is
+    ways += [(source, False), (prepared, False)] if change == "int4" else [(prepared, False), (source, False)]
     refused: PrecisionDebugError | None = None
     nothing: _NothingLeft | None = None
     for model, per_channel in ways:
@@ -82,7 +84,8 @@ def quantise(
         except (ModelError, BackendError) as error:
             refused = refused or error
             continue
-        notes = settings.notes(change, len(feeds), per_channel, _otherwise(refused, model is source))
+        otherwise = NOTHING if change == "int4" else _otherwise(refused, model is source)
+        notes = settings.notes(change, len(feeds), per_channel, otherwise)
         return quantised, (*notes, *left)
     if nothing is not None and settings.exclude:
         return source, (say("all_excluded"),)
@@ -133,9 +136,11 @@ def _quantised(
             with quietly(folder):
                 if change == "int8":
                     _static(path, result, settings, excluded, feeds, _ranges(runtime, model is source))
-                else:
+                elif change == "int8_dynamic":
                     _dynamic(path, result, excluded)
-        except MemoryError:
+                else:
+                    _four_bits(path, result, runtime.settings, excluded["nodes_to_exclude"])
+        except (MemoryError, BackendUnavailable):
             raise
         except Exception as error:
             raise_if_full(error, str(folder))
@@ -241,6 +246,7 @@ class _Settings:
         self.reduce_range: bool = setting(options, "reduce_range")
         self.exclude = nodes_named(source, setting(options, "nodes_to_exclude"), "nodes_to_exclude")
         self.op_types: tuple[str, ...] = setting(options, "op_types")
+        self.block: int = setting(options, "block_size")
 
     def notes(self, change: str, count: int, channels: bool, otherwise: Reason) -> tuple[Reason, ...]:
         """channels: whether weights are quantised per channel. otherwise: why not as asked; "" where they are."""
@@ -248,6 +254,8 @@ class _Settings:
         more = (otherwise,) if otherwise else ()
         if change == "int8_dynamic":
             return say("quantised_dynamic", weight=self.weight, how=how), *more
+        if change == "int4":
+            return (say("quantised_4_bits", block=self.block),)
         if self.per_channel is None and self.opset < PER_CHANNEL:
             how = say("per_tensor_opset", needs=PER_CHANNEL, opset=self.opset)
         note = say(
@@ -359,6 +367,25 @@ def _static(
 
 def _dynamic(path: Path, result: Path, common: Mapping[str, Any]) -> None:
     quantisation().quantize_dynamic(str(path), str(result), **common)
+
+
+def _four_bits(path: Path, result: Path, options: Mapping[str, Any], exclude: Sequence[str]) -> None:
+    import onnx
+
+    try:
+        tool = lean_import("onnxruntime.quantization.matmul_nbits_quantizer")
+    except ImportError as error:
+        raise BackendUnavailable(
+            f"onnxruntime.quantization.matmul_nbits_quantizer cannot be imported ({error})",
+            hint="pip install 'onnxruntime>=1.22'",
+        ) from error
+    made = tool.MatMulNBitsQuantizer(
+        onnx.load(str(path)), bits=4, block_size=setting(options, "block_size"),
+        is_symmetric=setting(options, "symmetric"), accuracy_level=setting(options, "accuracy_level") or None,
+        nodes_to_exclude=list(exclude),
+    )  # fmt: skip
+    made.process()
+    made.model.save_model_to_file(str(result), use_external_data_format=True)
 
 
 class _Reader:
