@@ -189,7 +189,7 @@ REASONS = Catalogue("onnxruntime", {
         "动态量化：权重 {weight} {how}，激活按每次运行自身的范围量化为 uint8",
     ),
     "quantised_4_bits": Wording(
-        "weights of 4 bits by ONNX Runtime's quantiser (MatMulNBits), {block} elements to a scale",
+        "weights of 4 bits by ONNX Runtime's quantiser (MatMulNBits), {block} {block:element|elements} to a scale",
         "由 ONNX Runtime 的量化器生成 4 位权重（MatMulNBits），每 {block} 个元素共用一个缩放因子",
     ),
     "quantised": Wording(

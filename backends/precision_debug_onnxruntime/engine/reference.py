@@ -279,8 +279,6 @@ class _ReferenceSession:
         if isinstance(error, PrecisionDebugError):
             return error
         what = f"onnx.reference failed in node {node.onnx_node.name} ({node.op_type}): {type(error).__name__}: {error}"
-        if isinstance(error, NotImplementedError):
-            return ModelError(what, where=self._path, hint="another run mode may run it")
         return BackendError(what, where=self._path)
 
 
