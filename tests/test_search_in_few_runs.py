@@ -2,7 +2,7 @@
 
 Each operator adds an error, a vector that is gone where it and all that read it are kept; what is left is the length of
 their sum, so that errors cancel as those of a model do and more kept may be worse. The bounds are what the search took
-when they were written, and two in a hundred more: whoever makes it ask for more sees it here.
+when they were written: whoever makes it ask for more sees it here.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ def a_graph(count: int, kind: str, dice: random.Random) -> Units:
 
 
 class Model:
-    """faults: operators that are off by more than the limit. spread: what all of the others come to, of the limit."""
+    """faults: operators that are off by more than the limit. spread: what all of the others come to, of the limit.
+    along: directions of their errors; of one, any two cancel or add up."""
 
-    def __init__(self, seed: int, kind: str, count: int, faults: int, spread: float) -> None:
+    def __init__(self, seed: int, kind: str, count: int, faults: int, spread: float, along: int = 6) -> None:
         dice, random_numbers = random.Random(seed), np.random.default_rng(seed)
         self.count, self.units = count, a_graph(count, kind, dice)
         self.around = [self.units.around(f"t{number}") for number in range(count)]
@@ -51,7 +52,7 @@ class Model:
         self.faults = sorted(dice.sample(range(count - 1), faults))
         for fault in self.faults:
             size[fault] = LIMIT * 10 ** dice.uniform(0.2, 1.5)
-        vectors = random_numbers.normal(size=(count, 6))
+        vectors = random_numbers.normal(size=(count, along))
         self.vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True) * size[:, None]
         self.announced: set[frozenset[int]] = set()
         self.broken: frozenset[int] = frozenset()
@@ -93,8 +94,8 @@ class Model:
 
 
 def within(found: Sequence[int], bounds: Sequence[int]) -> bool:
-    """Whether none of these is above what it was, by more than two in a hundred."""
-    return all(one <= 1.02 * bound for one, bound in zip(found, bounds, strict=True))
+    """Whether none of these is above what it was."""
+    return all(one <= bound for one, bound in zip(found, bounds, strict=True))
 
 
 def minimal(model: Model, kept: frozenset[int]) -> bool:
@@ -189,6 +190,17 @@ def test_where_the_rest_is_too_much_as_well(given: Any, runs: int, units: int, d
 def test_where_one_share_was_measured_that_does_not_matter(given: Any, runs: int, units: int, diffuse: int) -> None:
     """The order of all others says nothing, and nobody is known to have most of the error."""
     found = crowded(population(*given), lambda model: model.barely_ranked)
+    assert within(found[:2], (runs, units))
+    assert found[2].count("diffuse") == diffuse
+
+
+@pytest.mark.parametrize(("given", "runs", "units", "diffuse"), [
+    (("chain", 30, 3, 0.5, 1), 87, 48, 0), (("residual", 24, 4, 1.0, 1), 167, 67, 0), (("tree", 40, 5, 0.5, 1), 126, 78, 0),
+    (("tree", 60, 8, 1.0, 2), 229, 145, 2), (("residual", 90, 6, 1.0, 1), 183, 88, 0),
+])  # fmt: skip
+def test_where_errors_cancel(given: Any, runs: int, units: int, diffuse: int) -> None:
+    """Along one direction what is kept of two may make matters worse, and dropping both may be free."""
+    found = crowded(population(*given), lambda model: model.ranked)
     assert within(found[:2], (runs, units))
     assert found[2].count("diffuse") == diffuse
 
