@@ -195,8 +195,9 @@ def test_where_one_share_was_measured_that_does_not_matter(given: Any, runs: int
 
 
 @pytest.mark.parametrize(("given", "runs", "units", "diffuse"), [
-    (("chain", 30, 3, 0.5, 1), 87, 48, 0), (("residual", 24, 4, 1.0, 1), 167, 67, 0), (("tree", 40, 5, 0.5, 1), 126, 78, 0),
-    (("tree", 60, 8, 1.0, 2), 229, 145, 2), (("residual", 90, 6, 1.0, 1), 183, 88, 0),
+    (("chain", 30, 3, 0.5, 1), 87, 48, 0), (("residual", 24, 4, 1.0, 1), 167, 67, 0),
+    (("tree", 40, 5, 0.5, 1), 126, 78, 0), (("tree", 60, 8, 1.0, 2), 229, 145, 2),
+    (("residual", 90, 6, 1.0, 1), 183, 88, 0),
 ])  # fmt: skip
 def test_where_errors_cancel(given: Any, runs: int, units: int, diffuse: int) -> None:
     """Along one direction what is kept of two may make matters worse, and dropping both may be free."""
