@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import runpy
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,63 @@ def test_a_masked_language_model_has_no_tokens(tmp_path: Path) -> None:
     )
     assert report.tokens is None
     shutil.rmtree(tmp_path / "bert")
+
+
+def written(folder: Path, kind: str, config: Any, change: Callable[[Any], None] = lambda _: None) -> Path:
+    torch.manual_seed(0)
+    model = getattr(transformers, kind)(config).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.ndim == 2:
+                parameter.mul_(8)
+            if name.endswith("q_norm.weight"):
+                parameter.copy_(torch.linspace(0.5, 1.5, len(parameter)))
+        change(model)
+    model.save_pretrained(folder)
+    return folder
+
+
+def permuted(model: Any) -> None:
+    """Rows of q as another engine's checkpoint has them."""
+    weight = model.model.layers[0].self_attn.q_proj.weight
+    weight.copy_(weight.view(4, 2, 4, 32).transpose(1, 2).reshape(32, 32))
+
+
+def head_in_bfloat16(model: Any) -> None:
+    model.lm_head.weight.copy_(model.lm_head.weight.bfloat16().float())
+
+
+def norm_of_ones(model: Any) -> None:
+    model.model.layers[1].self_attn.q_norm.weight.fill_(1)
+
+
+FAULTS: dict[str, tuple[str, str, dict[str, Any], dict[str, Any], Callable[[Any], None], str]] = {
+    "q permuted": ("LlamaForCausalLM", "LlamaConfig", {}, {}, permuted, "model.layers.0.self_attn.q_proj/mm"),
+    "lm_head in bfloat16": ("LlamaForCausalLM", "LlamaConfig", {}, {}, head_in_bfloat16, "lm_head/mm"),
+    "q_norm missing": (
+        "Qwen3ForCausalLM", "Qwen3Config", {"head_dim": 8}, {"head_dim": 8}, norm_of_ones,
+        "model.layers.1.self_attn.q_norm/mul#2",
+    ),
+    "sliding window ignored": (
+        "MistralForCausalLM", "MistralConfig", {"sliding_window": 4}, {"sliding_window": None}, lambda _: None,
+        "model.layers.0.self_attn/scaled_dot_product_attention",
+    ),
+}  # fmt: skip
+"""Class, its configuration's, settings of both sides, what is done to the target, and who must be named."""
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_of_a_language_model_is_named(tmp_path: Path, fault: str) -> None:
+    kind, config, ours, theirs, change, label = FAULTS[fault]
+    base = written(tmp_path / "base", kind, getattr(transformers, config)(**SIZES, **ours))
+    target = written(tmp_path / "target", kind, getattr(transformers, config)(**SIZES, **theirs), change)
+    report = precision_debug.compare(
+        str(target), run_mode="torch_fp32", baseline_model=str(base), inputs={"input_ids": IDS}
+    )
+    assert report.explanation is not None
+    assert report.token_effects is not None
+    assert report.explanation.culprits[0].name == label
+    assert report.token_effects.operators[0].name == label
 
 
 def test_the_example_is_what_its_page_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -240,14 +240,18 @@ def _behind_nobody(
     subject: Subject, alone: Alone, culprits: tuple[Culprit, ...], sinks: tuple[Sink, ...]
 ) -> tuple[Culprit, ...]:
     """With those that explain others away: an overflow that the baseline does not show takes the blame of all that come
-    after it, and what was fed with other values or shapes is told first."""
+    after it, and what was fed with other values or shapes is told first; an output of another shape that nothing reads
+    (a cache that holds fewer tokens) makes no other one wrong, and is told last."""
     hidden = hidden_overflow(subject, sinks) if alone.method == "replayed" else None
     if hidden is not None and hidden.name not in {culprit.name for culprit in culprits}:
         behind = subject.descendants(hidden.name)
         culprits = (hidden, *(culprit for culprit in culprits if culprit.name not in behind))
-    fed = (*inputs_differ(subject), *shapes_differ(subject, alone))
-    names = {culprit.name for culprit in fed}
-    return (*fed, *(culprit for culprit in culprits if culprit.name not in names))
+    shaped = shapes_differ(subject, alone)
+    read = {source for meta in subject.tensors for source in meta.inputs}
+    ends = tuple(culprit for culprit in shaped if culprits and culprit.name not in read)
+    fed = (*inputs_differ(subject), *(culprit for culprit in shaped if culprit not in ends))
+    names = {culprit.name for culprit in (*fed, *ends)}
+    return (*fed, *(culprit for culprit in culprits if culprit.name not in names), *ends)
 
 
 def _explanation(
