@@ -71,13 +71,12 @@ def warm() -> Iterator[Warm]:
         yield warm
 
 
-@pytest.fixture
-def forked(warm: Warm, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands called in this process run their engines in forks of a warm process: see tests/warm.py.
-
-    ``pytestmark = pytest.mark.usefixtures("forked")`` for a module that runs many and is about none of their processes.
-    """
-    monkeypatch.setattr("precision_debug.run.child.start", warm.start)
+@pytest.fixture(autouse=True)
+def _children_are_forks(request: pytest.FixtureRequest, warm: Warm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands called in this process run their engines in forks of a warm process (tests/warm.py), a quarter of the
+    cost; not where the mark ``fresh`` says that a test is about the process itself."""
+    if request.node.get_closest_marker("fresh") is None:
+        monkeypatch.setattr("precision_debug.run.child.start", warm.start)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -24,8 +24,6 @@ from precision_debug.report.formats.json import load
 from precision_debug.report.model import Report
 from precision_debug.testing.thresholds import Thresholds, complaint
 
-pytestmark = pytest.mark.usefixtures("forked")
-
 pytest.importorskip("onnxruntime")
 
 ERRORS = ("max_abs", "max_rel", "mean_abs", "mean_rel", "rmse", "relative_l2", "cosine_distance", "introduced_rel_l2",

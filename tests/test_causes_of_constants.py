@@ -23,8 +23,6 @@ from precision_debug.records import Culprit, Operator
 from precision_debug.report.blame import blame
 from precision_debug.report.lead import lead
 
-pytestmark = pytest.mark.usefixtures("forked")
-
 
 def weights_of(g: Graph, name: str, value: Array, *, clip: float = 1.0, off: int = 0) -> str:
     """A weight in int8, behind a DequantizeLinear. clip: of its range. off: by which it is read with another zero."""

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.usefixtures("forked")
-
 onnx = pytest.importorskip("onnx", reason="the files are ONNX")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 

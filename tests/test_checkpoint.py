@@ -17,8 +17,6 @@ from precision_debug.records import ModelFiles, RunSpec
 from precision_debug.run import content
 from precision_debug.run.workers.checkpoint import Checkpoint
 
-pytestmark = pytest.mark.usefixtures("forked")
-
 
 def part(*ranges: tuple[int, int]) -> str:
     plain = {**json.loads(Shard().to_text()), "samples": [list(one) for one in ranges]}

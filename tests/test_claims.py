@@ -43,8 +43,6 @@ from precision_debug.recording.training_log import ParameterNumbers, StepNumbers
 from precision_debug.records import Doubt, Explanation, InputInfo, MetricChange, Row, SamplesRead, Side, Status
 from precision_debug.report.difference import difference
 
-pytestmark = pytest.mark.usefixtures("forked")
-
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 

@@ -14,8 +14,6 @@ from warm import command
 
 from precision_debug import Report, Status
 
-pytestmark = pytest.mark.usefixtures("forked")
-
 
 @pytest.fixture
 def digits(root: Path) -> list[str]:

@@ -17,8 +17,6 @@ from precision_debug.cli import main
 from precision_debug.products.tools.difference_sentences import sentences
 from precision_debug.report.difference import Change, difference
 
-pytestmark = pytest.mark.usefixtures("forked")
-
 
 def test_a_report_and_itself_are_the_same() -> None:
     report = make_report(40)

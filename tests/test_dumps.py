@@ -29,8 +29,6 @@ from precision_debug_onnxruntime import OnnxRuntimeBackend
 
 from precision_debug.records import ModelFiles, SessionSpec
 
-pytestmark = pytest.mark.usefixtures("forked")
-
 DIGITS = Path(__file__).parents[1] / "examples" / "digits"
 ONNX = DIGITS / "digits.onnx"
 RKNN = Path(__file__).parent / "data" / "rknn"

@@ -17,8 +17,6 @@ from precision_debug.report import Report
 from precision_debug.report.failure import sentence_of
 from precision_debug.report.words import word
 
-pytestmark = pytest.mark.usefixtures("forked")
-
 DIGITS = Path(__file__).parent.parent / "examples" / "digits"
 MODEL = str(DIGITS / "digits.onnx")
 WORDS = re.compile(r"[A-Za-z']+ [A-Za-z']+ [A-Za-z']+ [A-Za-z']+")

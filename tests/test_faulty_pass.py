@@ -14,8 +14,6 @@ from onnx import TensorProto, helper, numpy_helper
 from precision_debug import compare
 from precision_debug.report.lead import lead
 
-pytestmark = pytest.mark.usefixtures("forked")
-
 
 @pytest.fixture
 def offset(tmp_path: Path) -> str:

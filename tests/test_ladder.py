@@ -20,8 +20,6 @@ from precision_debug.errors import UsageError
 from precision_debug.explain.ladder import Step, climb, explain
 from precision_debug.protocols import Rung
 
-pytestmark = pytest.mark.usefixtures("forked")
-
 
 class Parts:
     name = "parts"

@@ -22,8 +22,6 @@ from precision_debug.records import Culprit, Explanation, ModelFiles, Status
 from precision_debug.report import Report, overlays
 from precision_debug.report.lead import lead
 
-pytestmark = pytest.mark.usefixtures("forked")
-
 ROOT = Path(__file__).parent.parent
 DIGITS = ROOT / "examples" / "digits"
 

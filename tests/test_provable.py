@@ -19,8 +19,6 @@ from precision_debug.onnx.provable import provable
 from precision_debug.onnx.provable_apart import provable_apart
 from precision_debug.onnx.without_weights import read_light
 
-pytestmark = pytest.mark.usefixtures("forked")
-
 DIGITS = Path(__file__).parent.parent / "examples" / "digits" / "digits.onnx"
 RANDOM = np.random.default_rng(0)
 WEIGHT = RANDOM.normal(size=(4, 3, 3, 3)).astype(np.float32)

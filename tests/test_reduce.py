@@ -19,8 +19,6 @@ from precision_debug.cli import main
 from precision_debug.onnx.submodel import Part, Parts
 from precision_debug.records import Status
 
-pytestmark = pytest.mark.usefixtures("forked")
-
 
 def chain(path: Path) -> Path:
     """Twelve harmless operators with x * x in the middle, which overflows FP16 at 1000."""

@@ -21,8 +21,6 @@ from precision_debug.report.lead import lead
 from precision_debug.report.model import Report
 from precision_debug.report.summary import summary
 
-pytestmark = pytest.mark.usefixtures("forked")
-
 X = {"x": np.linspace(0.5, 2.0, 64, dtype=np.float32).reshape(4, 16)}
 
 

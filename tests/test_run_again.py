@@ -12,8 +12,6 @@ from precision_debug import Report, compare
 from precision_debug.claims import State
 from precision_debug.cli import main
 
-pytestmark = pytest.mark.usefixtures("forked")
-
 MODULE = """
 import itertools
 import torch

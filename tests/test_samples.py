@@ -20,8 +20,6 @@ from precision_debug.numbers.merged_json import from_plain, to_plain
 from precision_debug.observe.shard import Shard
 from precision_debug.records import Comparison, Tolerance
 
-pytestmark = pytest.mark.usefixtures("forked")
-
 MODE = "ort_fp16_sim"
 
 

@@ -22,8 +22,6 @@ from precision_debug.observe.worst_pairs import WorstPairs
 from precision_debug.report import write
 from precision_debug.run.script_hooks import AssertClose
 
-pytestmark = pytest.mark.usefixtures("forked")
-
 DIGITS = Path(__file__).parent.parent / "examples" / "digits"
 
 

@@ -14,8 +14,6 @@ from precision_debug.cli import main
 from precision_debug.errors import UsageError
 from precision_debug.run.searching.check_command import CheckCommand
 
-pytestmark = pytest.mark.usefixtures("forked")
-
 CHECK = """
 import sys
 import numpy as np

@@ -27,8 +27,6 @@ from precision_debug.report.model import Report
 from precision_debug.search import Artefact, Fix
 from precision_debug.search.fix import STATES, KeptUnit
 
-pytestmark = pytest.mark.usefixtures("forked")
-
 FP32 = Side(mode="ort_fp32", backend="onnxruntime", model="m", precision="float32")
 
 

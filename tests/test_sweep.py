@@ -26,8 +26,6 @@ from precision_debug.products.search.sweep.table import heads, lines, shown
 from precision_debug.products.search.sweep.write import as_table, as_text, write
 from precision_debug.records import Doubt, ModelFiles, RunSpec
 
-pytestmark = pytest.mark.usefixtures("forked")
-
 
 def mode(name: str, error: float | None, milliseconds: float, **more: object) -> Mode:
     speed = Speed(batch=1, runs=30, median=milliseconds / 1e3, p99=milliseconds / 500, build=2.0, size=2048)
