@@ -6,7 +6,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import approval
@@ -43,7 +43,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Of the quick tests alone, no module is imported that has none: most import an engine."""
+    """Of the quick tests alone, no module is imported that has none; nor one of which all has passed already."""
+    if outcomes.passed_whole(config, collection_path):
+        return True
     if config.option.markexpr == "quick" and collection_path.suffix == ".py":
         return "mark.quick" not in collection_path.read_text(encoding="utf-8") or None
     return None
@@ -65,18 +67,24 @@ def _no_leaks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def warm() -> Iterator[Warm]:
-    """What forks commands; it starts when the first is asked for."""
-    with serving() as warm:
-        yield warm
+def warm() -> Iterator[Mapping[str, Warm]]:
+    """What forks commands, by engine; it starts when the first is asked for."""
+    with serving() as every:
+        yield every
 
 
 @pytest.fixture(autouse=True)
-def _children_are_forks(request: pytest.FixtureRequest, warm: Warm, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands called in this process run their engines in forks of a warm process (tests/warm.py), a quarter of the
-    cost; not where the mark ``fresh`` says that a test is about the process itself."""
-    if request.node.get_closest_marker("fresh") is None:
-        monkeypatch.setattr("precision_debug.run.child.start", warm.start)
+def _children_are_forks(
+    request: pytest.FixtureRequest, warm: Mapping[str, Warm], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commands, and the engines of those called in this process, run in forks of a warm process (tests/warm.py), a
+    quarter of the cost: of one that has imported what the mark ``engine`` names. Not where the mark ``fresh`` says that
+    a test is about the process itself."""
+    mark = request.node.get_closest_marker("engine")
+    chosen = None if request.node.get_closest_marker("fresh") else warm[mark.args[0] if mark else "onnxruntime"]
+    monkeypatch.setattr("warm.here", chosen)
+    if chosen is not None:
+        monkeypatch.setattr("precision_debug.run.child.start", chosen.start)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -14,7 +14,10 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["HARDWARE", "pytest_addoption", "pytest_configure", "pytest_runtest_setup", "read", "without_passed"]
+__all__ = [
+    "HARDWARE", "passed_whole", "pytest_addoption", "pytest_configure", "pytest_runtest_setup", "read",
+    "without_passed",
+]  # fmt: skip
 
 _WORSE = ("passed", "no hardware", "skipped", "failed")
 _NEEDS = "needs hardware"
@@ -76,6 +79,25 @@ def read(path: Path) -> dict[str, str]:
     for line in path.read_text(encoding="utf-8").splitlines():
         outcome, name, *_ = line.split("\t")
         found[name] = outcome
+    return found
+
+
+def passed_whole(config: pytest.Config, path: Path) -> bool:
+    """Whether all of a file passed in the run before, and none of it looks at what is installed: it need not even be
+    imported, and most files import an engine."""
+    if not (given := config.getoption("--passed-in")) or path.suffix != ".py":
+        return False
+    if path.is_relative_to(config.rootpath):
+        outcomes = _by_file(Path(given)).get(path.relative_to(config.rootpath).as_posix(), set())
+        return outcomes == {"passed"} and "installed" not in path.read_text(encoding="utf-8")
+    return False
+
+
+@cache
+def _by_file(path: Path) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for name, outcome in read(path).items():
+        found.setdefault(name.partition("::")[0], set()).add(outcome)
     return found
 
 

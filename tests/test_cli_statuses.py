@@ -15,6 +15,7 @@ import onnx
 import onnx_models
 import pytest
 from approval import holds_approved, is_approved
+from warm import command
 
 from precision_debug import cli
 
@@ -82,7 +83,7 @@ def test_characters_that_an_encoding_lacks(encoding: str) -> None:
     ["--option a=1j", "--option \"a=b'x'\"", "--option a=...", "--atol=--", "--seed=--", "--output", "--atol x"],
 )
 def test_odd_words(words: str) -> None:
-    one_line(shell(f"{COMPARE} {words}"), 2)
+    one_line(command(*shlex.split(f"{COMPARE} {words}")), 2)
 
 
 @pytest.mark.parametrize("files", [6, 8, 10])  # with 4 Python itself does not start

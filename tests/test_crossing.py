@@ -17,6 +17,8 @@ from precision_debug import Report, Status
 torch = pytest.importorskip("torch", reason="needs torch")
 pytest.importorskip("onnxscript", reason="torch's exporter needs onnxscript")
 
+pytestmark = pytest.mark.engine("torch")
+
 
 @pytest.fixture(scope="module")
 def deployed(root: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
@@ -89,10 +91,7 @@ def test_the_same_name_in_another_framework_means_nothing(root: Path, exported: 
 def test_a_recorded_module_is_paired_by_its_recorded_values(root: Path, exported: Path) -> None:
     """As where the module's framework and the target's cannot be had in one environment."""
     model = root / "examples" / "torch_onnx" / "model.py"
-    recorded = subprocess.run(
-        [sys.executable, "-m", "precision_debug", "--model_file", f"{model}:build", "--run_mode", "torch_fp32",
-         "--record", "rec"], capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
+    recorded = command("--model_file", f"{model}:build", "--run_mode", "torch_fp32", "--record", "rec")
     assert recorded.returncode == 0, recorded.stderr
     Path("hidden").mkdir()
     Path("hidden/torch.py").write_text("raise ImportError('there is no torch here')")

@@ -16,6 +16,8 @@ from precision_debug.cli import main
 from precision_debug.report import Report
 
 pytest.importorskip("paddle", reason="the model is Paddle's", exc_type=ImportError)
+
+pytestmark = pytest.mark.engine("paddle")
 ROOT = Path(__file__).parent.parent
 EXAMPLE, DIGITS = ROOT / "examples" / "paddle_digits", ROOT / "examples" / "digits"
 

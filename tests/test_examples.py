@@ -17,6 +17,7 @@ import onnx
 import onnxruntime as ort
 import pytest
 from approval import is_approved
+from warm import run_python
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
@@ -27,15 +28,8 @@ def run_script(script: Path, *arguments: str | Path, cwd: Path) -> subprocess.Co
     """Run an example as its reader would, in a folder of its own with an empty output/."""
     (cwd / "output").mkdir(exist_ok=True)
     paths = [str(ROOT), str(ROOT / "backends"), os.environ.get("PYTHONPATH", "")]
-    return subprocess.run(
-        [sys.executable, str(script), *map(str, arguments)],
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    return run_python(str(script), *map(str, arguments), cwd=cwd, env=environment)
 
 
 def load_script(path: Path) -> ModuleType:

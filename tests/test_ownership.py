@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+from warm import command
 
 from precision_debug.errors import OutputError, RecordingError
 from precision_debug.feeds import save_feeds
@@ -46,9 +46,7 @@ COMPARED = ("--model_file", "m.onnx", "--run_mode", "ort_fp16", "--inputs", "in.
 
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "precision_debug", *words], cwd=folder, capture_output=True, text=True, check=False
-    )
+    return command(*words, cwd=folder)
 
 
 WRITERS: dict[str, tuple[Sequence[str], str]] = {

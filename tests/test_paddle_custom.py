@@ -23,6 +23,8 @@ import precision_debug
 from precision_debug import cli
 from precision_debug.errors import InputError, ModelError
 
+pytestmark = pytest.mark.engine("paddle")
+
 DATA = Path(__file__).parent / "data" / "paddle"
 
 SOURCE = """

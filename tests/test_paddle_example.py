@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import paddle_models
 import pytest
+from warm import run_python
 
 pytest.importorskip("paddle", reason="paddlepaddle is not installed")
+
+pytestmark = pytest.mark.engine("paddle")
 
 ROOT = Path(__file__).parent.parent
 SCRIPT = ROOT / "examples" / "paddle_trt" / "debug_engine.py"
@@ -21,10 +23,8 @@ ENGINE = ROOT / "tests" / "data" / "inspector" / "paddle26_trt853_resnet18_fp16.
 
 def run(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     paths = [str(ROOT), str(ROOT / "backends"), os.environ.get("PYTHONPATH", "")]
-    return subprocess.run(
-        [sys.executable, *map(str, arguments)], cwd=cwd, capture_output=True, text=True, timeout=300, check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "COLUMNS": "200"},
-    )  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "COLUMNS": "200"}
+    return run_python(*map(str, arguments), cwd=cwd, env=environment)
 
 
 def test_the_demos_workflow_in_under_forty_lines(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from precision_debug.records import ModelFiles, SessionSpec, TensorMeta
 
 pytest.importorskip("paddle", reason="paddlepaddle is not installed")
 
+pytestmark = pytest.mark.engine("paddle")
+
 
 def planted(folder: Path) -> str:
     """An offset of 300 is added and taken away: in bfloat16 nothing is left of what it was added to."""

@@ -34,7 +34,10 @@ def run(
         "import outcomes\nfrom outcomes import pytest_addoption, pytest_configure, pytest_runtest_setup\n"
         f"outcomes._flags_of_the_cpu = lambda: {{{has!r}}}\n"
         "def pytest_collection_modifyitems(config, items):\n    outcomes.without_passed(config, items)\n"
+        "def pytest_ignore_collect(collection_path, config):\n"
+        "    return outcomes.passed_whole(config, collection_path) or None\n"
     )
+    (folder / "test_y.py").write_text("open('imported', 'a').write('.')\ndef test_one(): pass\n")
     (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n  installed: x\n  hardware: x\n")
     (folder / "test_x.py").write_text(TESTS.format(module=module, second=second, hardware=hardware, right=right))
     done = subprocess.run(
@@ -50,16 +53,18 @@ def run(
 @pytest.mark.parametrize("more", [(), ("-n", "2")], ids=["one process", "two"])
 def test_what_passed_without_frameworks_does_not_run_again(more: tuple[str, ...], tmp_path: Path) -> None:
     one, some, both = "test_x.py::test_one", "test_x.py::test_some", "test_x.py::test_both"
-    narrow = {"test_x.py::test_bfloat16": "passed"}
+    other = {"test_x.py::test_bfloat16": "passed", "test_y.py::test_one": "passed"}
     bare = run(tmp_path, "bare", *more, second="skips")
-    assert bare == {one: "passed", f"{some}[1]": "passed", f"{some}[2]": "skipped", both: "passed", **narrow}
+    assert bare == {one: "passed", f"{some}[1]": "passed", f"{some}[2]": "skipped", both: "passed", **other}
+    (tmp_path / "imported").unlink()
     full = run(tmp_path, "full", "--passed-in=bare", *more)
     assert full == {f"{some}[2]": "passed", both: "passed"}
+    assert not (tmp_path / "imported").exists()
     assert broken(["test_x.py", some], [bare, full]) == (["test_x.py: 5 passed", f"{some}: 2 passed"], [])
     assert broken([some], [bare])[1] == [f"{some}[2]: skipped"]
-    assert broken(["test_y.py"], [bare])[1] == ["test_y.py: is in no run"]
+    assert broken(["test_z.py"], [bare])[1] == ["test_z.py: is in no run"]
     whole = run(tmp_path, "whole", *more, module="skips")
-    assert whole == {"test_x.py": "skipped"}
+    assert whole == {"test_x.py": "skipped", "test_y.py::test_one": "passed"}
     assert broken(["test_x.py"], [whole])[1] == ["test_x.py: skipped"]
     assert broken(["test_x.py"], [whole, bare, full])[1] == []
     assert broken([one], [{one: "failed"}])[1] == [f"{one}: failed"]

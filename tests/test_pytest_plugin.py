@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from importlib import metadata
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 from approval import holds_approved
 from report_factory import make_report, make_row
+from warm import run_python
 
 from precision_debug import Report, compare
 from precision_debug.errors import UsageError
@@ -51,10 +51,7 @@ def run(folder: Path, *words: str) -> tuple[int, str]:
         entry.value == "precision_debug.testing.pytest_plugin" for entry in metadata.entry_points(group="pytest11")
     )
     plugin = [] if installed else ["-p", "precision_debug.testing.pytest_plugin"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugin, *words], cwd=folder,
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = run_python("-m", "pytest", "-q", "-p", "no:cacheprovider", *plugin, *words, cwd=folder)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -69,6 +66,7 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.fresh
 def test_pytest_rewrites_none_of_our_modules(project: Path) -> None:
     """What it rewrites it parses, and CPython 3.11 fails at random where two threads, that import late, both do."""
     (project / "test_late.py").write_text(

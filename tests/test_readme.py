@@ -10,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -50,10 +51,10 @@ def rows_of_table(document: Path, header: str) -> list[list[str]]:
 
 
 @pytest.fixture(scope="module")
-def interpreter(tmp_path_factory: pytest.TempPathFactory, warm: Warm) -> dict[str, str]:
+def interpreter(tmp_path_factory: pytest.TempPathFactory, warm: Mapping[str, Warm]) -> dict[str, str]:
     """An environment in whose PATH `python` is the interpreter of these tests, warm for what documents type."""
     folder = tmp_path_factory.mktemp("bin")
-    return {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", **write_python(folder)}
+    return {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", **write_python(folder, warm["onnxruntime"])}
 
 
 @pytest.fixture(scope="module")

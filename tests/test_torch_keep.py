@@ -18,6 +18,8 @@ torch = pytest.importorskip("torch")
 NET = """
 import torch
 
+pytestmark = pytest.mark.engine("torch")
+
 
 class Shift(torch.nn.Module):
     def __init__(self, by):

@@ -21,6 +21,8 @@ from precision_debug.cli import main
 from precision_debug.errors import UsageError
 from precision_debug.protocols import is_line
 
+pytestmark = pytest.mark.engine("torch")
+
 MODEL = """
 import torch
 from torch import nn

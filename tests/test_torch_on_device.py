@@ -30,6 +30,8 @@ from precision_debug.cli import main
 from precision_debug.errors import UsageError
 from precision_debug.records import Comparison, Row, TensorStats, Tolerance
 
+pytestmark = pytest.mark.engine("torch")
+
 MODELS = Path(torch_models.__file__)
 EXACT = ("mismatched", "first_mismatch", "max_abs", "max_abs_index", "max_rel_index", "identical", "shapes_match")
 NEAR = ("rmse", "mean_abs", "mean_rel", "sqnr_db", "cosine_distance", "abs_p50", "required_atol")

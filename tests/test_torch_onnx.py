@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import functools
 import os
-import subprocess
-import sys
 import tempfile
 import warnings
 from pathlib import Path
@@ -23,10 +21,13 @@ pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 import torch_models
 from precision_debug_onnxruntime import OnnxRuntimeBackend
 from precision_debug_torch import TorchBackend
+from warm import run_python
 
 from precision_debug.numbers.arrays import as_array
 from precision_debug.products.dumps.pairing.fingerprint import Pairing, pair_by_value, take
 from precision_debug.records import ModelFiles, SessionSpec
+
+pytestmark = pytest.mark.engine("torch")
 
 MODELS = Path(torch_models.__file__)
 
@@ -185,10 +186,7 @@ def test_an_old_export_is_said_before_any_operator_is_blamed(tmp_path: Path) -> 
 )
 def test_the_examples_run(script: str, said: list[str], root: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), str(root / "backends")])}
-    done = subprocess.run(
-        [sys.executable, str(root / "examples" / script)], check=False, cwd=tmp_path, env=environment,
-        capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
+    done = run_python(str(root / "examples" / script), cwd=tmp_path, env=environment)
     assert done.returncode == 0, done.stderr
     for text in said:
         assert text in done.stdout

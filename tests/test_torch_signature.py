@@ -18,6 +18,8 @@ from precision_debug_torch.engine.signature import forward_inputs
 from precision_debug import cli, compare
 from precision_debug.report import Report
 
+pytestmark = pytest.mark.engine("torch")
+
 FILE = """
 import torch
 from torch import nn

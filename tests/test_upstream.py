@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import paddle_models
 import pytest
+from warm import run_python
 
 FOLDER = Path(__file__).parent.parent / "examples" / "paddle_trt" / "upstream"
 SCRIPT = FOLDER / "tensorrt_precision_debug.py"
@@ -18,10 +18,8 @@ DEMO = ["--model_file", "--params_file", "--model_dir", "--run_mode", "--use_dyn
 
 
 def run(*arguments: str, root: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(SCRIPT), *arguments], cwd=cwd, capture_output=True, text=True, timeout=300, check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(root), str(root / "backends")])},
-    )  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), str(root / "backends")])}
+    return run_python(str(SCRIPT), *arguments, cwd=cwd, env=environment)
 
 
 def test_it_takes_the_demos_arguments_and_those_that_its_readmes_name(root: Path, tmp_path: Path) -> None:

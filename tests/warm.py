@@ -3,11 +3,11 @@
 Nearly all that a short command costs is importing numpy, onnx and the engine, twice: in itself and in its child.
 Hundreds of tests run commands. Here both are forks of a process of its own that has imported them and done nothing
 else: no thread runs in it, and no test's state is in it. What a test says of the process itself (how it starts, what it
-imports, which signals end it) needs a fresh one, of ``sys.executable``. Used by ``command``, by the fixture ``forked``,
+imports, which signals end it) needs a fresh one, of ``sys.executable``. Used by ``command``, by engines that tests start,
 and by the ``python`` that documents type.
 
-python tests/warm.py SOCKET serves until its standard input closes. A request is one connection: a length, a literal,
-and the descriptors that the fork shall have; the answer is its pid, then its exit status.
+python tests/warm.py SOCKET HANDLE MODULES… serves until its standard input closes. A request is one connection: a
+length, a literal, and the descriptors that the fork shall have; the answer is its pid, then its exit status.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
-__all__ = ["Forked", "Warm", "command", "serving", "write_python"]
+__all__ = ["ENGINES", "Forked", "Warm", "command", "run_python", "serving", "write_python"]
 
 ROOT = Path(__file__).resolve().parent.parent
 # What a library may have read when it was imported must be as it was then; these are read when a command runs.
@@ -46,6 +46,16 @@ _IMPORTS = (
     "precision_debug.report.formats.xlsx", "precision_debug.report.formats.json", "precision_debug.report.formats.html",
     "precision_debug_onnxruntime.session", "precision_debug_onnxruntime.make",
 )  # fmt: skip
+ENGINES = {
+    "onnxruntime": (),
+    "torch": ("torch", "torch._dynamo", "precision_debug_torch.session", "precision_debug_torch.make"),
+    "transformers": ("torch", "torch._dynamo", "precision_debug_torch.session", "transformers"),
+    "paddle": (
+        "precision_debug_paddle.engine.framework:paddle_module", "precision_debug_paddle.session",
+        "precision_debug_paddle.make",
+    ),
+}  # fmt: skip
+"""What the mark ``engine(NAME)`` has imported besides, in a warm process of its own; what follows a colon is called."""
 
 
 class Forked:
@@ -79,8 +89,10 @@ class Forked:
 class Warm:
     """The process that is forked, and what asks it to."""
 
-    def __init__(self, path: str, environment: Mapping[str, str], fresh: Callable[..., Any]) -> None:
-        self.path, self._environment, self._fresh = path, environment, fresh
+    def __init__(
+        self, path: str, environment: Mapping[str, str], fresh: Callable[..., Any], modules: Sequence[str] = ()
+    ) -> None:
+        self.path, self._environment, self._fresh, self._modules = path, environment, fresh, modules
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, code: str, *arguments: str, said: IO[bytes] | None, handles: Sequence[int] = ()) -> Any:
@@ -109,8 +121,8 @@ class Warm:
             listening.bind(self.path)  # here, so that whoever asks early waits
             listening.listen(64)
             self._process = subprocess.Popen(
-                [sys.executable, __file__, self.path, str(listening.fileno())], stdin=subprocess.PIPE, cwd="/",
-                start_new_session=True, pass_fds=[listening.fileno()], env=dict(self._environment),
+                [sys.executable, __file__, self.path, str(listening.fileno()), *self._modules], stdin=subprocess.PIPE,
+                cwd="/", start_new_session=True, pass_fds=[listening.fileno()], env=dict(self._environment),
             )  # fmt: skip
             listening.close()
 
@@ -146,34 +158,46 @@ def _fixed(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def serving() -> Iterator[Warm]:
-    """What forks commands; it starts when the first is asked for. It ends with the context, and its children go on."""
-    global _here
+def serving() -> Iterator[Mapping[str, Warm]]:
+    """What forks commands, by engine; each starts when it is first asked. They end with the context, their children
+    go on."""
+    global here
     from precision_debug.run import child
 
     with tempfile.TemporaryDirectory(prefix="warm-") as folder:
-        _here = warm = Warm(f"{folder}/socket", dict(os.environ), child.start)
-        yield warm
-        _here = None
-        warm.close()
+        every = {name: Warm(f"{folder}/{name}", dict(os.environ), child.start, modules)
+                 for name, modules in ENGINES.items()}  # fmt: skip
+        here = every["onnxruntime"]
+        yield every
+        here = None
+        for one in every.values():
+            one.close()
 
 
-_here: Warm | None = None
+here: Warm | None = None
+"""What ``command`` asks; a test of another engine sets it."""
 
 
 def command(
     *words: str, timeout: float = 300, env: Mapping[str, str] | None = None, cwd: str | Path = ""
 ) -> subprocess.CompletedProcess[str]:
     """Run ``python -m precision_debug WORDS`` and return what it printed, as ``subprocess.run`` does."""
+    return run_python("-m", "precision_debug", *words, timeout=timeout, env=env, cwd=cwd)
+
+
+def run_python(
+    *words: str, timeout: float = 300, env: Mapping[str, str] | None = None, cwd: str | Path = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run ``python SCRIPT WORDS`` or ``python -m MODULE WORDS`` so."""
     environment = os.environ if env is None else env
-    whole = [sys.executable, "-m", "precision_debug", *words]
-    if _here is None or not _here.serves(environment):
+    whole = [sys.executable, *words]
+    if here is None or not here.serves(environment):
         return subprocess.run(
             whole, capture_output=True, text=True, check=False, timeout=timeout, env=environment, cwd=cwd or None
         )
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, open(os.devnull, "rb") as nothing:
         fds = [nothing.fileno(), out.fileno(), err.fileno()]
-        done = Forked(None, _here.ask({"words": whole}, fds, environment, str(cwd)))
+        done = Forked(None, here.ask({"words": whole}, fds, environment, str(cwd)))
         try:
             done.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -186,7 +210,7 @@ def command(
     return subprocess.CompletedProcess(whole, done.returncode, said, told)
 
 
-def write_python(folder: Path) -> dict[str, str]:
+def write_python(folder: Path, warm: Warm) -> dict[str, str]:
     """Write a ``python`` that has commands of ours and scripts run in a fork, and does everything else itself.
 
     Returns the environment that it needs.
@@ -196,10 +220,10 @@ def write_python(folder: Path) -> dict[str, str]:
         script = folder / name
         script.write_text(_PYTHON.format(python=shlex.quote(sys.executable), client=client), encoding="utf-8")
         script.chmod(0o755)
-    if _here is None or not _here.serves(os.environ):
+    if not warm.serves(os.environ):
         return {}
-    _here.open()
-    return {"PYTEST_WARM": _here.path}
+    warm.open()
+    return {"PYTEST_WARM": warm.path}
 
 
 # the client's own start must be cheap: no site, and nothing imported that is not built in
@@ -211,14 +235,17 @@ exec {python} "$@"
 """
 
 
-def serve(path: str, handle: int) -> None:
+def serve(path: str, handle: int, modules: Sequence[str]) -> None:
     """Import everything, then fork for each request until standard input closes."""
     sys.path[:] = [path for path in sys.path if path != str(ROOT / "tests")]
     sys.path[:0] = [str(ROOT), str(ROOT / "backends")]
     environment = dict(os.environ)
-    for name in _IMPORTS:
+    for name in (*_IMPORTS, *modules):
         with contextlib.suppress(ImportError):
-            importlib.import_module(name)
+            module, _, function = name.partition(":")
+            imported = importlib.import_module(module)
+            if function:
+                getattr(imported, function)()
     from precision_debug.run import child
 
     child.start = Warm(path, environment, child.start).start
@@ -329,4 +356,4 @@ def _run(words: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1], int(sys.argv[2]))
+    serve(sys.argv[1], int(sys.argv[2]), sys.argv[3:])
