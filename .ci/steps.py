@@ -91,7 +91,8 @@ def steps(work: Path, tests: Sequence[str]) -> list[Step]:
             .venv/bin/python -m pip install -q --no-compile -e '.[test]' {FRAMEWORKS}
             .venv/bin/python -m pip check
         """),
-        Step(name="README's first command", clone="first", script=f"""
+        # it waits for packages longer than it computes, and nothing waits for it
+        Step(name="README's first command", clone="first", cores=0, script=f"""
             {readme(1)}
             # the same environment is enough for compare()
             .venv/bin/python examples/api/compare_modes.py >/dev/null
@@ -106,7 +107,9 @@ def steps(work: Path, tests: Sequence[str]) -> list[Step]:
         Step(name="mypy", clone="second", after=[second], script=f"""
             .venv/bin/python -m mypy --cache-dir "{_shared_folder()}/ci-mypy"
         """),
-        Step(name="slow tests", clone="third", after=["environment with frameworks", second], outcomes=slow, script=f"""
+        # beside the others, since one process would leave a core idle for a minute
+        Step(name="slow tests", clone="third", cores=0, after=["environment with frameworks", second], outcomes=slow,
+             script=f"""
             .venv/bin/python -m pytest -q -m slow tests/test_declared_metrics.py --outcomes="{slow}"
         """),
         Step(name="tests with frameworks", clone="third", cores=2, outcomes=full,
