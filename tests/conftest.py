@@ -38,6 +38,10 @@ LONGEST = ("test_attack", "test_supervisor", "test_training_ranks", "test_readme
 
 def pytest_configure(config: pytest.Config) -> None:
     config.option.loadscopereorder = False
+    if getattr(config.option, "timeout", 0) is None:  # read after this; on a busy machine all takes longer
+        from attack.case import patience
+
+        config.option.timeout = patience(float(config.getini("timeout")))
     outcomes.pytest_configure(config)
     approval.configure(config)
 

@@ -17,6 +17,7 @@ import numpy as np
 import onnx
 import onnx_models
 import pytest
+from attack.case import patience
 from onnx import TensorProto, helper
 from precision_debug_onnxruntime import OnnxRuntimeBackend
 from precision_debug_onnxruntime.engine import taps
@@ -114,7 +115,7 @@ def test_ctrl_c_during_a_run_is_a_keyboard_interrupt_and_no_abort(tmp_path: Path
         assert child.stdout.readline() == "running\n"
         time.sleep(delay)
         child.send_signal(signal.SIGINT)
-        out, err = child.communicate(timeout=120)
+        out, err = child.communicate(timeout=patience(120))
     finally:
         child.kill()
     assert (child.returncode, out) == (0, "interrupted\nand well\n"), err

@@ -16,6 +16,7 @@ from types import SimpleNamespace
 
 import pytest
 from approval import begins_approved, is_approved
+from attack.case import patience
 from ci_steps import ci_steps
 from readme_blocks import Block, blocks_of, without_environment
 from warm import Warm, write_python
@@ -130,7 +131,7 @@ def test_block_runs(block: Block, copies: dict[Path, Path], interpreter: dict[st
             env=env,
             capture_output=True,
             text=True,
-            timeout=TIMEOUT_S,
+            timeout=patience(TIMEOUT_S),
             check=False,
         )
         said = f"$ {command}\n{done.stdout}\n{done.stderr}"

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attack.case import patience
 
 from precision_debug.run import locked_folder
 
@@ -58,7 +59,7 @@ def begin(*words: str) -> subprocess.Popen[str]:
 
 
 def wait_for(what: Callable[[], object], process: subprocess.Popen[str] | None = None) -> None:
-    deadline = time.monotonic() + 100
+    deadline = time.monotonic() + patience(100)
     while not what():
         if time.monotonic() > deadline:
             if process is not None:
@@ -76,7 +77,7 @@ def opened() -> list[str]:
 def ended(process: subprocess.Popen[str], number: signal.Signals) -> str:
     """What it says on standard error, one line at its end."""
     process.send_signal(number)
-    _, stderr = process.communicate(timeout=100)
+    _, stderr = process.communicate(timeout=patience(100))
     assert process.returncode == 3, stderr
     assert stderr.splitlines()[-1].startswith("precision_debug: interrupted"), stderr
     return stderr
@@ -148,7 +149,7 @@ def test_the_next_command_clears_what_a_killed_one_left(place: Path, verb: str, 
     process.kill()
     for child in children:
         os.killpg(child, signal.SIGKILL)
-    process.communicate(timeout=100)
+    process.communicate(timeout=patience(100))
     if both:
         assert opened()
     else:  # the child clears its own folder
@@ -156,7 +157,7 @@ def test_the_next_command_clears_what_a_killed_one_left(place: Path, verb: str, 
     again = ["marks", "m.fake", "--run_mode", "fake_fp32"]
     if verb == "jobs":
         again = ["--model_file", "m.fake", "--run_mode", "fake_fp32", "--output", "out/r.json"]
-    assert begin(*again).communicate(timeout=100)[1] == ""
+    assert begin(*again).communicate(timeout=patience(100))[1] == ""
     wait_for(lambda: not opened())
     assert os.listdir(place) == []
 
@@ -177,7 +178,7 @@ def test_what_somebody_works_in_is_no_leftover(place: Path, monkeypatch: pytest.
 
 def test_an_engine_that_ends_its_process_is_one_line_of_any_verb(place: Path) -> None:
     process = begin("marks", "m.fake", "--run_mode", "fake_abort_open")
-    out, err = process.communicate(timeout=100)
+    out, err = process.communicate(timeout=patience(100))
     assert (process.returncode, out) == (3, "")
     assert len(err.splitlines()) == 1
     assert "SIGABRT" in err
@@ -187,7 +188,7 @@ def test_an_engine_that_ends_its_process_is_one_line_of_any_verb(place: Path) ->
 
 def test_a_ladder_whose_target_cannot_run_says_why_on_standard_error(place: Path) -> None:
     process = begin("ladder", "--model_file", "m.fake", "--run_mode", "fake_absent")
-    out, err = process.communicate(timeout=100)
+    out, err = process.communicate(timeout=patience(100))
     assert process.returncode == 2
     assert "needs a unicorn" in err
     assert len(err.splitlines()) == 1

@@ -126,7 +126,7 @@ def start(mode: str, *more: str) -> subprocess.Popen[str]:
 
 
 def wait_for(what: Callable[[], object], process: subprocess.Popen[str] | None = None) -> None:
-    deadline = time.monotonic() + 200
+    deadline = time.monotonic() + patience(200)
     while not what():
         if time.monotonic() > deadline:
             if process is not None:

@@ -3,8 +3,8 @@
 Nearly all that a short command costs is importing numpy, onnx and the engine, twice: in itself and in its child.
 Hundreds of tests run commands. Here both are forks of a process of its own that has imported them and done nothing
 else: no thread runs in it, and no test's state is in it. What a test says of the process itself (how it starts, what it
-imports, which signals end it) needs a fresh one, of ``sys.executable``. Used by ``command``, by engines that tests start,
-and by the ``python`` that documents type.
+imports, which signals end it) needs a fresh one, of ``sys.executable``. Used by ``command``, by the engines that tests
+start, and by the ``python`` that documents type.
 
 python tests/warm.py SOCKET HANDLE MODULES… serves until its standard input closes. A request is one connection: a
 length, a literal, and the descriptors that the fork shall have; the answer is its pid, then its exit status.
@@ -188,7 +188,10 @@ def command(
 def run_python(
     *words: str, timeout: float = 300, env: Mapping[str, str] | None = None, cwd: str | Path = ""
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``python SCRIPT WORDS`` or ``python -m MODULE WORDS`` so."""
+    """Run ``python SCRIPT WORDS`` or ``python -m MODULE WORDS`` so. timeout: seconds on an idle machine."""
+    from attack.case import patience
+
+    timeout = patience(timeout)
     environment = os.environ if env is None else env
     whole = [sys.executable, *words]
     if here is None or not here.serves(environment):
