@@ -91,6 +91,11 @@ def _children_are_forks(
         monkeypatch.setattr("precision_debug.run.child.start", chosen.start)
 
 
+@pytest.fixture
+def forked() -> None:
+    """Nothing more: modules that were written before every test was forked ask for it."""
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _old_objects_are_left_alone() -> None:
     """What was imported for the modules before is millions of objects: each collection of garbage would walk them, and

@@ -15,8 +15,6 @@ import pytest
 from precision_debug import compare
 from precision_debug.claims import State, Verdict
 
-pytestmark = pytest.mark.usefixtures("forked")
-
 X = np.random.default_rng(0).standard_normal((3, 16)).astype(np.float32)
 
 
