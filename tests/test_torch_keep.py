@@ -15,10 +15,10 @@ from precision_debug.errors import UsageError
 
 torch = pytest.importorskip("torch")
 
+pytestmark = pytest.mark.engine("torch")
+
 NET = """
 import torch
-
-pytestmark = pytest.mark.engine("torch")
 
 
 class Shift(torch.nn.Module):
