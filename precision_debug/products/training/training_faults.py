@@ -123,7 +123,8 @@ def _departs(steps: Sequence[StepNumbers], place: int, name: str) -> Departure |
     zeros = float(np.median([one.zeros for one in past]))
     if own.zeros > zeros + _MORE_ZEROS:
         after = steps[place + 1 :]
-        if not _stays_zero(after, name, zeros) and (_total(now) > 0 or any(_total(one) == 0 for one in after)):
+        again = any(_total(one) == 0 for one in (*steps[:place], *after))
+        if not _stays_zero(after, name, zeros) and (_total(now) > 0 or again):
             return None  # an expert without a token comes back, and margins that every sample keeps come again
         return Departure(step=now.step, parameter=name, what="zeros", value=own.zeros, usual=zeros)
     if len(norms) < _FEW or own.norm <= 0:
