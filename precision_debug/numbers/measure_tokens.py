@@ -76,8 +76,8 @@ def ids_among(feeds: Mapping[str, Any], count: int = 0, classes: int = 0) -> str
     """The input that looks like token ids, [rows, tokens] or [tokens]. count: how many there must be, classes: above
     all of them; 0: any."""
     for name in sorted(feeds, key=lambda one: not one.lower().endswith(("ids", "tokens"))):
-        if any(word in name.lower() for word in _NO_TOKENS):
-            continue
+        if any(word in name.lower() for word in _NO_TOKENS) or isinstance(feeds[name], (list, tuple)):
+            continue  # a sequence of tensors is none
         value = np.asarray(feeds[name])
         if value.dtype.kind not in "iu" or value.ndim not in (1, 2) or not value.size:
             continue
