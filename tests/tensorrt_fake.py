@@ -546,7 +546,9 @@ def fake_tensorrt(
         if version.startswith("8"):
 
             def supports_model(self, data: bytes, _path: str) -> tuple[bool, list[tuple[list[int], bool]]]:
-                return not untaken, self.groups(data)
+                """As 8.6.1 does: stretches that are taken, none of them marked unless all is one."""
+                whole = all(taken for _, taken in self.groups(data))
+                return whole, [(nodes, whole) for nodes, taken in self.groups(data) if taken]
         else:
 
             def supports_model_v2(self, data: bytes, _path: str) -> bool:

@@ -249,3 +249,44 @@ def test_what_the_parser_tells() -> None:
     api = Api(module_of("8.6"))
     assert api.parser_problem(old) == (3, "", "", "no")
     assert api.parser_problem(new) == (3, "n", "Op", "no")
+
+
+def test_tensorrt_8_lists_only_what_it_takes_and_marks_none_of_it() -> None:
+    """Seen with 8.6.1 on an H200: of Relu, Nowhere it said ([0], False), and Relu was told as refused."""
+    from precision_debug_tensorrt.engine.survey import _refused
+
+    class Parser:
+        def __init__(self, *groups: tuple[list[int], bool]) -> None:
+            self.groups = groups
+
+        def supports_model(self, _data: bytes, _path: str) -> tuple[bool, tuple[tuple[list[int], bool], ...]]:
+            return all(whole for _, whole in self.groups), self.groups
+
+    assert _refused(Parser(([0], False)), b"", "", 2) == {1}
+    assert _refused(Parser(([0, 1], False), ([3], False)), b"", "", 5) == {2, 4}
+    assert _refused(Parser(([0, 1, 2], True)), b"", "", 3) == set()
+    assert _refused(Parser(), b"", "", 1) == {0}
+
+
+def test_an_error_that_is_quoted_is_not_printed_too(capsys: pytest.CaptureFixture[str]) -> None:
+    from precision_debug_tensorrt.engine.messages import Messages, make_logger
+
+    messages = Messages()
+    logger = make_logger(SimpleNamespace(ILogger=object_with_init()), messages)
+    messages.quoted = True
+    logger.log("Severity.ERROR", "the plan is cut")
+    logger.log("Severity.WARNING", "another card made it")
+    messages.quoted = False
+    logger.log("Severity.ERROR", "no memory")
+    printed = capsys.readouterr().err
+    assert "cut" not in printed
+    assert "another card" in printed
+    assert "no memory" in printed
+    assert list(messages.errors) == ["the plan is cut", "no memory"]
+
+
+def object_with_init() -> type:
+    class Base:
+        def __init__(self) -> None: ...
+
+    return Base

@@ -46,7 +46,7 @@ class Messages:
     cache_refused: TensorRT said that it does not use the timing cache that it was given; 8.6 says so where it cannot
     read Myelin's part, and uses the rest (a build took a third of the time, with the same tactics). disobeyed: layers
     (of the engine, so fused ones too) whose constraints the builder says it did not follow, and why. regions: what it
-    timed.
+    timed. quoted: errors are not printed, since whoever set it says them.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Messages:
         self._issues: dict[str, WeightIssue] = {}
         self._open = ""
         self.disobeyed: dict[str, str] = {}
-        self.cache_refused = False
+        self.cache_refused = self.quoted = False
         self.regions = RegionTimes()
 
     def take(self, severity: str, text: str) -> None:
@@ -127,7 +127,7 @@ def make_logger(trt: Any, messages: Messages) -> Any:
         def log(self, severity: Any, msg: str) -> None:
             name = str(severity).rpartition(".")[2]
             messages.take(name, msg)
-            if name in {"ERROR", "INTERNAL_ERROR", "WARNING"}:
+            if name == "WARNING" or (name in {"ERROR", "INTERNAL_ERROR"} and not messages.quoted):
                 print(f"[TensorRT] {name}: {msg}", file=sys.stderr)  # noqa: T201
             elif name == "VERBOSE" and "Timing Runner: " in msg:
                 nonlocal last_written

@@ -45,7 +45,7 @@ def survey(spec: SessionSpec, recipe: Recipe, feeds: Feeds) -> Survey:
     parser = api.trt.OnnxParser(network, logger)
     nodes = list(source.model.proto.graph.node)
     data = source.model.proto.SerializeToString()
-    refused = _refused(parser, data, str(source.model.folder / "model.onnx"))
+    refused = _refused(parser, data, str(source.model.folder / "model.onnx"), len(nodes))
     problems = [api.parser_problem(parser.get_error(i)) for i in range(parser.num_errors)]
     why = {place: text for place, _, _, text in problems}
     named = {name: text for _, name, _, text in problems if name}
@@ -87,14 +87,15 @@ def _described(recipe: Recipe, one: ChipBuild) -> str:
     return f"{begin}built, {len(one.built.data):,} bytes, {len(one.built.layers)} layers before fusion"
 
 
-def _refused(parser: Any, data: bytes, path: str) -> set[int]:
-    """Places of the nodes; TensorRT 10 tells them by another road than 8."""
+def _refused(parser: Any, data: bytes, path: str, count: int) -> set[int]:
+    """Places of the nodes, of ``count``. TensorRT 10 tells of each stretch whether it is taken. 8.6 lists the stretches
+    that are, and what stands beside one says whether it is the whole model, so that a node in none is refused."""
     if hasattr(parser, "supports_model_v2"):
         parser.supports_model_v2(data, path)
         groups = [
             (parser.get_subgraph_nodes(place), parser.is_subgraph_supported(place))
             for place in range(parser.num_subgraphs)
         ]
-    else:
-        _, groups = parser.supports_model(data, path)
-    return {int(node) for nodes, supported in groups if not supported for node in nodes}
+        return {int(node) for nodes, supported in groups if not supported for node in nodes}
+    _, groups = parser.supports_model(data, path)
+    return set(range(count)) - {int(node) for nodes, _ in groups for node in nodes}

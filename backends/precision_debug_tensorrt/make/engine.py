@@ -272,7 +272,9 @@ def _mark(network: Any, marks: Sequence[str], debug: str) -> None:
 def _load(api: Api, logger: Any, messages: Messages, data: bytes, path: str) -> Built:
     messages.fresh_errors()
     runtime = api.trt.Runtime(logger)
+    messages.quoted = True
     engine = runtime.deserialize_cuda_engine(data)
+    messages.quoted = False
     if engine is None:
         raise engine_error(path, messages.fresh_errors(), api.version)
     return Built(engine=engine, runtime=runtime, data=data)
