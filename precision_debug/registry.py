@@ -17,7 +17,6 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +64,8 @@ class Plugin:
 def plugins() -> tuple[Plugin, ...]:
     """Every registered backend, loaded or not, built-in ones first."""
     targets = dict(BUILT_IN)
+    from importlib import metadata  # imports much, and a command first leaves the current folder's files out
+
     for entry in metadata.entry_points(group=GROUP):
         targets[entry.name] = entry.value
     return tuple(_load(name, target) for name, target in targets.items())

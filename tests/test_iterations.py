@@ -174,7 +174,7 @@ def test_an_operator_of_a_long_loop_is_still_named(tmp_path: Path, monkeypatch: 
     (told,) = (one for one in read_events(tmp_path / "journal.jsonl", Explained) if isinstance(one, Explained))
     first, expected = told.explanation.culprits[0], every.explanation.culprits[0]
     assert stem(first.name) == stem(expected.name) == "small"
-    assert first.share == pytest.approx(expected.share, abs=0.3)
+    assert 0.05 < first.share < expected.share, "as measured: of the iterations that were looked at"
 
 
 def test_what_one_side_alone_shows_is_merged_too(tmp_path: Path) -> None:

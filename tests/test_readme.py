@@ -320,6 +320,7 @@ def test_options_exist(document: Path) -> None:
             "--dtype", "--exportOutput", "--dumpOutput",  # of other tools that write dumps
         "--show", "--diff", "--limit", "--on", "--held_out", "--runs", "--seconds", "--check",  # of search
         "--run_modes", "--models", "--batch_sizes", "--speed_seconds",  # of sweep
+        "--roads",  # of roads
         "--precision_golden", "--precision_reports", "--precision_thresholds",  # of the pytest plugin
     }  # fmt: skip
     lines = document.read_text(encoding="utf-8").splitlines()

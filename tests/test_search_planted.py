@@ -56,7 +56,8 @@ def test_other_operators_and_engines_too(case: Case, tmp_path: Path) -> None:
         assert (fix.state, fix.kept, fix.evaluations) == ("not needed", (), 1)
         return
     assert (fix.state, fix.minimal) == ("found", True)
-    assert all(item.verified is not False for item in fix.artefacts)
+    # a set found where most of float16 computes in float32 may not hold in genuine float16, and it is told so
+    assert all(item.verified is not False for item in fix.artefacts if "ort_fp16_sim" not in item.text)
     (tmp_path / "brute").mkdir()
     least, _, whole = kept_further.smaller_sets(case, fix, path, feeds, tmp_path / "brute")
     assert whole

@@ -35,7 +35,7 @@ def test_a_side_tells_what_it_is_has_and_did(fake: str, tmp_path: Path) -> None:
         outputs = side.run(lambda _kind, name, _tensor: seen.append(name), None)
         side.announce()
     told = list(read_events(tmp_path / "j"))
-    kinds = [Stage, SideOpened, Tensors, SideOpened, Stage, SideDone, Tensors, SideOpened]
+    kinds = [Stage, SideOpened, Tensors, SideOpened, Stage, SideOpened, SideDone, Tensors, SideOpened]
     assert [type(event) for event in told] == kinds
     last = told[-1]
     assert isinstance(last, SideOpened)
@@ -126,6 +126,6 @@ def test_what_a_session_learnt_is_told_before_it_goes_on(
     with Journal(tmp_path / "j") as journal, OpenSide("target", openings(fake)[1], FEEDS, journal) as side:
         side.run(lambda *_: None, None)
     told = list(read_events(tmp_path / "j"))[4:]
-    assert [type(event) for event in told] == [Stage, Stage, Tensors, SideOpened, Stage, SideDone]
+    assert [type(event) for event in told] == [Stage, Stage, Tensors, SideOpened, Stage, SideOpened, SideDone]
     assert str(told[1].text) == "target: building one engine"  # type: ignore[union-attr]
     assert [meta.name for meta in told[2].tensors] == [f"t{number}" for number in range(2, 8)]  # type: ignore[union-attr]

@@ -12,6 +12,9 @@ from planted.unseen import Unseen, cases, judge, runs_here
 from precision_debug.pairing.isomorphic import isomorphic
 from precision_debug.records import TensorMeta
 
+OPEN = {"hash_of_an_id_ov_fp32": "who wraps whole numbers around is named, and not that they wrap"}
+"""What is known to be told wrongly, with what is wrong."""
+
 
 @functools.cache
 def _missing(mode: str) -> str:
@@ -34,7 +37,10 @@ def _all() -> list[object]:
             marks.append(pytest.mark.skip(reason=why))
         else:
             seen.add(kind)
-        found.append(pytest.param(case, id=f"{case.name}_{case.mode}", marks=marks))
+        name = f"{case.name}_{case.mode}"
+        if name in OPEN:
+            marks.append(pytest.mark.xfail(reason=OPEN[name], strict=True))
+        found.append(pytest.param(case, id=name, marks=marks))
     return found
 
 

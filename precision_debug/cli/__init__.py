@@ -15,7 +15,6 @@ import traceback
 from collections.abc import Mapping, Sequence
 from types import ModuleType
 
-from .. import registry
 from ..errors import PrecisionDebugError, UsageError
 from ..reasons import say
 from ..safety import import_path
@@ -45,6 +44,8 @@ def module_of(verb: str) -> ModuleType:
 
 def _modules() -> Mapping[str, str]:
     """Those of this folder, and the verbs of the products, "compare" first."""
+    from .. import registry  # main has left the current folder's files out by then
+
     here = {found.name: f"{__name__}.{found.name}" for found in pkgutil.iter_modules(__path__)}
     found = here | dict(registry.behind("verbs"))
     return {name: found[name] for name in sorted(found, key=lambda name: (name != "compare", name))}

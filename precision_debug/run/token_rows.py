@@ -41,8 +41,8 @@ def tell_tokens(
 
     number: of the sample, where there are several. watched: what was kept of each tensor.
     """
-    if both.base is both.target:
-        return None
+    if both.base is both.target or any(meta.phase for meta in both.base.announced):
+        return None  # of a training step the outputs are gradients, which stay on their device
     names = {pair.base.name: name for name, pair in both.alignment.pairs.items() if not pair.target.view}
     roles = roles_of(feeds, ran.base_outputs, ran.target_outputs, names)
     if roles is None:
