@@ -76,8 +76,9 @@ _LONG_WORD = 100
 
 
 def shortened(text: str, limit: int = 800) -> str:
-    """One line of at most about ``limit`` characters that keeps both ends: what failed stands at the one, why at the
-    other. Long words (node names, paths) give way first.
+    """Shorten a text to one line of at most about ``limit`` characters.
+
+    It keeps both ends: what failed stands at the one, why at the other. Long words (node names, paths) give way first.
     """
     line = _one_line(text)
     if len(line) > limit:

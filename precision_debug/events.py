@@ -400,12 +400,12 @@ EVENTS: Mapping[str, type[Event]] = {kind.event: kind for kind in get_args(Event
 
 
 def written(event: Event) -> dict[str, Any]:
-    """An event as plain values."""
+    """Return an event as plain values."""
     return {"event": event.event, **encode(event)}
 
 
 def read(plain: Mapping[str, Any]) -> Event | None:
-    """The inverse of ``written``; None for one of an unknown name. Raises ValueError, TypeError or KeyError."""
+    """Read an event that ``written`` wrote; None for an unknown name. Raises ValueError, TypeError or KeyError."""
     kind: Any = EVENTS.get(plain["event"])
     found: Event | None = None if kind is None else decode(kind, dict(plain))
     return found

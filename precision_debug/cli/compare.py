@@ -169,7 +169,7 @@ def _note(text: str) -> None:
 
 
 def _both_are_kept(values: Mapping[str, Any]) -> bool:
-    """Whether both sides are recordings, or dumps: then nothing runs."""
+    """Return whether both sides are recordings, or dumps: then nothing runs."""
     from ..recording import is_recording
     from ..run.plan import side_at
 
@@ -178,7 +178,7 @@ def _both_are_kept(values: Mapping[str, Any]) -> bool:
 
 
 def make_spec(args: argparse.Namespace, *, command: str) -> RunSpec:
-    """The options as a RunSpec. Raises UsageError."""
+    """Return the options as a RunSpec. Raises UsageError."""
     table = options_of(RunSpec)
     values, options = given_of(args, table), _options(args.option)
     for one in table:

@@ -22,8 +22,10 @@ _TITLES = {
 
 
 def add_engine_options(parser: argparse.ArgumentParser, reserved: Collection[str]) -> None:
-    """Add a group of flags a backend. A flag that several have is in the first group that has it. reserved: names of
-    options of ours: a backend that declares one is told it, and a plugin cannot take it away.
+    """Add a group of command-line flags for each backend.
+
+    A flag that several have is in the first group that has it. reserved: names of options of ours: a backend that
+    declares one is told it, and a plugin cannot take it away.
     """
     tables = {backend.name: _flags(tuple(backend.settings)) for backend in registry.backends()}
     added = set(reserved)
@@ -50,7 +52,7 @@ def add_engine_options(parser: argparse.ArgumentParser, reserved: Collection[str
 
 
 def engine_options(args: argparse.Namespace) -> dict[str, Any]:
-    """Those that were given, by name, as they were written."""
+    """Return those that were given, by name, as they were written."""
     ours = {one.name for one in (*options_of(RunSpec), *TERMINAL)}
     flags = [one for backend in registry.backends() for one in _flags(backend.settings) if one.name not in ours]
     names = {one.name: one.name for one in flags}

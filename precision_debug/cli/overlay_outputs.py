@@ -19,7 +19,7 @@ STEP = "github"
 
 
 def split_outputs(outputs: Sequence[str]) -> tuple[list[Path], dict[str, Path]]:
-    """The reports among outputs, and the path of each overlay by its name. Raises UsageError."""
+    """Return the reports among outputs, and the path of each overlay by its name. Raises UsageError."""
     from ..report import overlays
 
     reports: list[Path] = []

@@ -85,7 +85,7 @@ class Parser(argparse.ArgumentParser):
         return say("write_joined", option=shlex.quote(f"{found[1]}={near[0]}")) if found and near else ""
 
     def _meant(self, message: str) -> str:
-        """The options that the unknown ones may have meant; "" where none is near, or nothing is unknown."""
+        """Return the options that the unknown ones may have meant; "" where none is near, or nothing is unknown."""
         found = re.fullmatch(r"unrecognized arguments: (.*)", message, re.DOTALL)
         unknown = [word.partition("=")[0] for word in (found[1].split() if found else ()) if word.startswith("--")]
         known = list(self._option_string_actions)
@@ -111,7 +111,7 @@ class Parser(argparse.ArgumentParser):
         return super().format_help().replace("usage: ", "用法：", 1)
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        """argparse's own forgets that it could not write."""
+        """Write a message; unlike argparse's own method, raise an error where that fails."""
         (file or sys.stderr).write(message)
 
 
@@ -170,12 +170,13 @@ MODEL_FLAGS = (
 
 
 def add_flags(group: argparse._ActionsContainer, flags: Iterable[Flag]) -> None:
+    """Add flags to a group of an argument parser."""
     for one in flags:
         group.add_argument(*_spellings(one.names), help=one.help, **one.form)
 
 
 def verb_parser(verb: str, text: str | None, zh: str, flags: Iterable[Flag]) -> Parser:
-    """What a verb takes that stands on its own. text, zh: what it does, in English and in Chinese."""
+    """Return what a verb takes that stands on its own. text, zh: what it does, in English and in Chinese."""
     parser = Parser(prog=program(verb), formatter_class=formatter, description=Help(text or "", zh))
     add_flags(parser, flags)
     add_language(parser)
@@ -218,13 +219,13 @@ _LETTERS = {"--output": "-o", "--quiet": "-q", "--verbose": "-v"}
 
 
 def given_of(args: argparse.Namespace, table: Iterable[Setting]) -> dict[str, Any]:
-    """The values of the options that were given, by name."""
+    """Return the values of the options that were given, by name."""
     found = {one.name: getattr(args, one.spelled or one.name) for one in table}
     return {name: value for name, value in found.items() if value is not None}
 
 
 def _reworded(message: str) -> str:
-    """What argparse says most often as reasons, which have Chinese; the rest as it is."""
+    """Return what argparse says most often as reasons, which have Chinese; the rest as it is."""
     if found := re.fullmatch(r"unrecognized arguments: (.*)", message, re.DOTALL):
         return say("unknown_options", names=found[1])
     if found := re.fullmatch(r"the following arguments are required: (.*)", message):

@@ -42,7 +42,7 @@ def _lines(catalogues: Mapping[str, Mapping[str, Wording]]) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    """A cell, which Markdown shows as it is."""
+    """Return a cell, which Markdown shows as it is."""
     for special in "\\`*_<>|":
         text = text.replace(special, f"\\{special}")
     return text

@@ -112,7 +112,7 @@ _FLAGS = (
 
 
 def _page(source: Path, language: str) -> bytes:
-    """A report's page. Raises OutputError where the source is none."""
+    """Return a report's page. Raises OutputError where the source is none."""
     if source.suffix.lower() in {".json", ".jsonl"}:
         with scratch() as (folder, _):
             return write(load(source), folder / "report.html", language=language).read_bytes()

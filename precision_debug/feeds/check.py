@@ -19,7 +19,7 @@ __all__ = ["check_names", "check_one", "check_shape", "engine_arrays"]
 def check_one(
     feeds: Mapping[str, Any], inputs: Sequence[InputMeta], *, where: str
 ) -> tuple[dict[str, Any], list[Reason]]:
-    """The feeds in the model's order and types, and notes on what was converted or looks odd.
+    """Return the feeds in the model's order and types, and notes on what was converted or looks odd.
 
     Values may be anything with ``__array__``, or nested lists of numbers, which have no type of their own and take
     the input's. An input that is not an array (a sequence, an optional) is passed on as it came. Raises InputError.

@@ -34,7 +34,7 @@ def as_dtype(name: str) -> np.dtype[Any] | None:
 
 
 def dtype_name(dtype: np.dtype[Any]) -> str:
-    """The inverse of ``as_dtype``: numpy's name, and "str" for text of any width."""
+    """Return the inverse of ``as_dtype``: numpy's name, and "str" for text of any width."""
     return "str" if dtype.kind in "OSTU" else str(dtype.name)
 
 
@@ -49,12 +49,12 @@ def is_integer(dtype: np.dtype[Any]) -> bool:
 
 
 def to_plain(array: Array) -> Array:
-    """The array itself, or its bits as unsigned integers where its type is one of ml_dtypes."""
+    """Return the array itself, or its bits as unsigned integers where its type is one of ml_dtypes."""
     return array.view(_BITS[array.dtype.itemsize]) if _is_extended(array.dtype) else array
 
 
 def from_plain(array: Array, name: str) -> Array:
-    """The inverse of ``to_plain``. Raises ValueError where the array cannot hold that type."""
+    """Return the inverse of ``to_plain``. Raises ValueError where the array cannot hold that type."""
     dtype = as_dtype(name)
     if dtype is None:
         raise ValueError(f"unknown element type '{name}'")

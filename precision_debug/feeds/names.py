@@ -75,7 +75,7 @@ def _sizes_fit(one: Sequence[int | str], other: Sequence[int | str]) -> bool:
 
 
 def turned_axes(shape: Sequence[int], wanted: InputMeta) -> tuple[int, ...]:
-    """The axes by which an array becomes a converted model's input: channels first for last, or last for first.
+    """Return the axes by which an array becomes a converted model's input: channels first for last, or last for first.
 
     () where it fits as it is, or does not so either.
     """

@@ -47,7 +47,7 @@ class Iteration:
 
 
 def parsed(path: Path) -> Any:
-    """The plain JSON of a file. Raises InputError."""
+    """Return the plain JSON of a file. Raises InputError."""
     refuse_special(path, InputError)
     try:
         return parse_json(path.read_bytes())
@@ -56,7 +56,7 @@ def parsed(path: Path) -> Any:
 
 
 def holds_results(path: Path) -> bool:
-    """Whether the file is of runners' outputs, and not of feeds. Raises InputError."""
+    """Return whether the file is of runners' outputs, and not of feeds. Raises InputError."""
     data = parsed(path)
     return isinstance(data, dict) and data.get(_CLASS) == "RunResults"
 
@@ -75,7 +75,7 @@ def read_feeds(path: Path) -> list[dict[str, Any]]:
 
 
 def read_results(path: Path) -> dict[str, list[Iteration]]:
-    """What each runner gave, one entry an iteration; runners in the file's order. Raises InputError.
+    """Return what each runner gave, one entry an iteration; runners in the file's order. Raises InputError.
 
     path: a file, or a folder whose files have numbers for names, one an iteration.
     """
@@ -117,7 +117,7 @@ def _finite(seconds: float) -> float:
 
 
 def decoded(value: Any, what: str, name: str, path: Path) -> Any:
-    """An array as Polygraphy writes it; any other plain value as it is. Raises InputError."""
+    """Return an array as Polygraphy writes it; any other plain value as it is. Raises InputError."""
     if not isinstance(value, dict):
         return value
     kind = value.get(_CLASS, value.get("type", ""))

@@ -45,5 +45,5 @@ class SampleSets(Sequence[Feeds]):
         return (self[number] for number in range(self._count))
 
     def each(self, change: Callable[[Feeds], Feeds]) -> SampleSets:
-        """The same, each one changed when it is asked for."""
+        """Return the same sample sets, each one changed when it is asked for."""
         return SampleSets(self._count, lambda number: change(self[number]), cheap=self.cheap)

@@ -67,7 +67,7 @@ class OutputHandle:
         return self._name
 
     def copy_to_cpu(self) -> Array:
-        """A copy. Raises UsageError before the first run."""
+        """Return a copy. Raises UsageError before the first run."""
         if self._name not in self._source:
             raise UsageError(f"output {self._name} has no value yet", where="watch", hint="run() first")
         return np.array(self._source[self._name])

@@ -19,8 +19,10 @@ class Loans:
         return len(self._lent)
 
     def add(self, give_back: Callable[[], None], size: int, most: int) -> None:
-        """Something more is lent. Where that makes more than ``most`` bytes, half of them are waited for, so that two
-        runs that take turns take long ones.
+        """Add a buffer that is lent.
+
+        Where that makes more than ``most`` bytes, half of them are waited for, so that two runs that take turns take
+        long ones.
 
         give_back: waits until it may be overwritten.
         """

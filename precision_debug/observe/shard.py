@@ -134,7 +134,7 @@ class Shard:
 
     @classmethod
     def from_text(cls, text: str) -> Shard:
-        """The inverse. Raises KeyError, TypeError or ValueError on foreign data."""
+        """Read a shard from its JSON text. Raises KeyError, TypeError or ValueError on foreign data."""
         plain = parse_json(text)
         try:
             return cls.from_plain(plain)
@@ -143,7 +143,7 @@ class Shard:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Shard:
-        """The inverse of ``to_plain``."""
+        """Return the inverse of ``to_plain``."""
         found = cls()
         end = 0
         for low, high in plain["samples"]:

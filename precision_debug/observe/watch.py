@@ -56,11 +56,11 @@ class Watched:
         return self._session.notes
 
     def get_input_names(self) -> list[str]:
-        """The inputs in the predictor's order."""
+        """Return the inputs in the predictor's order."""
         return list(self._inputs)
 
     def get_output_names(self) -> list[str]:
-        """The outputs in the predictor's order."""
+        """Return the outputs in the predictor's order."""
         return list(self._keys)
 
     def get_input_handle(self, name: str) -> InputHandle:

@@ -56,7 +56,7 @@ class WorstPairs:
         return self._folder / PAIR.format(number)
 
     def _written(self, number: int, base: Any, target: Any) -> bool:
-        """Whether both sides could be written; text and what is not an array cannot."""
+        """Return whether both sides could be written; text and what is not an array cannot."""
         path = self._path(number)
         try:
             sides = {"baseline": _plain(as_array(base)), "target": _plain(as_array(target))}

@@ -37,7 +37,7 @@ class RealNumbers:
 
     @classmethod
     def of(cls, model: Model) -> RealNumbers:
-        """What is not constant, or quantised by blocks, is left out: it is shown as the engine has it."""
+        """Read the quantised tensors of a model; those of scales that are not constant, or by blocks, are left out."""
         from onnx import numpy_helper
 
         graph = model.proto.graph
@@ -59,7 +59,7 @@ class RealNumbers:
         return name in self.by_name
 
     def shown(self, name: str, value: Any) -> Any:
-        """A tensor in real numbers, float32; as it is where it is not quantised."""
+        """Return a tensor in real numbers, float32; as it is where it is not quantised."""
         line = self._line(name, value)
         if line is None:
             return value

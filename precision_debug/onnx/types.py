@@ -33,7 +33,7 @@ def elem_of(text: str) -> int:
 
 @functools.cache
 def numpy_dtype(elem: int) -> Any:
-    """The numpy or ml_dtypes dtype of an ONNX element type; None where neither has one."""
+    """Return the numpy or ml_dtypes dtype of an ONNX element type; None where neither has one."""
     import ml_dtypes
     import numpy as np
 

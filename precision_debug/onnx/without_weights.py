@@ -20,7 +20,7 @@ _SMALL = 1024
 
 
 def read_light(path: str) -> Model:
-    """The model of a file; its large weights are external data, namely parts of that very file.
+    """Return the model of a file; its large weights are external data, namely parts of that very file.
 
     A model that has external weights already keeps its other ones in the graph. Raises ModelError.
     """
@@ -81,8 +81,10 @@ _GRAPH, _INITIALIZER, _RAW_DATA, _EXTERNAL_DATA, _DATA_LOCATION = 7, 5, 9, 13, 1
 
 
 def cut(data: memoryview, *, larger: int, location: str) -> bytes:
-    """The bytes of a ModelProto in which the main graph's weights of more than ``larger`` bytes are references to
-    where they lie in ``data`` itself, a file of the name ``location``. Raises ValueError where it is of no such form.
+    """Return the bytes of a ModelProto without its large weights.
+
+    Those of the main graph of more than ``larger`` bytes become references to where they lie in ``data`` itself, a file
+    of the name ``location``. Raises ValueError where it is of no such form.
     """
     light: list[bytes | memoryview] = []
     for tag, kind, begin, start, end in places(data, 0, len(data)):
@@ -108,7 +110,7 @@ def _graph(data: memoryview, begin: int, end: int, larger: int, location: str) -
 
 
 def _tensor(data: memoryview, begin: int, end: int, larger: int, location: str) -> bytes | None:
-    """A TensorProto without its weights; None where they are small or lie outside already."""
+    """Return a TensorProto without its weights; None where they are small or lie outside already."""
     fields = list(places(data, begin, end))
     raw = [field for field in fields if field[0] == _RAW_DATA and field[1] == BYTES]
     if len(raw) != 1 or any(field[0] in {_EXTERNAL_DATA, _DATA_LOCATION} for field in fields):

@@ -43,8 +43,9 @@ def packed_parts(
 
 
 def joins_before(name: str, metas: Mapping[str, TensorMeta]) -> Iterator[str]:
-    """The joined tensors that a tensor comes from, the nearest first; where those that are joined are themselves joined
-    along another axis, all are alike, and the first is followed."""
+    """Yield the joined tensors (of a concatenation, say) that a tensor comes from, the nearest first.
+
+    Where those that are joined are themselves joined along another axis, all are alike, and the first is followed."""
     for _ in range(_FAR):
         meta = metas.get(name)
         if meta is None or not meta.inputs:

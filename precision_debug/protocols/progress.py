@@ -35,4 +35,4 @@ class ProgressReader(Protocol):
     """A backend whose engine prints how far it is while a call holds the interpreter, so that ``tell`` cannot."""
 
     def heard(self, line: str) -> Reason | None:
-        """What one line that the session's process printed says of that; None: nothing. Reads the line alone."""
+        """Return what one line that the session's process printed says of that; None: nothing. Reads the line alone."""

@@ -23,9 +23,11 @@ class Refused:
 
 @dataclass(frozen=True, kw_only=True)
 class Survey:
-    """engine: who was asked, with its version. taken: how many operators it takes, by type. precisions: where the
-    model's own types decide, a line for each: which operators compute in it. builds: of an engine that can be built
-    without a card, a line for each chip; failed: whether one of them failed.
+    """Which operators of a model an engine takes, and in what precision.
+
+    engine: who was asked, with its version. taken: how many operators it takes, by type. precisions: where the model's
+    own types decide, a line for each: which operators compute in it. builds: of an engine that can be built without a
+    card, a line for each chip; failed: whether one of them failed.
     """
 
     engine: str

@@ -15,7 +15,7 @@ __all__ = ["fingerprint", "load"]
 
 
 def fingerprint(folder: Path, sources: Sequence[str]) -> str:
-    """The same for the same sources, whatever their line ends."""
+    """Return a fingerprint that is the same for the same sources, whatever their line ends."""
     digest = hashlib.sha256()
     for name in sources:
         digest.update((folder / name).read_bytes().replace(b"\r\n", b"\n"))

@@ -44,7 +44,7 @@ def smallest_along(
     judge: Callable[[frozenset[int]], Judged], steps: Sequence[frozenset[int]], everything: frozenset[int],
     always: Sequence[int] = (), rounding: Sequence[int] = (),
 ) -> frozenset[int] | None:  # fmt: skip
-    """The smallest set that was seen to hold; None where none was. judge may raise Spent, which ends it.
+    """Return the smallest set that was seen to hold; None where none was. judge may raise Spent, which ends it.
 
     always: switches that are tried by themselves first, and stay on where they help. rounding: those that can only
     lessen an error that is finite; they are tried with a set too that changes nothing without them.
@@ -117,7 +117,7 @@ def _readers(units: Units) -> dict[int, frozenset[int]]:
 def _reached(
     begin: Collection[int], after: dict[int, frozenset[int]], passes: Callable[[int], bool]
 ) -> frozenset[int]:  # fmt: skip
-    """What is read from some units on, through those that pass."""
+    """Return what is read from some units on, through those that pass."""
     found, waiting = set(begin), list(begin)
     while waiting:
         for unit in after.get(waiting.pop(), frozenset()):
