@@ -51,7 +51,7 @@ def json_text(value: Any, *, indent: int | None = None) -> str:
 
 
 def encode(value: Any) -> Any:
-    """Dataclasses to dicts (fields at their default are left out), enums to their value, tuples to lists."""
+    """Encode dataclasses as dicts (fields at their default are left out), enums to their value, tuples to lists."""
     kind = type(value)
     if value is None or kind is bool or kind is int or kind is str:
         return value
@@ -128,7 +128,7 @@ def _argument(value: Any) -> Any:
 
 
 def decode(kind: type[T], data: Any) -> T:
-    """Return the inverse of ``encode`` for a dataclass type. Raises TypeError, KeyError or ValueError on foreign data.
+    """Decode what ``encode`` made of a dataclass type. Raises TypeError, KeyError or ValueError on foreign data.
 
     Values of another type than the field's are refused: a damaged file must not be read as if it were whole. Fields
     that this version does not know, of a newer one, are left out.

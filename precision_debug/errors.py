@@ -40,7 +40,7 @@ __all__ = [
 
 
 class PrecisionDebugError(Exception):
-    """Base of the tree.
+    """Base class of every error that this package raises on purpose.
 
     what: one clause saying what happened. where: the file, node, option or backend concerned.
     hint: what the reader can do next. ``str()`` joins them on one line.
@@ -135,7 +135,7 @@ class BackendCrash(BackendError):
 
 @contextmanager
 def translated(where: str, ours: Callable[[Exception], PrecisionDebugError]) -> Iterator[None]:
-    """Around a call of a framework: what it raises becomes one of our errors, chained; our own pass as they are.
+    """Turn what a call of a framework raises into one of our errors, chained; our own pass as they are.
 
     where: the model's file, for the one failure that all frameworks share, memory. ours: makes the error of any other.
     """

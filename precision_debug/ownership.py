@@ -116,7 +116,7 @@ def remember(path: Path) -> None:
 
 @contextlib.contextmanager
 def owned(path: str | Path, *beside: str | Path, hint: Any = None) -> Iterator[Path]:
-    """Around what writes ``path``, and maybe files beside it: refuse what is somebody else's, and remember the rest.
+    """Guard what writes ``path``, and maybe files beside it: refuse what is somebody else's, and remember the rest.
 
     Folders that are missing are made. Raises OutputError.
     """
@@ -140,7 +140,7 @@ def foreign_in(folder: Path, *, only: Iterable[str] = ("*",)) -> list[Path]:
 
 
 def foreign_names(folder: Path) -> set[str]:
-    """Names in a folder that are not ours, those of folders in it where they hold anything that is not."""
+    """Return the names in a folder that are not ours, those of folders in it where they hold anything that is not."""
     there = folder.iterdir() if folder.is_dir() else ()
     return {
         one.name for one in there if one.name != LIST and (foreign_in(one) if one.is_dir() else not is_ours(one))
@@ -158,7 +158,7 @@ def free_folder(folder: Path, names: Iterable[str]) -> Path:
 
 
 def crc_of(path: Path) -> int:
-    """CRC-32 of a file's bytes, read in blocks."""
+    """Return the CRC-32 of a file's bytes, read in blocks."""
     crc = 0
     with path.open("rb") as file:
         while block := file.read(_BLOCK):

@@ -364,7 +364,7 @@ class Effect:
 
 @dataclass(frozen=True, kw_only=True)
 class Culprit:
-    """An operator that did it.
+    """An operator that an output's error comes from.
 
     name, node, op_types: the tensor, and the operators of the region that made it, in execution order. cause: a code
     (see explain.causes); evidence: its numbers and names, plain values, by argument name. confidence: "isolated",

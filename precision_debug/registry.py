@@ -1,4 +1,4 @@
-"""From a model file and a run mode to the backend that runs it; the only place that loads plugins and products.
+"""Finds the backend that runs a model file in a run mode; the only place that loads plugins and products.
 
 The built-in backends are named here, so that they work from a bare checkout; installed wheels add theirs under the
 entry-point group ``precision_debug.backends`` and may replace a built-in one of the same name.

@@ -40,7 +40,7 @@ _OF_DOUBT = {"iterations_unread": "all_read", "draws_numbers": "repeatable", "di
 
 
 def claims_of(report: Judged) -> tuple[Claim, ...]:
-    """Everything that a pass of this report says, the weightiest first; none is there twice.
+    """Return every claim that a pass of this report makes, the weightiest first; none is there twice.
 
     A code of ``NEEDED`` that nothing speaks against has one claim, which is held with its evidence.
     """

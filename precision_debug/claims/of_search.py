@@ -36,7 +36,7 @@ Judge = Literal["tolerance", "limit", "metric", "command"]
 
 
 def claims_of_search(report: Judged, fix: Fix | None, judge: Judge) -> tuple[Claim, ...]:
-    """Everything that a search says which ends well."""
+    """Return every claim of a search that ends well."""
     return tuple(_claims(report, fix, judge))
 
 

@@ -151,7 +151,7 @@ def _recorded(spec: RunSpec, language: str) -> str:
 
 
 def spread_of(args: argparse.Namespace) -> Workers | None:
-    """Several workers, where they are asked for. Raises UsageError."""
+    """Return the settings of several workers, where they are asked for. Raises UsageError."""
     asked = given_of(args, options_of(Workers))
     if not asked.get("jobs") and not asked.get("engine"):
         for name in asked:
@@ -221,7 +221,7 @@ def refuse_unused(args: argparse.Namespace, verb: str, *names: str, hint: str = 
 
 
 def check_before(spec: RunSpec, outputs: Sequence[Path]) -> None:
-    """What can be found wrong without starting a framework."""
+    """Check what can be found wrong without starting a framework."""
     from ..report.formats import endings
     from ..run.plan import make_plan
 

@@ -52,7 +52,7 @@ def add_engine_options(parser: argparse.ArgumentParser, reserved: Collection[str
 
 
 def engine_options(args: argparse.Namespace) -> dict[str, Any]:
-    """Return those that were given, by name, as they were written."""
+    """Return the engine options that were given, by name, as they were written."""
     ours = {one.name for one in (*options_of(RunSpec), *TERMINAL)}
     flags = [one for backend in registry.backends() for one in _flags(backend.settings) if one.name not in ours]
     names = {one.name: one.name for one in flags}
@@ -61,7 +61,7 @@ def engine_options(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def settings_help() -> tuple[str, str]:
-    """All settings by backend, for the end of --help, in English and Chinese."""
+    """Return all settings by backend, for the end of --help, in English and Chinese."""
     lines = []
     for backend in registry.backends():
         names = " ".join(one.name for one in backend.settings)

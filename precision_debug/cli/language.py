@@ -27,7 +27,7 @@ class Help(str):
 
 
 def add_language(group: argparse._ActionsContainer) -> None:
-    """The option --lang."""
+    """Add the option --lang."""
     group.add_argument(LANG.option, choices=LANG.choices, default=LANG.default, help=Help(LANG.help, LANG.zh))
 
 

@@ -99,7 +99,7 @@ class Parser(argparse.ArgumentParser):
         return say("did_you_mean", names=[repr(one) for one in near]) if near else ""
 
     def format_help(self) -> str:
-        """In the language that was asked for, as ``parse`` found it."""
+        """Return the help in the language that was asked for, as ``parse`` found it."""
         if self.language != "zh":
             return super().format_help()
         self.description, self.epilog = _in_chinese(self.description), _in_chinese(self.epilog)
@@ -155,7 +155,7 @@ class Flag:
 
 
 def flag(names: str, en: str, zh: str, **form: Any) -> Flag:
-    """names: one or several, as they are typed. What takes a text and is not given is ""."""
+    """Make a flag of a verb. names: one or several, as they are typed. What takes a text and is not given is ""."""
     usual = {} if form.keys() & {"action", "default", "required"} else {"default": ""}
     return Flag(names=tuple(names.split()), help=Help(en, zh), form=usual | form)
 
@@ -185,7 +185,7 @@ def verb_parser(verb: str, text: str | None, zh: str, flags: Iterable[Flag]) -> 
 
 
 def add_options(parser: argparse.ArgumentParser, table: Iterable[Setting]) -> None:
-    """Flags for the options of a table, below the headings of their groups.
+    """Add flags for the options of a table, below the headings of their groups.
 
     What RunSpec keeps is None where it was not given, so that its own default holds; the rest has its default.
     """
@@ -262,11 +262,11 @@ def underscored(text: str) -> str:
 
 
 def formatter(prog: str) -> argparse.HelpFormatter:
-    """Help as wide as the terminal, defaults kept in the text."""
+    """Make the formatter of help as wide as the terminal, defaults kept in the text."""
     return argparse.RawDescriptionHelpFormatter(prog, max_help_position=34)
 
 
 def program(verb: str = "") -> str:
-    """How this program was called."""
+    """Return how this program was called."""
     name = "python -m precision_debug" if sys.argv[0].endswith("__main__.py") else "precision_debug"
     return f"{name} {verb}".strip()

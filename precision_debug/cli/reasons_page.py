@@ -26,7 +26,7 @@ arguments. A backend's own codes begin with its name. Words in braces are the ar
 
 
 def page(catalogues: Mapping[str, Mapping[str, Wording]]) -> str:
-    """Markdown in English and Chinese. catalogues: titles to wordings by their codes."""
+    """Return the page as Markdown in English and Chinese. catalogues: titles to wordings by their codes."""
     return "\n".join([_TOP, *_lines(catalogues)]) + "\n"
 
 

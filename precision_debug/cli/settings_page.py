@@ -53,7 +53,7 @@ def cells(one: Setting) -> tuple[str, str, str, str]:
 
 
 def page(tables: Mapping[str, Sequence[Setting]]) -> str:
-    """Markdown in English and Chinese. tables: titles to settings."""
+    """Return the page as Markdown in English and Chinese. tables: titles to settings."""
     top, _, of_backends = _TOP.partition(_MARK)
     return "\n".join([f"{top.rstrip()}\n", *_option_lines(), of_backends, *_lines(tables)]) + "\n"
 

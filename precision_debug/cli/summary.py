@@ -274,7 +274,7 @@ def _notes(report: Report, only: frozenset[str] = frozenset()) -> Iterator[Line]
 
 
 def described(row: Row, *, counted: bool = True) -> Text:
-    """One row in words: place, operator, tensor, and the numbers that say how bad it is.
+    """Describe one row in words: place, operator, tensor, and the numbers that say how bad it is.
 
     counted: how many elements are beyond the tolerance. Where the user gave none, that many are beyond one that nobody
     asked for, and the relative L2 error that decides is said in its place.

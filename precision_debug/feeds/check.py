@@ -62,7 +62,7 @@ def engine_arrays(feeds: Mapping[str, Any], inputs: Sequence[InputMeta], *, wher
 
 
 def check_names(feeds: Mapping[str, Any], inputs: Sequence[InputMeta], *, where: str) -> None:
-    """Every key names an input of the model. Raises InputError with the nearest name."""
+    """Check that every key names an input of the model. Raises InputError with the nearest name."""
     names = [meta.name for meta in inputs]
     for name in feeds:
         if name not in names:
@@ -71,7 +71,7 @@ def check_names(feeds: Mapping[str, Any], inputs: Sequence[InputMeta], *, where:
 
 
 def check_shape(shape: Sequence[int], meta: InputMeta, *, where: str) -> None:
-    """Rank and fixed dimensions are the model's. Raises InputError."""
+    """Check that rank and fixed dimensions are the model's. Raises InputError."""
     if meta.shape is None or meta.guessed:
         return
     fits = len(shape) == len(meta.shape) and all(

@@ -16,7 +16,7 @@ __all__ = ["is_dataset", "load_dataset"]
 
 
 def is_dataset(folder: Path) -> bool:
-    """Return whether a folder is one; nothing is imported."""
+    """Return whether a folder is a saved dataset; nothing is imported."""
     return (folder / "state.json").is_file() and (folder / "dataset_info.json").is_file()
 
 

@@ -39,12 +39,12 @@ def dtype_name(dtype: np.dtype[Any]) -> str:
 
 
 def is_float(dtype: np.dtype[Any]) -> bool:
-    """Floating point, those of ml_dtypes included."""
+    """Return whether a type is floating point, those of ml_dtypes included."""
     return dtype.kind == "f" or (_is_extended(dtype) and "float" in dtype.name)
 
 
 def is_integer(dtype: np.dtype[Any]) -> bool:
-    """Signed or unsigned integer, those of ml_dtypes included."""
+    """Return whether a type is a signed or unsigned integer, those of ml_dtypes included."""
     return dtype.kind in "iu" or (_is_extended(dtype) and "int" in dtype.name)
 
 

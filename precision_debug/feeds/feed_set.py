@@ -70,7 +70,7 @@ class FeedSet:
         return self.halved or not set(compared) & set(self.calibrates)
 
     def for_target(self) -> FeedSet:
-        """Return what the target is fed."""
+        """Return the feeds of the target."""
         return self if self.target is None else replace(self, feeds=self.target, target=None)
 
 
@@ -90,7 +90,7 @@ def make_feeds(
     seed: int = 0,
     samples_axis: int | None = None,
 ) -> FeedSet:
-    """Feeds for a model with these inputs.
+    """Make the feeds of a model with these inputs.
 
     source: path of a .npz, .npy or Polygraphy .json file, of a folder of .npy or .npz files, of an ONNX test data set,
     or SCRIPT.py[:function]; "" makes one random sample set from the seed.

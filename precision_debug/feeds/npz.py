@@ -104,7 +104,7 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 def refuse_twice(names: Sequence[str], path: Path) -> None:
-    """Of two arrays of one name, numpy reads the last and keeps quiet about the first. Raises InputError."""
+    """Refuse two arrays of one name: numpy reads the last and keeps quiet about the first. Raises InputError."""
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         said = say("array_twice", names=[repr(name) for name in twice])
@@ -112,7 +112,7 @@ def refuse_twice(names: Sequence[str], path: Path) -> None:
 
 
 def refuse_more(file: IO[bytes], path: Path) -> None:
-    """Of an open .npy file whose array was read: numpy.save may have been called twice. Raises InputError."""
+    """Refuse what follows the array of an open .npy file: numpy.save may have been called twice. Raises InputError."""
     if file.read(1):
         raise InputError(say("more_than_an_array"), where=str(path), hint=say("write_save"))
 

@@ -62,7 +62,7 @@ def holds_results(path: Path) -> bool:
 
 
 def read_feeds(path: Path) -> list[dict[str, Any]]:
-    """One dict of arrays an iteration. Raises InputError."""
+    """Return one dict of arrays for each iteration. Raises InputError."""
     data = parsed(path)
     sets = [data] if isinstance(data, dict) and _CLASS not in data else data
     if not isinstance(sets, list) or not all(isinstance(one, dict) for one in sets):
@@ -143,7 +143,7 @@ def feeds_text(sets: Sequence[Mapping[str, Any]]) -> str:
 
 
 def iteration_text(runner: str, outputs: Mapping[str, Any], seconds: float | None) -> str:
-    """One IterationResult, on one line. Raises InputError on an output that is not an array."""
+    """Return one IterationResult as text on one line. Raises InputError on an output that is not an array."""
     lazy = {name: {"values": _array(value, name), _CLASS: "LazyArray"} for name, value in outputs.items()}
     return json.dumps({"outputs": lazy, "runtime": seconds, "runner_name": runner, _CLASS: "IterationResult"})
 

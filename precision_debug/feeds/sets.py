@@ -12,7 +12,7 @@ Feeds = dict[str, Any]
 
 
 class SampleSets(Sequence[Feeds]):
-    """count sample sets; load: from a number, from 0, to the set, whose arrays the caller may keep.
+    """A sequence of ``count`` sample sets; load: from a number, from 0, to the set, whose arrays the caller may keep.
 
     cheap: to go through all of them costs little. The last one that was asked for is kept. Safe to use from several
     threads.

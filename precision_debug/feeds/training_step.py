@@ -58,7 +58,7 @@ class StepParts:
 
 
 def changed_by_evaluation(parts: Iterable[tuple[str, Any]]) -> list[str]:
-    """Paths of modules that are in training mode and compute something else there than in evaluation mode.
+    """Return the paths of modules that are in training mode and compute something else there than in evaluation mode.
 
     parts: path and module, of torch or Paddle. That is a dropout that drops, a normalisation with running statistics,
     and a class of the user's whose forward reads ``training``.

@@ -20,7 +20,7 @@ _INTERNAL = re.compile(
 
 
 def fused_outputs(layers: Sequence[EngineLayer]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Tensor names of the model that the engine still produces, in execution order, and the names left out.
+    """Return the tensor names of the model that the engine still produces, in execution order, and the names left out.
 
     Left out are copies in another format, constants and what TensorRT made up itself. Names are the engine's own;
     ``strip_subgraph_suffix`` gives Paddle's.

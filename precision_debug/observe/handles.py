@@ -27,11 +27,11 @@ class InputHandle:
         return self._name
 
     def reshape(self, shape: Sequence[int]) -> None:
-        """The shape of what is copied next."""
+        """Set the shape of what is copied next."""
         self._shape = tuple(int(size) for size in shape)
 
     def copy_from_cpu(self, data: Any) -> None:
-        """A copy of an array, or of a tensor. Raises UsageError where it has not the shape that was set."""
+        """Take a copy of an array, or of a tensor. Raises UsageError where it has not the shape that was set."""
         array = np.array(as_array(data, name=self._name), order="C")
         if self._shape is not None and array.size != int(np.prod(self._shape)):
             raise UsageError(

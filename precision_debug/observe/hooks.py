@@ -90,7 +90,7 @@ def _meta(seen: _Seen) -> TensorMeta:
 
 
 class SaveBaseline:
-    """Keeps what it is shown.
+    """A hook that keeps the baseline's tensors.
 
     names: keep only these (None: all). store: where to keep it; in memory by default, freed by ``close``.
     wanted: asked once for each tensor; where it says no, only the tensor's statistics are kept.
@@ -250,7 +250,7 @@ def _parts(
 
 
 class CheckTarget:
-    """Compares what it is shown with the baseline and keeps one row a tensor.
+    """A hook that compares what it is shown with the baseline and keeps one row a tensor.
 
     tolerance, or atol and rtol: when a tensor passes (see Tolerance).
     alignment: the pairing where both sides' tensors are known beforehand; None pairs by name.

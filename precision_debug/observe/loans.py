@@ -9,7 +9,7 @@ __all__ = ["Loans"]
 
 
 class Loans:
-    """Used by the thread of one run."""
+    """Buffers that a run has lent; used by the thread of that run."""
 
     def __init__(self) -> None:
         self._lent: collections.deque[tuple[Callable[[], None], int]] = collections.deque()

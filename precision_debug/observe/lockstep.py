@@ -112,7 +112,7 @@ class Meeting:
                 self._wait(f"the target waits for {key} of the baseline, which {last}")
 
     def drop(self, key: str) -> None:
-        """The tensor of a key is no longer needed."""
+        """Forget the tensor of a key: it is no longer needed."""
         with self._changed:
             if self._held == key:
                 self._held = ""

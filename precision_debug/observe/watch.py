@@ -64,17 +64,17 @@ class Watched:
         return list(self._keys)
 
     def get_input_handle(self, name: str) -> InputHandle:
-        """Takes an input's value for ``run()``. Raises UsageError."""
+        """Return the handle that takes an input's value for ``run()``. Raises UsageError."""
         _known(self._inputs, name, "input")
         return self._inputs[name]
 
     def get_output_handle(self, name: str) -> OutputHandle:
-        """Has an output of the last run. Raises UsageError."""
+        """Return the handle that has an output of the last run. Raises UsageError."""
         _known(self._keys, name, "output")
         return OutputHandle(name, self._outputs)
 
     def register_output_hook(self, hook: Hook) -> None:
-        """A hook for every run from now on, beside the one that ``run`` is given."""
+        """Register a hook for every run from now on, beside the one that ``run`` is given."""
         self._hooks.append(hook)
 
     def clone(self, stream: Any = None) -> Watched:  # noqa: ARG002

@@ -111,7 +111,7 @@ def _scopes(scope: Scope) -> Iterator[Scope]:
 
 
 def values(graph: Any) -> Iterator[Value]:
-    """Inputs of the main graph, then every node output, in execution order: a subgraph's before its owner's."""
+    """Yield inputs of the main graph, then every node output, in execution order: a subgraph's before its owner's."""
     main = Scope(graph=graph)
     defaults = initializers_of(graph)
     for item in graph.input:
@@ -156,7 +156,7 @@ def carried(scope: Scope) -> dict[str, tuple[str, str]]:
 
 
 def outer_reads(node: Any) -> list[str]:
-    """Names that the node's subgraphs read from the graph around them, in order, each once."""
+    """Return the names that the node's subgraphs read from the graph around them, in order, each once."""
     found: dict[str, None] = {}
     for _, inner in subgraphs(node):
         own = initializers_of(inner) | {item.name for item in inner.input}

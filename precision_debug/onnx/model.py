@@ -239,7 +239,7 @@ def _input(value: Any, optional: bool) -> InputMeta:
 
 
 def tensor_shape(tensor: Any) -> tuple[int | str, ...] | None:
-    """Shape of a TypeProto.Tensor, as InputMeta has it."""
+    """Return the shape of a TypeProto.Tensor, as InputMeta has it."""
     if not tensor.HasField("shape"):
         return None
     return tuple(

@@ -66,7 +66,7 @@ class RealNumbers:
         return ((np.asarray(value).astype(np.int32) - line.zero) * line.scale).astype(np.float32)
 
     def codes(self, name: str, real: Any, like: Any) -> Any:
-        """Real numbers as the whole ones of ``like``, rounded half to even and held at the ends of its type."""
+        """Return real numbers as the whole ones of ``like``, rounded half to even and held at the ends of its type."""
         line = self._line(name, like)
         if line is None or real is None:
             return real
@@ -76,7 +76,7 @@ class RealNumbers:
         return np.clip(found, ends.min, ends.max).astype(np.asarray(like).dtype)
 
     def held(self, name: str, real: Any, dtype: str) -> Any:
-        """Real numbers as a tensor of that type of whole numbers holds them, as float32."""
+        """Return real numbers as a tensor of that type of whole numbers holds them, as float32."""
         return self.shown(name, self.codes(name, real, np.zeros(np.shape(real), dtype)))
 
     def _line(self, name: str, value: Any) -> _Line | None:

@@ -17,7 +17,7 @@ _NAMES = tuple(
 
 
 def dtype_name(elem: int) -> str:
-    """Numpy's or ml_dtypes' name of an ONNX element type."""
+    """Return numpy's or ml_dtypes' name of an ONNX element type."""
     return _NAMES[elem] if 0 <= elem < len(_NAMES) else f"onnx type {elem}"
 
 

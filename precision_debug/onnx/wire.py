@@ -42,7 +42,7 @@ class Field:
 
 
 def places(data: bytes | memoryview, begin: int, end: int) -> Iterator[tuple[int, int, int, int, int]]:
-    """Number, wire type, begin, and begin and end of the value, of each field between two places of a message.
+    """Yield number, wire type, begin, and begin and end of the value, of each field between two places of a message.
 
     Raises ValueError where that is none.
     """

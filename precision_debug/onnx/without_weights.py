@@ -55,7 +55,7 @@ def declared_outputs(path: str) -> tuple[str, ...]:
 
 
 def draws_numbers(path: str, *, seeded: bool = False) -> tuple[str, ...]:
-    """Operators that draw random numbers and have no seed, as "TYPE NAME", those of bodies among them.
+    """Return the operators that draw random numbers and have no seed, as "TYPE NAME", those of bodies among them.
 
     seeded: those that have one.
 

@@ -20,7 +20,7 @@ _FEW = 0.02
 
 
 def same(one: Array, other: Array) -> bool:
-    """Equal to the bit, or in the lower precision of the other."""
+    """Return whether weights are equal to the bit, or in the lower precision of the other."""
     return one.shape == other.shape and (
         np.array_equal(one, other) or (one.dtype != other.dtype and np.array_equal(one.astype(other.dtype), other))
     )

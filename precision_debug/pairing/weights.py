@@ -63,7 +63,7 @@ def compare_weights(
 
 
 def summary(weights: Sequence[Weight], path: str | Path, *, agrees: bool = False) -> tuple[Reason, ...]:
-    """One sentence on what is there, and one on what differs. agrees: the outputs do all the same."""
+    """Return one sentence on what is there, and one on what differs. agrees: the outputs do all the same."""
     names: dict[str, list[str]] = {}
     for weight in weights:
         names.setdefault(weight.state, []).append(weight.name)

@@ -23,7 +23,7 @@ def tell(text: Reason) -> None:
 
 @contextmanager
 def progress_to(listener: Callable[[Reason], None]) -> Iterator[None]:
-    """What this thread's sessions tell goes to the listener."""
+    """Send what this thread's sessions tell to the listener."""
     before = _LISTENER.set(listener)
     try:
         yield

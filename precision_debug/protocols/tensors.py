@@ -56,7 +56,7 @@ class Comparer(Protocol):
         """The numbers of a pair. Both may be dropped, and overwritten by their own run, as soon as this returns."""
 
     def describe(self, value: Any, then: Callable[[TensorStats], None]) -> None:
-        """The numbers of one tensor."""
+        """Tell ``then`` the numbers of one tensor."""
 
     def settle(self) -> None:
         """Wait for everything that is under way; every ``then`` was called."""

@@ -26,13 +26,13 @@ class Workbench(Protocol):
     def rate(self) -> float: ...
 
     def host(self, value: Any) -> Any:
-        """As a numpy array."""
+        """Return a tensor as a numpy array."""
 
     def returned(self, outputs: Mapping[str, Any], name: str) -> Any:
         """One of the outputs that a session's run returned, where its other tensors are."""
 
     def kept(self, value: Any) -> Any:
-        """Return a copy where the tensor is."""
+        """Return a copy of a tensor where it lies."""
 
     def is_float(self, value: Any) -> bool:
         """Return whether it holds floats, narrow ones included."""
@@ -44,7 +44,7 @@ class Workbench(Protocol):
         """Return the numbers of a pair; quantiles may be left out."""
 
     def start(self, base: Any, target: Any, then: Callable[[Comparison], None]) -> None:
-        """The same, told to ``then`` at once, or later in the order of the calls."""
+        """Compare a pair, and tell the numbers to ``then`` at once, or later in the order of the calls."""
 
     def settle(self) -> None:
         """Every ``then`` was called."""

@@ -106,12 +106,12 @@ class RankedStep:
 
 
 def rank_file(folder: str | Path, rank: int) -> Path:
-    """Return where a rank keeps its lines."""
+    """Return the path of the file that a rank writes."""
     return Path(folder, f"statistics_rank{rank}.jsonl")
 
 
 def rank_line(step: RankStep) -> str:
-    """One line of the file."""
+    """Return a rank's step as one line of its file."""
     line: dict[str, Any] = {
         "step": step.numbers.step, "scale": step.numbers.scale, "parameters": parameters_of(step.numbers),
         "rank": step.rank, "ranks": step.ranks, "skipped": step.skipped, "unseen": sorted(step.unseen),

@@ -62,7 +62,7 @@ class StepNumbers:
 
 
 def written(numbers: StepNumbers) -> str:
-    """One line of the file."""
+    """Return a step as one line of the file."""
     line = {
         "step": numbers.step, "scale": numbers.scale, "without": sorted(numbers.without),
         "parameters": parameters_of(numbers),

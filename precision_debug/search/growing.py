@@ -32,7 +32,7 @@ _HALF, _SAME = 0.5, 0.1
 
 
 def along(units: Units, culprits: Collection[int], start: frozenset[int]) -> list[frozenset[int]]:
-    """Larger and larger sets, each with all of those before it. start: what is predicted to be enough."""
+    """Return larger and larger sets, each with all of those before it. start: what is predicted to be enough."""
     after = _readers(units)
     stream = _reached(culprits or start, after, lambda unit: not _multiplies(units, unit)) | start
     blocks = units.above(stream).union(*(after.get(unit, frozenset()) for unit in stream))

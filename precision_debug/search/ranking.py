@@ -115,7 +115,7 @@ def _left_alone(units: Units, groups: Sequence[Group]) -> list[Group]:
 
 
 def kept_units(units: Units, kept: Iterable[int], groups: Sequence[Group] = ()) -> tuple[KeptUnit, ...]:
-    """Units as a report tells them, in execution order; groups: of the ranking that they come from."""
+    """Return units as a report tells them, in execution order; groups: of the ranking that they come from."""
     by_unit = {unit: group for group in reversed(groups) for unit in group.units}
     return tuple(
         KeptUnit(

@@ -91,7 +91,7 @@ class Units:
 
     @cached_property
     def readers(self) -> Mapping[str, frozenset[int]]:
-        """For each tensor the units that read it."""
+        """For each tensor, the units that read it."""
         found: dict[str, set[int]] = {}
         for meta in self._tensors:
             unit = self._of.get(meta.name)

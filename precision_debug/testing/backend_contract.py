@@ -130,7 +130,7 @@ def nearly_the_same(first: Any, second: Any) -> bool:
 
 
 def same_bits(first: Any, second: Any) -> bool:
-    """Equal type, shape and bits; lists element by element, strings by value."""
+    """Return whether two values have equal type, shape and bits; lists element by element, strings by value."""
     if first is None or second is None:
         return first is second
     if isinstance(first, list):
