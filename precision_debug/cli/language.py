@@ -1,4 +1,4 @@
-"""Which language the terminal is spoken to in."""
+"""The language that the terminal is spoken to in."""
 
 from __future__ import annotations
 

@@ -52,7 +52,9 @@ _BELOW_ZERO = re.compile(r"-\.?\d")
 
 
 class Parser(argparse.ArgumentParser):
-    """Raises UsageError in place of printing a usage block and leaving. language: of its help, "en" or "zh"."""
+    """An argument parser that raises UsageError in place of printing a usage block and leaving.
+
+    language: of its help, "en" or "zh"."""
 
     language = "en"
     words: Sequence[str] = ()
@@ -262,7 +264,7 @@ def underscored(text: str) -> str:
 
 
 def formatter(prog: str) -> argparse.HelpFormatter:
-    """Make the formatter of help as wide as the terminal, defaults kept in the text."""
+    """Return a formatter that makes help as wide as the terminal, defaults kept in the text."""
     return argparse.RawDescriptionHelpFormatter(prog, max_help_position=34)
 
 

@@ -60,7 +60,7 @@ class _Typed:
 
 
 def answer(words: Sequence[str]) -> Reason | None:
-    """One line with the command that does here what ``words`` ask Polygraphy for; None where they are not its own."""
+    """Return a line with the command that does what ``words`` ask Polygraphy for; None where they are not its own."""
     typed = [word for word in words if word != "polygraphy"]
     verb = next(iter(typed), "")
     ours = any(_plain(word) == "--run_mode" for word in typed)  # with a word or two of Polygraphy's

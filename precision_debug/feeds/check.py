@@ -43,7 +43,7 @@ def check_one(
 
 
 def engine_arrays(feeds: Mapping[str, Any], inputs: Sequence[InputMeta], *, where: str) -> dict[str, Array]:
-    """Contiguous arrays in the order of the inputs, for an engine that takes exactly these names, types and shapes.
+    """Return contiguous arrays in the inputs' order, for an engine that takes exactly these names, types and shapes.
 
     For sessions, which scripts call without ``check_one``: nothing is converted. Raises InputError.
     """

@@ -21,7 +21,7 @@ def is_dataset(folder: Path) -> bool:
 
 
 def load_dataset(folder: Path, inputs: Sequence[InputMeta]) -> SampleSets:
-    """One sample a row: the columns that the model's inputs are named by; a row of a lower rank gets a batch of one.
+    """Load a sample a row: the columns that the model's inputs are named by; a row of a lower rank gets a batch of one.
 
     Needs the package ``datasets``. Raises InputError.
     """

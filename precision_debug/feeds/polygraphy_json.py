@@ -138,7 +138,7 @@ def decoded(value: Any, what: str, name: str, path: Path) -> Any:
 
 
 def feeds_text(sets: Sequence[Mapping[str, Any]]) -> str:
-    """Feeds as Polygraphy's --load-inputs reads them. Raises InputError on a value that is not an array."""
+    """Return feeds as text for Polygraphy's --load-inputs. Raises InputError on a value that is not an array."""
     return json.dumps([{name: _array(value, name) for name, value in one.items()} for one in sets])
 
 

@@ -88,16 +88,17 @@ def ran_instead(layers: Iterable[EngineLayer], wanted: str) -> str | None:
 
 
 def is_opaque(layer: EngineLayer) -> bool:
-    """Return whether it is a region that TensorRT's compiler Myelin runs as a whole: no kernel of it is named.
+    """Return whether a layer is a region that TensorRT's compiler Myelin runs as a whole: no kernel of it is named.
 
     Seen with TensorRT 8.6, which lists "{ForeignNode[first...last]}" without metadata, tactic and weights. TensorRT 10
-    lists the region's kernels one by one.
-    """
+    lists the region's kernels one by one."""
     return not layer.tactic_name and bool(_OPAQUE.match(layer.layer_type) or layer.name.startswith("{ForeignNode["))
 
 
 def has_body(layer: EngineLayer) -> bool:
-    """Whether it runs a graph of its own, as OpenVINO's If does: the type that it is listed with is its condition's."""
+    """Return whether a layer runs a graph of its own, as OpenVINO's If does.
+
+    The type that it is listed with is its condition's."""
     return layer.layer_type in _BODIES
 
 

@@ -52,7 +52,7 @@ class TokenErrors:
         self._errors[row.name] = np.where(np.isnan(found), math.inf, found)
 
     def found(self, order: tuple[str, ...]) -> tuple[list[str], Array]:
-        """Names in the order given, and their errors [tensors, rows * tokens]."""
+        """Return names in the order given, and their errors [tensors, rows * tokens]."""
         names = [name for name in order if name in self._errors]
         count = self._rows * self._length
         return names, np.array([self._errors[name] for name in names]).reshape(len(names), count)

@@ -82,10 +82,10 @@ class Watched:
         return self._again()
 
     def clear_intermediate_tensor(self) -> None:
-        """For scripts that call it: nothing is kept between two runs."""
+        """Do nothing, for scripts that call it: nothing is kept between two runs."""
 
     def try_shrink_memory(self) -> int:
-        """For scripts that call it."""
+        """Do nothing, for scripts that call it."""
         return 0
 
     def run(
@@ -150,7 +150,7 @@ class Watched:
 
 
 def watch(config: Any) -> Watched:
-    """In place of ``create_predictor(config)``: the same predictor, with tensors that hooks can compare.
+    """Make the predictor of ``create_predictor(config)``, with tensors that hooks can compare.
 
     config: a ``paddle.inference.Config``, of which a copy is used: every setting is the caller's own. Raises UsageError
     where no backend knows it, or where it cannot be watched.

@@ -1,4 +1,4 @@
-"""Two files compared whole: what differs, what has no counterpart, and how much was looked at."""
+"""Comparison of two whole model files: what differs, what has no counterpart, and how much was looked at."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class Constants(Mapping[str, Array]):
         return len(self._tensors)
 
     def shape(self, name: str) -> tuple[int, ...] | None:
-        """Without reading it; None where it is not a constant."""
+        """Return a shape without reading the constant; None where it is not a constant."""
         tensor = self._tensors.get(name)
         if tensor is None:
             return None if self._outer is None else self._outer.shape(name)

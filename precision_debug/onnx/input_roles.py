@@ -22,7 +22,9 @@ _FARTHEST = 20
 
 
 def with_uses(metas: Sequence[InputMeta], graph: Any) -> tuple[InputMeta, ...]:
-    """The inputs with ``limit`` and ``layout`` where the graph itself, bodies of loops and branches left out, says."""
+    """Return the inputs with ``limit`` and ``layout`` where the graph itself says them.
+
+    Bodies of loops and branches are left out."""
     readers: dict[str, list[Any]] = {}
     for node in graph.node:
         for name in node.input:

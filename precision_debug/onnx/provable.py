@@ -33,7 +33,9 @@ _MOST = 5
 
 
 def provable(model: Model, *, to: str = "", int32: bool = False, kept: Collection[str] = ()) -> list[Reason]:
-    """One sentence each, in the order of the graph. to: the type of a target that holds floats in it, "float16".
+    """Return what a model file proves of itself, one sentence each, in the order of the graph.
+
+    to: the type of a target that holds floats in it, "float16".
 
     int32: the target holds whole numbers in 32 bits. kept: nodes, or tensors that they make, that stay in a wider type.
     Only what is wrong whatever is fed to the model.

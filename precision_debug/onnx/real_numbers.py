@@ -1,4 +1,4 @@
-"""What a model's own quantised tensors stand for: engines show the whole numbers, and are compared in real ones."""
+"""A model's own quantised tensors in real numbers: engines show the whole ones, and are compared in real ones."""
 
 from __future__ import annotations
 

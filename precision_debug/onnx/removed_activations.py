@@ -1,4 +1,4 @@
-"""Relu and Clip that onnxruntime.quantization removes, although the quantiser behind them does not clip as they do.
+"""Relu and Clip that onnxruntime.quantization removes, as if the quantiser behind them always clipped as they do.
 
 It gives what comes before the name of the result. Who reads that in the body of an If, Loop or Scan reads it without
 a quantiser, and so without the operator (onnxruntime/quantization/operators/activation.py, QDQRemovableActivation, and

@@ -22,7 +22,7 @@ def dtype_name(elem: int) -> str:
 
 
 def elem_of(text: str) -> int:
-    """ONNX's element type of ONNX Runtime's "tensor(float)", or of a numpy name in its place; 0 where it is none."""
+    """Return ONNX's element type of ONNX Runtime's "tensor(float)", or of a numpy name; 0 where it is none."""
     name = text.removeprefix("tensor(").removesuffix(")").lower()
     short = {"float": "float32", "double": "float64", "string": "str"}.get(name, name)
     if short in _NAMES:

@@ -1,4 +1,4 @@
-"""Finds the weights in a model file's bytes, so that the rest of it can be read without them, and they where they lie.
+"""Model files read without their weights: these are found in the file's bytes, and can be read where they lie.
 
 Large tensors are skipped by their length, never decoded.
 """
@@ -37,7 +37,7 @@ def read_light(path: str) -> Model:
 
 
 def declared_outputs(path: str) -> tuple[str, ...]:
-    """The final outputs that a file declares, in its order. Raises ModelError; () where it is of no such form."""
+    """Return the final outputs that a file declares, in order; () where it is of no such form. Raises ModelError."""
     data = opened(Path(path))
     try:
         graphs = [(start, end) for tag, kind, _, start, end in places(data, 0, len(data)) if (tag, kind) == _AS_GRAPH]

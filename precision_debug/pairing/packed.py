@@ -29,7 +29,7 @@ _FAR = 24
 def packed_parts(
     name: str, metas: Mapping[str, TensorMeta], shape_of: Callable[[str], Shape | None]
 ) -> dict[int, tuple[int, ...]]:
-    """Sizes of what was joined, by the length of the joined axis; {} where nothing was, or the shapes are not known.
+    """Return the sizes of what was joined, by the length of the joined axis; {} where none was, or no shapes are known.
 
     metas: of one session, by name. shape_of: a tensor's shape as it was seen. Joined axes are known by their length:
     a Transpose moves them, a Reshape of others leaves it.

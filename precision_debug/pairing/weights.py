@@ -51,7 +51,9 @@ class Weight:
 def compare_weights(
     weights: Mapping[str, Array], file: Mapping[str, Array], layers: Iterable[Layer] = ()
 ) -> tuple[Weight, ...]:
-    """file: the constants that the file's operators read, by name. layers: the model's, for its batch norms."""
+    """Compare a model's weights with the constants of an exported file.
+
+    file: the constants that the file's operators read, by name. layers: the model's, for its batch norms."""
     own = {name: value for name, value in weights.items() if value.size and not name.endswith(_COUNTERS)}
     search = _Search(own, file)
     found = {name: search.weight(name, value) for name, value in own.items()}

@@ -165,7 +165,7 @@ class LayerKeeper(Protocol):
     """An exporter that knows what each layer was built with."""
 
     def layers(self, spec: SessionSpec) -> Mapping[str, Layer]:
-        """By the names that ``layer_of`` gives."""
+        """Return the layers by the names that ``layer_of`` gives."""
 
     def layers_named(self, names: Iterable[str]) -> Mapping[str, Layer]:
         """Return the layers by their weights' names alone, as a recording has them."""
@@ -280,7 +280,7 @@ class Follower(Protocol):
     def follow(
         self, model: Any, optimiser: Any, scaler: Any, folder: str, every: int, steps: Collection[int]
     ) -> AbstractContextManager[Any] | None:
-        """See ``precision_debug.training``; None: the objects are none of this framework."""
+        """Follow a loop, see ``precision_debug.training``; None: the objects are none of this framework."""
 
 
 class Watcher(Protocol):

@@ -44,7 +44,7 @@ def is_switch(key: str) -> bool:
 
 
 def is_line(key: str) -> bool:
-    """Whether a key stands for what a line of the model's source calls, "model.py:57", rather than for a module."""
+    """Return whether a key stands for what a line of the model's source calls, "model.py:57", and for no module."""
     return bool(_LINE.match(key))
 
 
@@ -114,7 +114,7 @@ class Keeper(Protocol):
     """A backend that can keep single operators in higher precision."""
 
     def keep(self, spec: SessionSpec) -> Keep | None:
-        """None: this mode has nothing that could be kept in a higher precision. Raises PrecisionDebugError."""
+        """Return what can be kept in a higher precision in this mode, or None. Raises PrecisionDebugError."""
 
 
 @dataclass(frozen=True, kw_only=True)

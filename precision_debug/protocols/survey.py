@@ -42,7 +42,7 @@ class Surveyor(Protocol):
     """A backend whose engine can be asked before anything is built; by its capability."""
 
     def survey(self, spec: SessionSpec, feeds: Feeds) -> Survey:
-        """Raises ModelError, or BackendUnavailable where the engine is missing here.
+        """Survey a model. Raises ModelError, or BackendUnavailable where the engine is missing here.
 
         feeds: what the model would be fed by default, for engines that want shapes; empty where nothing is known.
         """

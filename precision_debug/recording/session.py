@@ -100,7 +100,7 @@ class RecordedSession:
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """The recorded session's."""
+        """Framework and device of the recorded session, name to version."""
         return self._versions
 
     def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
@@ -132,7 +132,7 @@ class RecordedSession:
         return _read_archive(self.folder, self._weights) if self._weights else {}
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: nothing is held open."""
 
     def _read(self, call: Mapping[str, Any]) -> Array:
         path = self.folder / call["file"]

@@ -23,7 +23,7 @@ def fingerprint(folder: Path, sources: Sequence[str]) -> str:
 
 
 def load(library: Path, sources: Sequence[str]) -> tuple[Any, str]:
-    """The library of these sources in its folder; None, and why, where it is missing, does not load or is of others."""
+    """Return the library of these sources, or None, and why, where it is missing, does not load or is of others."""
     if not library.exists():
         return None, "is not compiled; reinstall where a C compiler is on PATH"
     try:

@@ -1,4 +1,4 @@
-"""Sets that grow along the data, for engines that fuse operators into regions: few of them, each worth a build.
+"""Sets of kept operators that grow along the data, for engines that fuse operators: few of them, each worth a build.
 
 Inside a region a precision counts only together with what lies around it. An overflow in a residual stream was not
 mended by the adds that it goes through, nor by all that writes to or reads from them, but by the adds with the norms

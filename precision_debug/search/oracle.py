@@ -1,4 +1,4 @@
-"""Whether a set of kept units holds: asked once for each set, and only as often as the budget allows."""
+"""Judges whether a set of kept units holds: asked once for each set, and only as often as the budget allows."""
 
 from __future__ import annotations
 

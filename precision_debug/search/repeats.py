@@ -1,4 +1,4 @@
-"""Where else a model does the same: the tensors of every layer that have the place of a given one."""
+"""Repeated layers of a model: the tensors of every layer that have the place of a given one."""
 
 from __future__ import annotations
 

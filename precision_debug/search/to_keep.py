@@ -1,4 +1,4 @@
-"""What a report gives to paste, so that what lost the precision stays in higher precision, and what that brought."""
+"""Text that a report gives to paste, so that what lost the precision stays in a higher one, and what that brought."""
 
 from __future__ import annotations
 

@@ -21,7 +21,9 @@ _MANY_READERS = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Unit:
-    """key: what the backend calls it: a node, an operator type, a module. metas: the tensors that it makes."""
+    """What can be kept in higher precision as a whole.
+
+    key: what the backend calls it: a node, an operator type, a module. metas: the tensors that it makes."""
 
     key: str
     metas: tuple[TensorMeta, ...]

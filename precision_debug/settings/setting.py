@@ -91,12 +91,12 @@ class Setting:
 
     @property
     def option(self) -> str:
-        """How the command line spells it."""
+        """The option as the command line spells it."""
         return f"--{self.spelled or self.name}" if self.flag else f"--option {self.name}"
 
     @property
     def form(self) -> str:
-        """What to write, for a message."""
+        """What values can be written for it, for a message."""
         if self.choices:
             return say("write_one_of", known=", ".join(self.choices))
         if self.span and self.kind in ("whole", "number"):
