@@ -123,7 +123,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _no_verb(name: str) -> UsageError:
-    """Return a word where a verb stands: a mistyped one, or a model."""
+    """Return the error for a word in the place of a verb: a mistyped one, or a model."""
     near = [] if os.path.exists(name) else nearest(name, list(verbs()))
     if near or not ("." in name or os.path.exists(name)):
         hint = say("did_you_mean", names=[repr(one) for one in near]) if near else ""

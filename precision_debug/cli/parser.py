@@ -227,7 +227,7 @@ def given_of(args: argparse.Namespace, table: Iterable[Setting]) -> dict[str, An
 
 
 def _reworded(message: str) -> str:
-    """Return what argparse says most often as reasons, which have Chinese; the rest as it is."""
+    """Return argparse's most frequent messages as reasons, which have Chinese; the rest as it is."""
     if found := re.fullmatch(r"unrecognized arguments: (.*)", message, re.DOTALL):
         return say("unknown_options", names=found[1])
     if found := re.fullmatch(r"the following arguments are required: (.*)", message):

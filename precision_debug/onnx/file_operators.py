@@ -78,7 +78,7 @@ class FileOperators:
         return None if node is None else self.described(node)
 
     def described(self, node: Any) -> Operator:
-        """Return a node of the graph, what it leaves out of its attributes among them."""
+        """Return a node of the graph as an Operator, with the defaults of attributes that it leaves out."""
         from onnx import helper
 
         said = {
