@@ -152,7 +152,7 @@ def _said() -> int:
 
 
 def _of_the_machine(error: BaseException) -> PrecisionDebugError | None:
-    """Return what the machine refuses, a full disk among it; None where standard output is what cannot be written."""
+    """Return the error for what the machine refuses, as a full disk; None where standard output cannot be written."""
     if isinstance(error, BrokenPipeError) or (isinstance(error, OSError) and streams.is_lost(sys.stdout, "\n")):
         return None
     try:
