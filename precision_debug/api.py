@@ -74,7 +74,7 @@ def compare(
 def _spec_of(
     model: ModelFiles, baseline_model: ModelFiles | None, chosen: Mapping[str, Any], tolerance: Tolerance | None
 ) -> RunSpec:
-    """The options of the command line go by their names; whatever else was given is a backend's setting."""
+    """Make a RunSpec; what is no option of the command line, by its name, is a backend's setting."""
     ours = {one.name: one for one in options_of(RunSpec) if one.field.count(".") == 0 or one.field.startswith("tol")}
     values = {name: ours[name].read(one, name) for name, one in chosen.items() if name in ours and one is not None}
     if not values.get("run_mode"):
@@ -129,7 +129,7 @@ def _samples(inputs: Any) -> tuple[Mapping[str, Any], ...]:
 
 
 def _plain(value: Any) -> Any:
-    """A setting's value as it travels: paths as text."""
+    """Return a setting's value as it travels: paths as text."""
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, Mapping):
@@ -145,7 +145,7 @@ def _files(model: str | Path | ModelFiles, where: str) -> ModelFiles:
 
 
 def _path(given: Any, where: str) -> str:
-    """A path as text. Raises UsageError for what is none."""
+    """Return a path as text. Raises UsageError for what is none."""
     path = os.fspath(given) if isinstance(given, os.PathLike) else given
     if not isinstance(path, str):
         raise UsageError(say("no_path", kind=type(given).__name__), where=where, hint=say("name_a_file"))

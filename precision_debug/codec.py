@@ -42,14 +42,16 @@ def parse_json(text: str | bytes, **settings: Any) -> Any:
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
-    """Strict JSON of plain values, letters as they are; only what UTF-8 has no bytes for (half a surrogate pair, as of
-    a file name that is not text) is escaped. Raises ValueError on a float that is not finite."""
+    """Return plain values as strict JSON, with letters as they are.
+
+    Only what UTF-8 has no bytes for (half a surrogate pair, as of a file name that is not text) is escaped. Raises
+    ValueError on a float that is not finite."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
     return _HALVES.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def encode(value: Any) -> Any:
-    """Dataclasses to dicts (fields at their default are left out), enums to their value, tuples to lists."""
+    """Encode dataclasses as dicts (fields at their default are left out), enums to their value, tuples to lists."""
     kind = type(value)
     if value is None or kind is bool or kind is int or kind is str:
         return value
@@ -106,7 +108,7 @@ def _fields(kind: Any) -> tuple[tuple[str, Any, bool], ...]:
 
 
 def _codes(item: Any) -> Any:
-    """What stands beside a sentence, or beside several of them; None where no code is known."""
+    """Return what stands beside a sentence, or beside several of them; None where no code is known."""
     if isinstance(item, Reason):
         if not item.code:
             return None
@@ -126,7 +128,7 @@ def _argument(value: Any) -> Any:
 
 
 def decode(kind: type[T], data: Any) -> T:
-    """The inverse of ``encode`` for a dataclass type. Raises TypeError, KeyError or ValueError on foreign data.
+    """Decode what ``encode`` made of a dataclass type. Raises TypeError, KeyError or ValueError on foreign data.
 
     Values of another type than the field's are refused: a damaged file must not be read as if it were whole. Fields
     that this version does not know, of a newer one, are left out.
@@ -144,7 +146,7 @@ def _reason(kind: type, value: Any) -> Any:
 
 
 def _revived(data: Any) -> Any:
-    """The same with its floats that are not finite, and with sentences that know their code."""
+    """Return plain data with its floats that are not finite, and with sentences that know their code."""
     if type(data) is list:
         return [_revived(item) if type(item) in _LOOKED_AT else item for item in data]
     if type(data) is int and abs(data) > _MOST:
@@ -176,7 +178,7 @@ def _coded(said: Any, code: Any) -> Any:
 
 
 def _reason_argument(value: Any) -> Any:
-    """An argument as it was."""
+    """Return an argument as it was."""
     if type(value) is list:
         return tuple(_reason_argument(each) for each in value)
     if type(value) is dict:

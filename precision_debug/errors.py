@@ -40,7 +40,7 @@ __all__ = [
 
 
 class PrecisionDebugError(Exception):
-    """Base of the tree.
+    """Base class of every error that this package raises on purpose.
 
     what: one clause saying what happened. where: the file, node, option or backend concerned.
     hint: what the reader can do next. ``str()`` joins them on one line.
@@ -76,8 +76,9 @@ _LONG_WORD = 100
 
 
 def shortened(text: str, limit: int = 800) -> str:
-    """One line of at most about ``limit`` characters that keeps both ends: what failed stands at the one, why at the
-    other. Long words (node names, paths) give way first.
+    """Shorten a text to one line of at most about ``limit`` characters.
+
+    It keeps both ends: what failed stands at the one, why at the other. Long words (node names, paths) give way first.
     """
     line = _one_line(text)
     if len(line) > limit:
@@ -134,7 +135,7 @@ class BackendCrash(BackendError):
 
 @contextmanager
 def translated(where: str, ours: Callable[[Exception], PrecisionDebugError]) -> Iterator[None]:
-    """Around a call of a framework: what it raises becomes one of our errors, chained; our own pass as they are.
+    """Turn what a call of a framework raises into one of our errors, chained; our own pass as they are.
 
     where: the model's file, for the one failure that all frameworks share, memory. ours: makes the error of any other.
     """

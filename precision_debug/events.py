@@ -256,7 +256,7 @@ class TokensFound:
 
 @dataclass(frozen=True, kw_only=True)
 class TokenEffectsFound:
-    """Who moves a prediction of these tokens."""
+    """The operators that move a prediction of these tokens."""
 
     event: ClassVar[str] = "token_effects"
     effects: TokenEffects
@@ -272,7 +272,7 @@ class IntroducedErrors:
 
 @dataclass(frozen=True, kw_only=True)
 class Explained:
-    """Who did it."""
+    """The operators that an output's error comes from."""
 
     event: ClassVar[str] = "explanation"
     explanation: Explanation
@@ -280,7 +280,7 @@ class Explained:
 
 @dataclass(frozen=True, kw_only=True)
 class KeepFound:
-    """How those who did it are kept in higher precision."""
+    """How the culprits are kept in higher precision."""
 
     event: ClassVar[str] = "to_keep"
     to_keep: ToKeep
@@ -400,12 +400,12 @@ EVENTS: Mapping[str, type[Event]] = {kind.event: kind for kind in get_args(Event
 
 
 def written(event: Event) -> dict[str, Any]:
-    """An event as plain values."""
+    """Return an event as plain values."""
     return {"event": event.event, **encode(event)}
 
 
 def read(plain: Mapping[str, Any]) -> Event | None:
-    """The inverse of ``written``; None for one of an unknown name. Raises ValueError, TypeError or KeyError."""
+    """Read an event that ``written`` wrote; None for an unknown name. Raises ValueError, TypeError or KeyError."""
     kind: Any = EVENTS.get(plain["event"])
     found: Event | None = None if kind is None else decode(kind, dict(plain))
     return found

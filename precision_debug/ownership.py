@@ -52,7 +52,7 @@ def refuse_foreign(
 
 
 def is_ours(path: Path) -> bool:
-    """Whether a name may be taken: it is free, empty, no plain file, or a file of ours as we left it."""
+    """Return whether a name may be taken: it is free, empty, no plain file, or a file of ours as we left it."""
     try:
         state = os.stat(path)
     except (OSError, ValueError):
@@ -77,7 +77,7 @@ def _marked(path: Path) -> bool:
 
 
 def _marked_archive(path: Path) -> bool:
-    """A workbook of ours says so in its properties, any other archive in its comment."""
+    """Return a workbook of ours says so in its properties, any other archive in its comment."""
     strange = (zipfile.BadZipFile, KeyError, ValueError, NotImplementedError, RuntimeError)
     with contextlib.suppress(*strange), zipfile.ZipFile(path) as archive:
         marked = archive.comment.decode("utf-8", "replace").startswith(_COMMENTS)
@@ -91,7 +91,7 @@ def _listed(path: Path, size: int) -> bool:
 
 
 def list_in(folder: Path) -> Sequence[Mapping[str, Any]]:
-    """The lines of a folder's list; none where it has none. A line that is no such line is left out."""
+    """Return the lines of a folder's list; none where it has none. A line that is no such line is left out."""
     found = []
     with contextlib.suppress(OSError):
         for line in (folder / LIST).read_text(encoding="utf-8", errors="replace").splitlines():
@@ -116,7 +116,7 @@ def remember(path: Path) -> None:
 
 @contextlib.contextmanager
 def owned(path: str | Path, *beside: str | Path, hint: Any = None) -> Iterator[Path]:
-    """Around what writes ``path``, and maybe files beside it: refuse what is somebody else's, and remember the rest.
+    """Guard what writes ``path``, and maybe files beside it: refuse what is somebody else's, and remember the rest.
 
     Folders that are missing are made. Raises OutputError.
     """
@@ -131,7 +131,7 @@ def owned(path: str | Path, *beside: str | Path, hint: Any = None) -> Iterator[P
 
 
 def foreign_in(folder: Path, *, only: Iterable[str] = ("*",)) -> list[Path]:
-    """What in a folder, and in the folders in it, is not ours. only: patterns of names that count."""
+    """Return what in a folder, and in the folders in it, is not ours. only: patterns of names that count."""
     patterns = tuple(only)
     return sorted(
         path for path in folder.rglob("*")
@@ -140,7 +140,7 @@ def foreign_in(folder: Path, *, only: Iterable[str] = ("*",)) -> list[Path]:
 
 
 def foreign_names(folder: Path) -> set[str]:
-    """Names in a folder that are not ours, those of folders in it where they hold anything that is not."""
+    """Return the names in a folder that are not ours, those of folders in it where they hold anything that is not."""
     there = folder.iterdir() if folder.is_dir() else ()
     return {
         one.name for one in there if one.name != LIST and (foreign_in(one) if one.is_dir() else not is_ours(one))
@@ -148,7 +148,7 @@ def foreign_names(folder: Path) -> set[str]:
 
 
 def free_folder(folder: Path, names: Iterable[str]) -> Path:
-    """The folder, or the first of its name with a number in which no file of these names is somebody else's."""
+    """Return the folder, or the first of its name with a number in which no file of these names is somebody else's."""
     wanted = set(names)
     for number in itertools.count(1):
         place = folder if number == 1 else folder.with_name(f"{folder.name}.{number}")
@@ -158,7 +158,7 @@ def free_folder(folder: Path, names: Iterable[str]) -> Path:
 
 
 def crc_of(path: Path) -> int:
-    """CRC-32 of a file's bytes, read in blocks."""
+    """Return the CRC-32 of a file's bytes, read in blocks."""
     crc = 0
     with path.open("rb") as file:
         while block := file.read(_BLOCK):

@@ -51,8 +51,10 @@ class RunMode:
 
 @dataclass(frozen=True, kw_only=True)
 class Availability:
-    """Whether a run mode can run on this machine. ``needs``: what is missing, and how to get it; "" where it can.
-    ``slower``: why one that can takes longer than it has to; "" where it does not."""
+    """Whether a run mode can run on this machine, and what it lacks.
+
+    ``needs``: what is missing, and how to get it; "" where it can. ``slower``: why one that can takes longer than it
+    has to; "" where it does not."""
 
     ok: bool
     needs: str = ""
@@ -309,9 +311,10 @@ class Introduced:
 
 @dataclass(frozen=True, kw_only=True)
 class Repeated:
-    """One tensor (name: the baseline's) of several builds of the target. rel_l2, max_abs: the largest distance of a
-    build from the first one; inf where NaN, Inf or the shape differ. times: how many of the further builds differ.
-    first: nothing that it was made of differs: it begins here."""
+    """How far one tensor (name: the baseline's) differs between several builds of the target.
+
+    rel_l2, max_abs: the largest distance of a build from the first one; inf where NaN, Inf or the shape differ. times:
+    how many of the further builds differ. first: nothing that it was made of differs: it begins here."""
 
     name: str
     rel_l2: Number = 0.0
@@ -331,9 +334,11 @@ class Stored:
 
 @dataclass(frozen=True, kw_only=True)
 class Operator:
-    """What one operator is, as its graph has it: attributes as plain values, and the constants that it reads, by name,
-    in the order of its inputs, as numpy arrays. stored: those of them that the file holds as integers. reads: the
-    tensors that it reads besides, where a file says so. inside: the first tensor of who has it in a body, or ""."""
+    """An operator as its graph has it.
+
+    attributes: as plain values; and the constants that it reads, by name, in the order of its inputs, as numpy arrays.
+    stored: those of them that the file holds as integers. reads: the tensors that it reads besides, where a file says
+    so. inside: the first tensor of who has it in a body, or ""."""
 
     op_type: str
     attributes: Mapping[str, Any] = field(default_factory=dict)
@@ -359,7 +364,7 @@ class Effect:
 
 @dataclass(frozen=True, kw_only=True)
 class Culprit:
-    """An operator that did it.
+    """An operator that an output's error comes from.
 
     name, node, op_types: the tensor, and the operators of the region that made it, in execution order. cause: a code
     (see explain.causes); evidence: its numbers and names, plain values, by argument name. confidence: "isolated",
@@ -424,8 +429,10 @@ class Overlap:
 
 @dataclass(frozen=True, kw_only=True)
 class RepairedSet:
-    """Operators whose errors were left out together. names: of their tensors, those that make most alone first.
-    left: relative L2 without them, of ``whole`` with them, as the baseline's runs gave both."""
+    """Operators whose errors were left out together.
+
+    names: of their tensors, those that make most alone first. left: relative L2 without them, of ``whole`` with them,
+    as the baseline's runs gave both."""
 
     names: tuple[str, ...]
     left: Number
@@ -434,8 +441,10 @@ class RepairedSet:
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """An operator that decides by floats (a maximum, a top-k, a threshold, a rounding to whole numbers), and took some
-    decisions otherwise in the target, by which outputs are off that are right but for them.
+    """An operator that decides by floats, and took some decisions otherwise in the target than in the baseline.
+
+    A maximum, a top-k, a threshold or a rounding to whole numbers decides so; outputs are off by it that are right but
+    for these decisions.
 
     name: of its tensor. count: decisions that turned, of ``elements``. margin: how far the baseline's scores are apart
     there at most; off: how far the target's are off there at most; None: not told. predicted: how many turn where every
@@ -458,8 +467,11 @@ class Decision:
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """Who did it. state: "culprits", "diffuse" (errors beyond bounds that no operator alone explains), "healthy" (none
-    beyond what the arithmetic must lose) or "unknown" (could not be measured; ``reason`` says why).
+    """The operators that an output's error comes from, and the numbers that say so.
+
+    state: "culprits", "diffuse" (errors beyond bounds that no operator alone explains), "healthy" (none beyond what the
+    arithmetic must lose) or "unknown" (could not be measured; ``reason`` says why).
+
     budget: tensor to the share of the squared error that its operator explains at ``at``, for those that were tried.
     expected, actual: relative L2 at ``at`` that rounding everywhere predicts, and that was measured. unit: the model's
     typical relative error of rounding once. allowed: relative L2 up to which a tensor's error is as expected;
@@ -550,7 +562,7 @@ class Row:
 
     @property
     def non_finite(self) -> Reason:
-        """ "12 NaN in the target", …; "" where every element that was seen is finite."""
+        """Count NaN and Inf of each side: "12 NaN in the target", …; "" where every element that was seen is finite."""
         base = self.comparison.base if self.comparison is not None else self.base
         target = self.comparison.target if self.comparison is not None else self.target
         found = []
@@ -586,12 +598,14 @@ class FileState:
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """One of the two runs. versions: framework and device to version. notes: what the session wants to be said, and
-    doubts: what did not run as it was asked for. precision: what was promised (see RunMode); "": not told. outputs: the
-    final outputs as the model's own file, or its run, declares them; (): nothing is known of them. digest: of the
-    model's files as they were when it was opened, of a recording when it was made; "": not known, or not made yet of
-    ``files``, which are read whole only where the report is stored. stored: of a side that only replays, how it was
-    held against the model that it is of: "same", "changed", "unknown"; else ""."""
+    """One of the two runs that are compared.
+
+    versions: framework and device to version. notes: what the session wants to be said, and doubts: what did not run as
+    it was asked for. precision: what was promised (see RunMode); "": not told. outputs: the final outputs as the
+    model's own file, or its run, declares them; (): nothing is known of them. digest: of the model's files as they were
+    when it was opened, of a recording when it was made; "": not known, or not made yet of ``files``, which are read
+    whole only where the report is stored. stored: of a side that only replays, how it was held against the model that
+    it is of: "same", "changed", "unknown"; else ""."""
 
     mode: str
     backend: str

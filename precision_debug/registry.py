@@ -1,4 +1,4 @@
-"""From a model file and a run mode to the backend that runs it; the only place that loads plugins and products.
+"""Finds the backend that runs a model file in a run mode; the only place that loads plugins and products.
 
 The built-in backends are named here, so that they work from a bare checkout; installed wheels add theirs under the
 entry-point group ``precision_debug.backends`` and may replace a built-in one of the same name.
@@ -62,7 +62,7 @@ class Plugin:
 
 @functools.cache
 def plugins() -> tuple[Plugin, ...]:
-    """Every registered backend, loaded or not, built-in ones first."""
+    """Return every registered backend, loaded or not, built-in ones first."""
     targets = dict(BUILT_IN)
     from importlib import metadata  # imports much, and a command first leaves the current folder's files out
 
@@ -72,7 +72,7 @@ def plugins() -> tuple[Plugin, ...]:
 
 
 def backends() -> tuple[Backend, ...]:
-    """The backends that could be loaded."""
+    """Return the backends that could be loaded."""
     return tuple(plugin.backend for plugin in plugins() if plugin.backend is not None)
 
 
@@ -90,7 +90,7 @@ def products() -> Mapping[str, Mapping[str, Mapping[str, str]]]:
 
 
 def behind(door: str) -> Mapping[str, str]:
-    """What the products put behind a door: its name to "module" or "module:attribute"."""
+    """Return what the products put behind a door: its name to "module" or "module:attribute"."""
     return {name: target for doors in products().values() for name, target in doors.get(door, {}).items()}
 
 
@@ -104,20 +104,20 @@ def opened(door: str, name: str) -> Any:
 
 
 def wording(code: str) -> Wording | None:
-    """What a catalogue has under a code; a backend's own are asked for where the code starts with its name."""
+    """Return what a catalogue has under a code; a backend's own are asked for where the code starts with its name."""
     owner, dot, _ = code.partition(".")
     return (reasons_of(owner) if dot else CORE).get(code)
 
 
 @functools.cache
 def reasons_of(name: str) -> Catalogue:
-    """A backend's own reasons, by its name; none where it is not here."""
+    """Return a backend's own reasons, by its name; none where it is not here."""
     found = next((plugin.backend for plugin in plugins() if plugin.name == name), None)
     return found.reasons if found is not None else Catalogue(name, {})
 
 
 def suffix(model: ModelFiles) -> str:
-    """The ending by which run modes choose: ".onnx", ".pdmodel", …; "" for a folder."""
+    """Return the ending by which run modes choose: ".onnx", ".pdmodel", …; "" for a folder."""
     if not model.model_file:
         return ""
     return Path(
@@ -126,13 +126,13 @@ def suffix(model: ModelFiles) -> str:
 
 
 def modes_for(model: ModelFiles) -> tuple[tuple[Backend, RunMode], ...]:
-    """Every run mode that some backend has for this kind of model file."""
+    """Return every run mode that some backend has for this kind of model file."""
     ending = suffix(model)
     return tuple((backend, mode) for backend in backends() for mode in backend.run_modes if ending in mode.suffixes)
 
 
 def find(model: ModelFiles, mode: str) -> tuple[Backend, RunMode]:
-    """The backend for a model file and a run mode.
+    """Return the backend for a model file and a run mode.
 
     Raises UsageError where no backend knows the mode or none has it for this kind of file, and BackendUnavailable
     where the backend's own package could not be imported.
@@ -179,8 +179,9 @@ _WORDS = {
 
 
 def _near_modes(mode: str, names: Sequence[str]) -> list[str]:
-    """Three modes that a mistyped one may have meant: those that share most of its words, then the most similar, then
-    the first ones of the list."""
+    """Return three modes that a mistyped one may have meant.
+
+    First those that share most of its words, then the most similar, then the first ones of the list."""
     import difflib  # only a mistyped mode needs it
 
     words = [_WORDS.get(word, word) for word in re.split(r"[^a-z0-9]+", mode.lower()) if word]
@@ -195,8 +196,9 @@ def _near_modes(mode: str, names: Sequence[str]) -> list[str]:
 
 
 def is_mode_like(text: str) -> bool:
-    """Whether a word may be a mistyped run mode, and no path: a part of it is an engine's or a precision's, or it is
-    close to a mode's name."""
+    """Return whether a word may be a mistyped run mode, and no path.
+
+    It may where a part of it is an engine's or a precision's, or it is close to a mode's name."""
     import difflib
 
     names = [mode.name for backend in backends() for mode in backend.run_modes]

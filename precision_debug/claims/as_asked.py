@@ -25,7 +25,7 @@ _NAMES = 3
 
 
 def precision_unseen(report: Judged) -> Iterator[Doubt]:
-    """A mode that promises a precision of which no tensor shows a trace, whichever engine it is."""
+    """Yield a doubt where a mode promises a precision of which no tensor shows a trace, whichever engine it is."""
     mode, precision = report.target.mode, report.target.precision
     promise = promised(precision)
     if report.target.simulation and not _has_no_float(report):
@@ -51,7 +51,7 @@ def precision_unseen(report: Judged) -> Iterator[Doubt]:
 
 
 def _has_no_float(report: Judged) -> bool:
-    """Whether the whole model, not only what was marked of it, is of whole numbers, flags and text."""
+    """Return whether the whole model, not only what was marked of it, is of whole numbers, flags and text."""
     spec = report.spec
     if not report.compared or spec.marks or spec.marks_between or spec.marks_from_inspector or spec.fused_only:
         return False
@@ -69,7 +69,7 @@ def _error_of_floats(row: Row) -> float | None:
 
 
 def _ran_in(promise: Precision, row: Row) -> bool:
-    """Whether the engine's own tensor is of the precision, or comes from an operator that quantises."""
+    """Return whether the engine's own tensor is of the precision, or comes from an operator that quantises."""
     whole = promise.computes == "int8"
     if whole and QUANTISED.search(row.target_op_type or ""):
         return True
@@ -80,6 +80,7 @@ def _ran_in(promise: Precision, row: Row) -> bool:
 
 
 def not_fp32(report: Judged) -> Iterator[Doubt]:
+    """Yield a doubt for each side that promises float32 and computes narrower or quantised tensors."""
     for side, of_base in ((report.baseline, True), (report.target, False)):
         if side.precision != "float32":
             continue

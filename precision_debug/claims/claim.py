@@ -89,7 +89,8 @@ _STATUS: Mapping[str, int] = {Verdict.PASS: 0, Verdict.EXPECTED: 0, Verdict.PART
 
 
 def status_of(verdicts: Iterable[str]) -> int:
-    """The exit status of one verdict or several: 0 where each is a pass, 3 where one is of a part only, else 1. None
-    at all prove nothing: 1."""
+    """Return the exit status of one verdict or of several.
+
+    0 where each is a pass, 3 where one is of a part only, else 1. None at all prove nothing: 1."""
     found = [_STATUS.get(verdict, 1) for verdict in verdicts]
     return max(found, default=1)

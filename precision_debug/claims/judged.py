@@ -1,4 +1,4 @@
-"""What is read of a report by what the report itself asks: its claims, its columns."""
+"""Protocols of a report and its coverage, for what the report itself asks: its claims, its columns."""
 
 from __future__ import annotations
 

@@ -20,14 +20,16 @@ _NEEDED_OF_TWO = (*_NEEDED, "files_agree")
 def claims_of_files(
     faults: Sequence[Reason], differing: Sequence[Reason] | None, unread: Sequence[Reason], looked_at: int
 ) -> tuple[Claim, ...]:
-    """faults: what a file proves of itself. differing: what two files prove of each other, and what of them cannot be
+    """Return the claims of a comparison of model files without a run.
+
+    faults: what a file proves of itself. differing: what two files prove of each other, and what of them cannot be
     proven; None: there is one file. unread: what of them was not looked at, and files in which there is nothing to look
     at. looked_at: constants that were."""
     return tuple(_claims(faults, differing, unread, looked_at))
 
 
 def verdict_of_files(claims: Sequence[Claim], *, two: bool) -> Verdict:
-    """The answer of a look at files."""
+    """Return the verdict of a comparison of model files without a run."""
     return verdict_of(claims, _NEEDED_OF_TWO if two else _NEEDED, asked=True)
 
 

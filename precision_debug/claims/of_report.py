@@ -40,7 +40,7 @@ _OF_DOUBT = {"iterations_unread": "all_read", "draws_numbers": "repeatable", "di
 
 
 def claims_of(report: Judged) -> tuple[Claim, ...]:
-    """Everything that a pass of this report says, the weightiest first; none is there twice.
+    """Return every claim that a pass of this report makes, the weightiest first; none is there twice.
 
     A code of ``NEEDED`` that nothing speaks against has one claim, which is held with its evidence.
     """
@@ -86,7 +86,7 @@ def _metric_held(report: Judged) -> Iterator[Claim]:
 
 
 def metric_decides(report: Judged) -> bool:
-    """Whether a metric with a bound decides in place of a tolerance that nobody gave."""
+    """Return whether a metric with a bound decides in place of a tolerance that nobody gave."""
     return report.metric is not None and bool(report.spec.metric_drop) and not report.spec.tolerance.given
 
 
@@ -103,7 +103,7 @@ def _ran_as_asked(report: Judged) -> Iterator[Claim]:
 
 
 def _outputs_compared(report: Judged) -> Iterator[Claim]:
-    """Every final output that the model declares was compared, in its own kind."""
+    """Yield the claim that every final output that the model declares was compared, in its own kind."""
     code = "outputs_compared"
     if report.checks:  # a function of the user's has judged the outputs
         left = [] if "" in report.checks else [
@@ -150,8 +150,10 @@ def _outputs_compared(report: Judged) -> Iterator[Claim]:
 
 
 def _undelivered(report: Judged) -> list[str]:
-    """Outputs that a side declares, by its file or by what a run of the whole of it returns, and that no row of a final
-    output is about."""
+    """Return the declared outputs that were not compared.
+
+    A side declares them, by its file or by what a run of the whole of it returns; no row of a final output is about
+    them."""
     if report.failure:
         return []
     finals = report.outputs
@@ -172,7 +174,7 @@ def _kept_inside(report: Judged) -> list[str]:
 
 
 def _tells_nothing(numbers: TensorStats) -> bool:
-    """Whether it is 0, NaN or Inf throughout; a whole number or a flag that is 0 is an answer."""
+    """Return whether it is 0, NaN or Inf throughout; a whole number or a flag that is 0 is an answer."""
     nothing = numbers.min == numbers.max == 0 or numbers.nan + numbers.inf == numbers.elements
     return "float" in numbers.dtype and nothing
 
@@ -204,7 +206,7 @@ def _tensors_seen(report: Judged) -> Iterator[Claim]:
 
 
 def _all_read(report: Judged) -> Iterator[Claim]:
-    """Every sample, iteration and output of the user's was read."""
+    """Yield the claim that every sample, iteration and output of the user's was read."""
     code = "all_read"
     yield from _of_sides(report, code)
     stopped = next((note for note in report.notes if as_reason(note).code in ("fail_fast", "fail_fast_sample")), None)
@@ -248,7 +250,7 @@ def _unchanged(report: Judged) -> Iterator[Claim]:
 
 
 def _unseen_inputs(report: Judged) -> Iterator[Claim]:
-    """What calibrated on the input that it is judged on is as good on others."""
+    """Yield the claim that what calibrated on the input that it is judged on is as good on others."""
     code = "unseen_inputs"
     yield from _of_sides(report, code)
     tried = next((one for one in map(as_reason, report.notes) if one.code == "calibrated_here"), None)
@@ -259,7 +261,7 @@ def _unseen_inputs(report: Judged) -> Iterator[Claim]:
 
 
 def _criterion(report: Judged) -> Iterator[Claim]:
-    """What decides was asked for, or derived from the target's arithmetic, and it could decide."""
+    """Yield the claim that what decides was asked for, or derived from the target's arithmetic, and it could decide."""
     code = "criterion"
     unsure = not report.checks and all(row.status is Status.INCONCLUSIVE for row in report.compared)
     if report.compared and unsure:
@@ -303,7 +305,7 @@ def _within(report: Judged) -> Iterator[Claim]:
 
 
 def _fails(report: Judged, failed: Sequence[Row]) -> bool:
-    """Where no tolerance was given, an error that was shown to be absorbed before the outputs fails nothing."""
+    """Return where no tolerance was given, an error that was shown to be absorbed before the outputs fails nothing."""
     state = report.explanation.state if report.explanation is not None else "unknown"
     if report.spec.tolerance.given or report.spec.validate or state == "unknown" or not report.outputs:
         return bool(failed)
@@ -312,8 +314,10 @@ def _fails(report: Judged, failed: Sequence[Row]) -> bool:
 
 
 def _decides(row: Row) -> bool:
-    """Whether a failed row fails a run where no operator stands out: an output, NaN that stand elsewhere than the
-    baseline's, or what no rounding explains: tensors whose shapes or types do not compare."""
+    """Return whether a failed row fails a run where no operator stands out.
+
+    An output does, and so do NaN that stand elsewhere than the baseline's, and what no rounding explains: tensors whose
+    shapes or types do not compare."""
     numbers = row.comparison
     if row.is_output or numbers is None:
         return row.is_output
@@ -344,7 +348,7 @@ def _outputs_finite(report: Judged) -> Iterator[Claim]:
 
 
 def _maker(report: Judged, output: Row) -> Row:
-    """The first tensor before an output that holds NaN or Inf on both sides, itself where none does.
+    """Return the first tensor before an output that holds NaN or Inf on both sides, itself where none does.
 
     Followed along what each row reads, so that a mask's own infinities elsewhere are not taken for it. Where nobody
     knows what the output reads, an input that holds such values is told rather than that the output made them.
@@ -372,13 +376,13 @@ def _is_broken(row: Row) -> bool:
 
 
 def _repeatable(report: Judged) -> Iterator[Claim]:
-    """A side gives the same once more, and draws no numbers that another run would not."""
+    """Yield the claim that a side gives the same once more, and draws no numbers that another run would not."""
     yield from _of_sides(report, "repeatable")
     yield held("repeatable", Doubt(code="run_once")) if report.spec.run_once else held("repeatable")
 
 
 def _ended(report: Judged) -> Iterator[Claim]:
-    """The run came to its end."""
+    """Yield the claim that the run came to its end."""
     if report.failure:
         yield opened(ENDED, Doubt(code="ended_early", values={"why": report.failure}))
     else:
@@ -397,7 +401,7 @@ def _of_doubt(code: str, doubt: Doubt) -> Claim:
 
 
 def _plain(value: object) -> Number | str:
-    """A reason's argument, where evidence takes it."""
+    """Return a reason's argument, where evidence takes it."""
     return value if isinstance(value, (int, float)) else str(value)
 
 

@@ -36,12 +36,12 @@ Judge = Literal["tolerance", "limit", "metric", "command"]
 
 
 def claims_of_search(report: Judged, fix: Fix | None, judge: Judge) -> tuple[Claim, ...]:
-    """Everything that a search says which ends well."""
+    """Return every claim of a search that ends well."""
     return tuple(_claims(report, fix, judge))
 
 
 def verdict_of_search(claims: Sequence[Claim], judge: Judge) -> Verdict:
-    """The answer of a search: a pass where a set was found and verified, or none is needed."""
+    """Return the answer of a search: a pass where a set was found and verified, or none is needed."""
     return verdict_of(claims, _NEEDED if judge == "command" else (*_NEEDED, *_NEEDED_BESIDE), asked=True)
 
 
@@ -63,8 +63,10 @@ def _claims(report: Judged, fix: Fix | None, judge: Judge) -> Iterator[Claim]:
 
 
 def _is_answered(claim: Claim, fix: Fix | None) -> bool:
-    """Whether what is open of the run with nothing kept is closed by what was found: the operator that is doubted is
-    kept, or the set was run on other inputs than those that calibrated."""
+    """Return whether the fix that was found settles an open claim of the run with nothing kept.
+
+    It does where the operator that is doubted is kept, or the set was run on other inputs than those that
+    calibrated."""
     if fix is None or fix.state != "found" or claim.why is None:
         return False
     if claim.why.code in ("off_on_others", "only_calibrated"):
@@ -85,14 +87,14 @@ def _set_found(fix: Fix) -> Claim:
 
 
 def _held_out(fix: Fix) -> Claim:
-    """What was found holds on every input that the search did not see, where there are some."""
+    """Return the claim that the kept set holds on every input that the search did not see, where there are some."""
     if fix.held < fix.held_out and fix.state == "found":
         return refuted("held_out", held=fix.held, held_out=fix.held_out)
     return held("held_out", held=fix.held, held_out=fix.held_out)
 
 
 def _handed_over(fix: Fix) -> Claim:
-    """What is given away was run again as its user would, and holds."""
+    """Return the claim that what is handed over was run again as its user would, and holds."""
     code = "handed_over"
     failed = tuple(str(item.title) for item in fix.artefacts if item.verified is False)
     good = sum(item.verified is True for item in fix.artefacts)

@@ -26,7 +26,7 @@ the column's in `to_pandas()`. Some runs add columns of their own: a backend's, 
 
 
 def page() -> str:
-    """Markdown in English and Chinese."""
+    """Return the page as Markdown in English and Chinese."""
     lines = ((c.title, c.title_zh, f"`{c.key}`", c.help, c.help_zh) for c in COLUMNS)
     return _TOP + "".join(f"| {' | '.join(map(_cell, line))} |\n" for line in lines)
 

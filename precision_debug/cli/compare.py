@@ -151,7 +151,7 @@ def _recorded(spec: RunSpec, language: str) -> str:
 
 
 def spread_of(args: argparse.Namespace) -> Workers | None:
-    """Several workers, where they are asked for. Raises UsageError."""
+    """Return the settings of several workers, where they are asked for. Raises UsageError."""
     asked = given_of(args, options_of(Workers))
     if not asked.get("jobs") and not asked.get("engine"):
         for name in asked:
@@ -169,7 +169,7 @@ def _note(text: str) -> None:
 
 
 def _both_are_kept(values: Mapping[str, Any]) -> bool:
-    """Whether both sides are recordings, or dumps: then nothing runs."""
+    """Return whether both sides are recordings, or dumps: then nothing runs."""
     from ..recording import is_recording
     from ..run.plan import side_at
 
@@ -178,7 +178,7 @@ def _both_are_kept(values: Mapping[str, Any]) -> bool:
 
 
 def make_spec(args: argparse.Namespace, *, command: str) -> RunSpec:
-    """The options as a RunSpec. Raises UsageError."""
+    """Return the options as a RunSpec. Raises UsageError."""
     table = options_of(RunSpec)
     values, options = given_of(args, table), _options(args.option)
     for one in table:
@@ -221,7 +221,7 @@ def refuse_unused(args: argparse.Namespace, verb: str, *names: str, hint: str = 
 
 
 def check_before(spec: RunSpec, outputs: Sequence[Path]) -> None:
-    """What can be found wrong without starting a framework."""
+    """Check what can be found wrong without starting a framework."""
     from ..report.formats import endings
     from ..run.plan import make_plan
 

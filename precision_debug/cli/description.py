@@ -60,7 +60,7 @@ def lines_of(path: str, description: Description, parts: Collection[str] = ()) -
 
 
 def type_of(meta: InputMeta) -> Text:
-    """Its type and shape."""
+    """Return the type and shape as text."""
     known = None if meta.shape is None else f"[{', '.join(map(str, meta.shape))}]"
     return Text(f"{meta.dtype or 'type unknown'} {known or 'shape unknown'}",
                 f"{meta.dtype or '类型未知'} {known or '形状未知'}")  # fmt: skip

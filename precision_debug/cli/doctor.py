@@ -69,7 +69,7 @@ def _show_machine(console: Any, language: str) -> None:
 
 
 def _show_backend(console: Any, plugin: registry.Plugin, language: str) -> int:
-    """What runs of it, and what the rest needs; the number of its modes that can run here."""
+    """Print which modes of a backend run here, and what the others need; return how many can run."""
     console.print()
     if plugin.backend is None:
         failed = Text("could not be loaded", "无法加载")

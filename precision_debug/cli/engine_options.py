@@ -22,8 +22,10 @@ _TITLES = {
 
 
 def add_engine_options(parser: argparse.ArgumentParser, reserved: Collection[str]) -> None:
-    """Add a group of flags a backend. A flag that several have is in the first group that has it. reserved: names of
-    options of ours: a backend that declares one is told it, and a plugin cannot take it away.
+    """Add a group of command-line flags for each backend.
+
+    A flag that several have is in the first group that has it. reserved: names of options of ours: a backend that
+    declares one is told it, and a plugin cannot take it away.
     """
     tables = {backend.name: _flags(tuple(backend.settings)) for backend in registry.backends()}
     added = set(reserved)
@@ -50,7 +52,7 @@ def add_engine_options(parser: argparse.ArgumentParser, reserved: Collection[str
 
 
 def engine_options(args: argparse.Namespace) -> dict[str, Any]:
-    """Those that were given, by name, as they were written."""
+    """Return the engine options that were given, by name, as they were written."""
     ours = {one.name for one in (*options_of(RunSpec), *TERMINAL)}
     flags = [one for backend in registry.backends() for one in _flags(backend.settings) if one.name not in ours]
     names = {one.name: one.name for one in flags}
@@ -59,7 +61,7 @@ def engine_options(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def settings_help() -> tuple[str, str]:
-    """All settings by backend, for the end of --help, in English and Chinese."""
+    """Return all settings by backend, for the end of --help, in English and Chinese."""
     lines = []
     for backend in registry.backends():
         names = " ".join(one.name for one in backend.settings)

@@ -116,7 +116,7 @@ _FLAGS = (
 
 
 def _tactics(files: Sequence[str], bad: Sequence[str], language: str) -> int:
-    """Every layer's tactic; or the layers that only bad builds gave a tactic to, 1 where there are any."""
+    """Print every layer's tactic, or the layers that only bad builds gave a tactic to; return 1 where there are any."""
     found = [builds for name in files for builds in read_tactics(name).items()]
     lines: list[Text] = []
     if not bad:
@@ -141,7 +141,7 @@ def _tactics(files: Sequence[str], bad: Sequence[str], language: str) -> int:
 
 
 def _capability(files: Sequence[str], mode: str, language: str) -> int:
-    """What an engine takes of each model, and what it does not; 1 where it refuses something."""
+    """Print what an engine takes of each model, and what it does not; return 1 where it refuses something."""
     status = 0
     for name in files:
         # an engine is asked where a crash of it, or a signal, costs nothing and leaves nothing
@@ -187,7 +187,7 @@ def surveyed(job: Mapping[str, Any], folder: Path, _said: Said) -> Any:
 
 
 def _default_feeds(spec: SessionSpec) -> Feeds:
-    """What the model is fed where nothing is given; {} where that cannot be told."""
+    """Return what the model is fed where nothing is given; {} where that cannot be told."""
     try:
         inputs = registry.find(spec.model, spec.mode)[0].inputs(spec)
         return random_feeds(inputs, {}, {}, 0)[0]

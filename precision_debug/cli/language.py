@@ -1,4 +1,4 @@
-"""Which language the terminal is spoken to in."""
+"""The language that the terminal is spoken to in."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ class Help(str):
 
 
 def add_language(group: argparse._ActionsContainer) -> None:
-    """The option --lang."""
+    """Add the option --lang."""
     group.add_argument(LANG.option, choices=LANG.choices, default=LANG.default, help=Help(LANG.help, LANG.zh))
 
 
 def requested_language(arguments: Sequence[str]) -> str:
-    """What --lang asks for, whatever becomes of the other words; "" where it asks for nothing that there is."""
+    """Return what --lang asks for, whatever becomes of the other words; "" where it asks for nothing that there is."""
     typed = [text.removeprefix("--lang=") for text in arguments if text.startswith("--lang=")]
     typed += [value for name, value in itertools.pairwise(arguments) if name == "--lang"]
     return next((value for value in typed if value in LANGUAGES), "")
 
 
 def language_of(asked: str = "") -> str:
-    """What was asked for, else that of the locale: LC_ALL, LC_MESSAGES or LANG, the first that is set."""
+    """Return what was asked for, else that of the locale: LC_ALL, LC_MESSAGES or LANG, the first that is set."""
     if asked:
         return asked
     locale = next((value for name in ("LC_ALL", "LC_MESSAGES", "LANG") if (value := os.environ.get(name))), "")
@@ -47,7 +47,7 @@ def language_of(asked: str = "") -> str:
 
 
 def error_line(error: PrecisionDebugError, asked: str = "") -> str:
-    """An error's one line in the language that is asked for, as far as its parts are known in it."""
+    """Return an error's one line in the language that is asked for, as far as its parts are known in it."""
     if language_of(asked) != "zh":
         return str(error)
     from ..report.failure import sentence_of

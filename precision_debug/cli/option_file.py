@@ -71,7 +71,7 @@ def with_file(parser: Parser, verb: str, typed: Sequence[str], *, without: Colle
 
 
 def _asked(words: Sequence[str], typed: Sequence[str]) -> tuple[str, list[str]]:
-    """What --config names, "" for nothing, and the typed words without it."""
+    """Return what --config names, "" for nothing, and the typed words without it."""
     asked, rest, skip = "", [], False
     for place, word in enumerate(words):
         if skip:
@@ -90,7 +90,7 @@ def _asked(words: Sequence[str], typed: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def _table(path: Path) -> Mapping[str, Any]:
-    """The options that a file holds. Raises UsageError where it cannot be read."""
+    """Return the options that a file holds. Raises UsageError where it cannot be read."""
     refuse_special(path, UsageError)
     try:
         text = path.read_text(encoding="utf-8")
@@ -119,7 +119,7 @@ def _plain(key: str) -> str:
 
 
 def _typed_names(words: Sequence[str]) -> set[str]:
-    """The options that typed words give, and what they stand for as well."""
+    """Return the options that typed words give, and what they stand for as well."""
     found: set[str] = set()
     for place, word in enumerate(words):
         if word.startswith("--"):
@@ -250,7 +250,7 @@ _STRICT: Mapping[str, tuple[type, ...]] = {
 
 
 def _texts(setting: Setting, value: Any, where: str) -> list[str]:
-    """A value of TOML as the words of its option. Raises UsageError where it is of another type."""
+    """Return a value of TOML as the words of its option. Raises UsageError where it is of another type."""
     kinds = _STRICT.get(setting.kind)
     wrong = UsageError(say("no_of_kind", value=_shown(value)), where=where, hint=setting.form)
     if setting.choices and isinstance(value, bool) and {"on", "off"} <= set(setting.choices):
@@ -275,7 +275,7 @@ def _texts(setting: Setting, value: Any, where: str) -> list[str]:
 
 
 def _is_a(value: Any, kinds: tuple[type, ...]) -> bool:
-    """Whether a value is of these types; true and false are no numbers."""
+    """Return whether a value is of these types; true and false are no numbers."""
     return bool in kinds if isinstance(value, bool) else isinstance(value, kinds)
 
 

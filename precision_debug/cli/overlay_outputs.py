@@ -19,7 +19,7 @@ STEP = "github"
 
 
 def split_outputs(outputs: Sequence[str]) -> tuple[list[Path], dict[str, Path]]:
-    """The reports among outputs, and the path of each overlay by its name. Raises UsageError."""
+    """Return the reports among outputs, and the path of each overlay by its name. Raises UsageError."""
     from ..report import overlays
 
     reports: list[Path] = []
@@ -45,7 +45,7 @@ def split_outputs(outputs: Sequence[str]) -> tuple[list[Path], dict[str, Path]]:
 
 
 def refuse(outputs: Sequence[Path], shown: Mapping[str, Path], *read: Any) -> None:
-    """Raises UsageError where a report or an overlay would overwrite what is read, or what is somebody else's."""
+    """Raise UsageError where a report or an overlay would overwrite what is read, or what is somebody else's."""
     refuse_overwriting(
         [*outputs, *(path for name, path in shown.items() if name != STEP)], *read,
         added=[path for name, path in shown.items() if name == STEP],

@@ -52,7 +52,9 @@ _BELOW_ZERO = re.compile(r"-\.?\d")
 
 
 class Parser(argparse.ArgumentParser):
-    """Raises UsageError in place of printing a usage block and leaving. language: of its help, "en" or "zh"."""
+    """An argument parser that raises UsageError in place of printing a usage block and leaving.
+
+    language: of its help, "en" or "zh"."""
 
     language = "en"
     words: Sequence[str] = ()
@@ -85,7 +87,7 @@ class Parser(argparse.ArgumentParser):
         return say("write_joined", option=shlex.quote(f"{found[1]}={near[0]}")) if found and near else ""
 
     def _meant(self, message: str) -> str:
-        """The options that the unknown ones may have meant; "" where none is near, or nothing is unknown."""
+        """Return the options that the unknown ones may have meant; "" where none is near, or nothing is unknown."""
         found = re.fullmatch(r"unrecognized arguments: (.*)", message, re.DOTALL)
         unknown = [word.partition("=")[0] for word in (found[1].split() if found else ()) if word.startswith("--")]
         known = list(self._option_string_actions)
@@ -99,7 +101,7 @@ class Parser(argparse.ArgumentParser):
         return say("did_you_mean", names=[repr(one) for one in near]) if near else ""
 
     def format_help(self) -> str:
-        """In the language that was asked for, as ``parse`` found it."""
+        """Return the help in the language that was asked for, as ``parse`` found it."""
         if self.language != "zh":
             return super().format_help()
         self.description, self.epilog = _in_chinese(self.description), _in_chinese(self.epilog)
@@ -111,7 +113,7 @@ class Parser(argparse.ArgumentParser):
         return super().format_help().replace("usage: ", "用法：", 1)
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        """argparse's own forgets that it could not write."""
+        """Write a message; unlike argparse's own method, raise an error where that fails."""
         (file or sys.stderr).write(message)
 
 
@@ -155,7 +157,7 @@ class Flag:
 
 
 def flag(names: str, en: str, zh: str, **form: Any) -> Flag:
-    """names: one or several, as they are typed. What takes a text and is not given is ""."""
+    """Make a flag of a verb. names: one or several, as they are typed. What takes a text and is not given is ""."""
     usual = {} if form.keys() & {"action", "default", "required"} else {"default": ""}
     return Flag(names=tuple(names.split()), help=Help(en, zh), form=usual | form)
 
@@ -170,12 +172,13 @@ MODEL_FLAGS = (
 
 
 def add_flags(group: argparse._ActionsContainer, flags: Iterable[Flag]) -> None:
+    """Add flags to a group of an argument parser."""
     for one in flags:
         group.add_argument(*_spellings(one.names), help=one.help, **one.form)
 
 
 def verb_parser(verb: str, text: str | None, zh: str, flags: Iterable[Flag]) -> Parser:
-    """What a verb takes that stands on its own. text, zh: what it does, in English and in Chinese."""
+    """Return what a verb takes that stands on its own. text, zh: what it does, in English and in Chinese."""
     parser = Parser(prog=program(verb), formatter_class=formatter, description=Help(text or "", zh))
     add_flags(parser, flags)
     add_language(parser)
@@ -184,7 +187,7 @@ def verb_parser(verb: str, text: str | None, zh: str, flags: Iterable[Flag]) -> 
 
 
 def add_options(parser: argparse.ArgumentParser, table: Iterable[Setting]) -> None:
-    """Flags for the options of a table, below the headings of their groups.
+    """Add flags for the options of a table, below the headings of their groups.
 
     What RunSpec keeps is None where it was not given, so that its own default holds; the rest has its default.
     """
@@ -218,13 +221,13 @@ _LETTERS = {"--output": "-o", "--quiet": "-q", "--verbose": "-v"}
 
 
 def given_of(args: argparse.Namespace, table: Iterable[Setting]) -> dict[str, Any]:
-    """The values of the options that were given, by name."""
+    """Return the values of the options that were given, by name."""
     found = {one.name: getattr(args, one.spelled or one.name) for one in table}
     return {name: value for name, value in found.items() if value is not None}
 
 
 def _reworded(message: str) -> str:
-    """What argparse says most often as reasons, which have Chinese; the rest as it is."""
+    """Return argparse's most frequent messages as reasons, which have Chinese; the rest as it is."""
     if found := re.fullmatch(r"unrecognized arguments: (.*)", message, re.DOTALL):
         return say("unknown_options", names=found[1])
     if found := re.fullmatch(r"the following arguments are required: (.*)", message):
@@ -261,11 +264,11 @@ def underscored(text: str) -> str:
 
 
 def formatter(prog: str) -> argparse.HelpFormatter:
-    """Help as wide as the terminal, defaults kept in the text."""
+    """Return a formatter that makes help as wide as the terminal, defaults kept in the text."""
     return argparse.RawDescriptionHelpFormatter(prog, max_help_position=34)
 
 
 def program(verb: str = "") -> str:
-    """How this program was called."""
+    """Return how this program was called."""
     name = "python -m precision_debug" if sys.argv[0].endswith("__main__.py") else "precision_debug"
     return f"{name} {verb}".strip()

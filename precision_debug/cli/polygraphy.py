@@ -55,12 +55,12 @@ class _Typed:
         return "best" if {"fp16", "int8"} <= {*found} else next(iter(found), "fp32")
 
     def one(self, name: str) -> str:
-        """The first value of an option."""
+        """Return the first value of an option."""
         return next(iter(self.options.get(name, ())), "")
 
 
 def answer(words: Sequence[str]) -> Reason | None:
-    """One line with the command that does here what ``words`` ask Polygraphy for; None where they are not its own."""
+    """Return a line with the command that does what ``words`` ask Polygraphy for; None where they are not its own."""
     typed = [word for word in words if word != "polygraphy"]
     verb = next(iter(typed), "")
     ours = any(_plain(word) == "--run_mode" for word in typed)  # with a word or two of Polygraphy's
@@ -74,8 +74,10 @@ def answer(words: Sequence[str]) -> Reason | None:
 
 
 def translated(words: Sequence[str]) -> tuple[str, list[str]]:
-    """Our command for one of Polygraphy's, without that word, and its options that have no counterpart here; "" for
-    what this tool does not do."""
+    """Translate a Polygraphy command into one of this tool.
+
+    words: the command without the word "polygraphy". Returns our command, and the options that have no counterpart
+    here; "" for what this tool does not do."""
     typed = _read(words)
     ours = _verb(typed)
     if ours is None:

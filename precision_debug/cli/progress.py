@@ -93,7 +93,7 @@ class Progress:
 def bar(
     *, quiet: bool = False, language: str = "", every: float = EVERY
 ) -> Iterator[Callable[[Mapping[str, Any]], None]]:
-    """Yields what to call with each event of the journal. every: see ``EVERY``."""
+    """Yield what to call with each event of the journal. every: see ``EVERY``."""
     if quiet:
         yield lambda _event: None
         return

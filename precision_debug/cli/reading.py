@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def model_of(args: argparse.Namespace) -> ModelFiles:
-    """What ``parser.MODEL_FLAGS`` name; ``path`` is "" where they name nothing. Raises UsageError."""
+    """Return what ``parser.MODEL_FLAGS`` name; ``path`` is "" where they name nothing. Raises UsageError."""
     if args.model and (args.model_file or args.model_dir):
         raise UsageError("two models given", hint="name only one")
     file = args.model or args.model_file
@@ -28,7 +28,7 @@ def model_of(args: argparse.Namespace) -> ModelFiles:
 
 
 def opening_of(model: ModelFiles, mode: str, folder: Path) -> Opening:
-    """The model in a run mode, before it is opened. folder: where a place for it is made."""
+    """Return the model in a run mode, before it is opened. folder: where a place for it is made."""
     place = folder / mode
     place.mkdir(exist_ok=True)
     return make_plan(RunSpec(model=model, run_mode=mode, record="-"), work_dir=str(place)).target

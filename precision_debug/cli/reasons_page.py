@@ -26,7 +26,7 @@ arguments. A backend's own codes begin with its name. Words in braces are the ar
 
 
 def page(catalogues: Mapping[str, Mapping[str, Wording]]) -> str:
-    """Markdown in English and Chinese. catalogues: titles to wordings by their codes."""
+    """Return the page as Markdown in English and Chinese. catalogues: titles to wordings by their codes."""
     return "\n".join([_TOP, *_lines(catalogues)]) + "\n"
 
 
@@ -42,7 +42,7 @@ def _lines(catalogues: Mapping[str, Mapping[str, Wording]]) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    """A cell, which Markdown shows as it is."""
+    """Return a cell, which Markdown shows as it is."""
     for special in "\\`*_<>|":
         text = text.replace(special, f"\\{special}")
     return text

@@ -52,5 +52,5 @@ _FLAGS = (
 
 
 def load(source: Path) -> Report:
-    """The report in a .json or a journal. Raises OutputError, RecordingError."""
+    """Return the report in a .json or a journal. Raises OutputError, RecordingError."""
     return Report.load(source) if source.suffix != ".jsonl" else report_of_journal(source)

@@ -44,7 +44,7 @@ it, the column *modes* which run modes do; empty: both, and all of the backend's
 
 
 def cells(one: Setting) -> tuple[str, str, str, str]:
-    """A setting's type (with its range), default, side and modes, in words."""
+    """Return a setting's type (with its range), default, side and modes, in words."""
     what = " ".join(one.choices) if one.choices else _KINDS.get(one.kind, one.kind)
     if one.span:
         what = f"{what} {one.span}"
@@ -53,13 +53,13 @@ def cells(one: Setting) -> tuple[str, str, str, str]:
 
 
 def page(tables: Mapping[str, Sequence[Setting]]) -> str:
-    """Markdown in English and Chinese. tables: titles to settings."""
+    """Return the page as Markdown in English and Chinese. tables: titles to settings."""
     top, _, of_backends = _TOP.partition(_MARK)
     return "\n".join([f"{top.rstrip()}\n", *_option_lines(), of_backends, *_lines(tables)]) + "\n"
 
 
 def options_by_group(language: str) -> dict[str, list[Setting]]:
-    """The options of a comparison below the headings of --help."""
+    """Return the options of a comparison below the headings of --help."""
     titles = {group: both[language == "zh"].partition("\n")[0] for group, both in GROUPS.items()}
     return {title: [one for one in OPTIONS if one.group == group] for group, title in titles.items()}
 

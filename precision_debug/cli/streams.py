@@ -14,7 +14,9 @@ __all__ = ["is_lost", "make_ready", "settle", "without_chatter"]
 
 
 def make_ready() -> None:
-    """Open what is closed onto nothing, and write what an encoding lacks as an escape in place of failing. A terminal
+    """Make the standard streams safe to read and write.
+
+    Opens what is closed onto nothing, and writes what an encoding lacks as an escape in place of failing. A terminal
     that says it is 0 wide, as one does that was not asked yet, does not say: nothing at all would be printed in it."""
     for size in ("COLUMNS", "LINES"):
         if re.fullmatch("0+", os.environ.get(size, "")):
@@ -43,8 +45,9 @@ def settle() -> None:
 
 @contextlib.contextmanager
 def without_chatter(verbose: bool = False) -> Iterator[None]:
-    """What frameworks print on standard error while they read a file goes nowhere: one that reads many formats tries
-    them all, and complains of each. verbose: it is shown."""
+    """Discard what frameworks print on standard error while they read a file.
+
+    One that reads many formats tries them all, and complains of each. verbose: it is shown."""
     if verbose:
         yield
         return
@@ -64,7 +67,7 @@ def without_chatter(verbose: bool = False) -> Iterator[None]:
 
 
 def is_lost(stream: Any, text: str = "") -> bool:
-    """Whether what was printed cannot be written; text: is written too, where what failed may be forgotten."""
+    """Return whether what was printed cannot be written; text: is written too, where what failed may be forgotten."""
     try:
         stream.write(text)
         stream.flush()

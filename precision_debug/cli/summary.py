@@ -81,7 +81,7 @@ def _padded(label: str) -> str:
 
 
 def lines(report: Report, outputs: Sequence[Path] = ()) -> Iterator[Line]:
-    """The sentence, the verdict, what it rests on, what was not proven, outputs, scores, notes, files.
+    """Yield the sentence, the verdict, what it rests on, what was not proven, outputs, scores, notes, files.
 
     Where nothing is wrong and a report is written, the rest is there: see ``_calm``.
     """
@@ -110,7 +110,7 @@ def _nothing_is_wrong(report: Report) -> bool:
 
 
 def _calm(report: Report) -> Iterator[Line]:
-    """The sentence, the verdict, what was compared, an output, what users asked for, and where the rest is."""
+    """Yield the sentence, the verdict, what was compared, an output, what users asked for, and where the rest is."""
     answer = list(_answer(report))
     yield from answer[:2]
     yield from (line for line in answer[2:] if not line.label.en)  # what the sentence alone would hide
@@ -274,7 +274,7 @@ def _notes(report: Report, only: frozenset[str] = frozenset()) -> Iterator[Line]
 
 
 def described(row: Row, *, counted: bool = True) -> Text:
-    """One row in words: place, operator, tensor, and the numbers that say how bad it is.
+    """Describe one row in words: place, operator, tensor, and the numbers that say how bad it is.
 
     counted: how many elements are beyond the tolerance. Where the user gave none, that many are beyond one that nobody
     asked for, and the relative L2 error that decides is said in its place.

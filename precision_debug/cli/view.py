@@ -44,7 +44,7 @@ class Pages(ThreadingHTTPServer):
         self.page = page
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Nothing: a browser that went away in the middle of an answer is no news."""
+        """Do nothing: a browser that went away in the middle of an answer is no news."""
 
     @property
     def address(self) -> str:
@@ -77,7 +77,7 @@ class _Answer(BaseHTTPRequestHandler):
                 self.wfile.write(self.server.page)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: the terminal has the address, and that is enough."""
+        """Do nothing: the terminal has the address, and that is enough."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -112,7 +112,7 @@ _FLAGS = (
 
 
 def _page(source: Path, language: str) -> bytes:
-    """A report's page. Raises OutputError where the source is none."""
+    """Return a report's page. Raises OutputError where the source is none."""
     if source.suffix.lower() in {".json", ".jsonl"}:
         with scratch() as (folder, _):
             return write(load(source), folder / "report.html", language=language).read_bytes()

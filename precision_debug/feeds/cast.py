@@ -12,7 +12,7 @@ __all__ = ["exact_cast"]
 
 
 def exact_cast(array: Array, wanted: np.dtype[Any]) -> Array | None:
-    """The array in the wanted type, or None where a value would change or one of them is text."""
+    """Return the array in the wanted type, or None where a value would change or one of them is text."""
     have = array.dtype
     if "U" in (have.kind, wanted.kind) or not (have.kind in "biufc" or have.isbuiltin == 2):
         return None

@@ -19,7 +19,7 @@ __all__ = ["check_names", "check_one", "check_shape", "engine_arrays"]
 def check_one(
     feeds: Mapping[str, Any], inputs: Sequence[InputMeta], *, where: str
 ) -> tuple[dict[str, Any], list[Reason]]:
-    """The feeds in the model's order and types, and notes on what was converted or looks odd.
+    """Return the feeds in the model's order and types, and notes on what was converted or looks odd.
 
     Values may be anything with ``__array__``, or nested lists of numbers, which have no type of their own and take
     the input's. An input that is not an array (a sequence, an optional) is passed on as it came. Raises InputError.
@@ -43,7 +43,7 @@ def check_one(
 
 
 def engine_arrays(feeds: Mapping[str, Any], inputs: Sequence[InputMeta], *, where: str) -> dict[str, Array]:
-    """Contiguous arrays in the order of the inputs, for an engine that takes exactly these names, types and shapes.
+    """Return contiguous arrays in the inputs' order, for an engine that takes exactly these names, types and shapes.
 
     For sessions, which scripts call without ``check_one``: nothing is converted. Raises InputError.
     """
@@ -62,7 +62,7 @@ def engine_arrays(feeds: Mapping[str, Any], inputs: Sequence[InputMeta], *, wher
 
 
 def check_names(feeds: Mapping[str, Any], inputs: Sequence[InputMeta], *, where: str) -> None:
-    """Every key names an input of the model. Raises InputError with the nearest name."""
+    """Check that every key names an input of the model. Raises InputError with the nearest name."""
     names = [meta.name for meta in inputs]
     for name in feeds:
         if name not in names:
@@ -71,7 +71,7 @@ def check_names(feeds: Mapping[str, Any], inputs: Sequence[InputMeta], *, where:
 
 
 def check_shape(shape: Sequence[int], meta: InputMeta, *, where: str) -> None:
-    """Rank and fixed dimensions are the model's. Raises InputError."""
+    """Check that rank and fixed dimensions are the model's. Raises InputError."""
     if meta.shape is None or meta.guessed:
         return
     fits = len(shape) == len(meta.shape) and all(

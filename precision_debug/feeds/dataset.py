@@ -16,12 +16,12 @@ __all__ = ["is_dataset", "load_dataset"]
 
 
 def is_dataset(folder: Path) -> bool:
-    """Whether a folder is one; nothing is imported."""
+    """Return whether a folder is a saved dataset; nothing is imported."""
     return (folder / "state.json").is_file() and (folder / "dataset_info.json").is_file()
 
 
 def load_dataset(folder: Path, inputs: Sequence[InputMeta]) -> SampleSets:
-    """One sample a row: the columns that the model's inputs are named by; a row of a lower rank gets a batch of one.
+    """Load a sample a row: the columns that the model's inputs are named by; a row of a lower rank gets a batch of one.
 
     Needs the package ``datasets``. Raises InputError.
     """

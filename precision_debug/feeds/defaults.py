@@ -50,7 +50,7 @@ class Sized:
 
 
 def sized(inputs: Sequence[InputMeta], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Sized]:
-    """Every input's shape: as given, fixed by the model, or chosen by us.
+    """Return every input's shape: as given, fixed by the model, or chosen by us.
 
     Dimensions of one name are of one size. Raises InputError for an input whose rank the model does not say.
     """
@@ -87,7 +87,7 @@ def _kind(dtype: str) -> str:
 
 
 def as_option(name: str, shape: Sequence[int]) -> str:
-    """The text to type: --input_shapes x:[1,3,224,224]."""
+    """Return the text to type: --input_shapes x:[1,3,224,224]."""
     return f"--input_shapes {name}:[{','.join(map(str, shape))}]"
 
 
@@ -124,19 +124,19 @@ _TOLD: Mapping[str, Callable[[int], Reason]] = {
 
 
 def _told(role: str, name: str, place: int, size: int) -> Reason:
-    """A size that we chose, by what the dimension is, else by its name or its place."""
+    """Return a size that we chose, by what the dimension is, else by its name or its place."""
     if role in _TOLD:
         return _TOLD[role](size)
     return say("dimension_named", name=name, size=size) if name else say("dimension", place=place, size=size)
 
 
 def _named(dim: int | str) -> bool:
-    """Whether a dimension has a name of its own; backends call one that has none "?" or by its place, "dim2"."""
+    """Return whether a dimension has a name of its own; backends call one that has none "?" or by its place, "dim2"."""
     return isinstance(dim, str) and re.fullmatch(r"\?*|dim\d+", dim) is None
 
 
 def _roles(meta: InputMeta, dims: tuple[int | str, ...], hears: bool) -> list[str]:
-    """What each dimension is: by its own name, else by its place in an input of this kind."""
+    """Return what each dimension is: by its own name, else by its place in an input of this kind."""
     rank = len(dims)
     dtype = as_dtype(meta.dtype)
     whole = dtype is not None and is_integer(dtype) and dtype.itemsize > 1
@@ -165,7 +165,7 @@ def _says(dim: int | str) -> str:
 
 
 def _image(meta: InputMeta, dims: tuple[int | str, ...]) -> str:
-    """ "first" or "last": where the channels of an image are; "" where it is none."""
+    """Return where an image has its channels, "first" or "last"; "" where it is no image."""
     rank = len(dims)
     if rank not in (4, 5):
         return ""
@@ -231,7 +231,7 @@ def conventional(
 
 
 def _top(meta: InputMeta, dtype: np.dtype[Any]) -> tuple[int, int]:
-    """The lowest index and the number of them; (0, 0) where nothing tells it."""
+    """Return the lowest index and the number of them; (0, 0) where nothing tells it."""
     if meta.limit:
         return 0, min(meta.limit, _WHOLE_FLOATS if is_float(dtype) else int(np.iinfo(dtype).max))
     if _BYTES.search(meta.name) or dtype == np.uint8:
@@ -248,7 +248,7 @@ class Default:
 
 
 def default_feeds(inputs: Sequence[InputMeta], *, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Default]:
-    """The defaults of every input, by name, without making the values of any but the conventional ones."""
+    """Return the defaults of every input, by name, without making the values of any but the conventional ones."""
     sizes = sized([meta for meta in inputs if meta.shape is not None or meta.name in shapes], shapes)
     return {meta.name: _default(meta, sizes.get(meta.name)) for meta in inputs}
 

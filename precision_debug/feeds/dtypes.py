@@ -34,27 +34,27 @@ def as_dtype(name: str) -> np.dtype[Any] | None:
 
 
 def dtype_name(dtype: np.dtype[Any]) -> str:
-    """The inverse of ``as_dtype``: numpy's name, and "str" for text of any width."""
+    """Return the inverse of ``as_dtype``: numpy's name, and "str" for text of any width."""
     return "str" if dtype.kind in "OSTU" else str(dtype.name)
 
 
 def is_float(dtype: np.dtype[Any]) -> bool:
-    """Floating point, those of ml_dtypes included."""
+    """Return whether a type is floating point, those of ml_dtypes included."""
     return dtype.kind == "f" or (_is_extended(dtype) and "float" in dtype.name)
 
 
 def is_integer(dtype: np.dtype[Any]) -> bool:
-    """Signed or unsigned integer, those of ml_dtypes included."""
+    """Return whether a type is a signed or unsigned integer, those of ml_dtypes included."""
     return dtype.kind in "iu" or (_is_extended(dtype) and "int" in dtype.name)
 
 
 def to_plain(array: Array) -> Array:
-    """The array itself, or its bits as unsigned integers where its type is one of ml_dtypes."""
+    """Return the array itself, or its bits as unsigned integers where its type is one of ml_dtypes."""
     return array.view(_BITS[array.dtype.itemsize]) if _is_extended(array.dtype) else array
 
 
 def from_plain(array: Array, name: str) -> Array:
-    """The inverse of ``to_plain``. Raises ValueError where the array cannot hold that type."""
+    """Return the inverse of ``to_plain``. Raises ValueError where the array cannot hold that type."""
     dtype = as_dtype(name)
     if dtype is None:
         raise ValueError(f"unknown element type '{name}'")

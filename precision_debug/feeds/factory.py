@@ -20,8 +20,10 @@ __all__ = ["made_by"]
 
 
 def made_by(text: str, seeded: Callable[[], AbstractContextManager[Any]], *, returns: Reason) -> Any:
-    """What the function returns. seeded: sets the framework's random state, before the file is imported (what it draws
-    then is part of the model too) and again before the function is called. returns: what a factory should return.
+    """Call a factory function of a Python file, and return what it returns.
+
+    seeded: sets the framework's random state, before the file is imported (what it draws then is part of the model too)
+    and again before the function is called. returns: what a factory should return.
 
     Raises ModelError.
     """
@@ -46,7 +48,7 @@ def made_by(text: str, seeded: Callable[[], AbstractContextManager[Any]], *, ret
 
 
 def _module(path: Path) -> ModuleType:
-    """The module, its folder's other modules importable while it runs.
+    """Return the module, its folder's other modules importable while it runs.
 
     It is registered in ``sys.modules``, since pickled classes and dataclasses look themselves up there, under a name
     of its real path: two models.py of two folders are two modules.

@@ -70,12 +70,12 @@ class FeedSet:
         return self.halved or not set(compared) & set(self.calibrates)
 
     def for_target(self) -> FeedSet:
-        """What the target is fed."""
+        """Return the feeds of the target."""
         return self if self.target is None else replace(self, feeds=self.target, target=None)
 
 
 def _first_half(feeds: Mapping[str, Any]) -> dict[str, Any]:
-    """A batch of the same size, in which the second half is the first once more."""
+    """Return a batch of the same size, in which the second half is the first once more."""
     count = min(np.shape(value)[0] for value in feeds.values())
     places = np.arange(count) % (count // 2)
     return {name: np.ascontiguousarray(np.asarray(value)[places]) for name, value in feeds.items()}
@@ -90,7 +90,7 @@ def make_feeds(
     seed: int = 0,
     samples_axis: int | None = None,
 ) -> FeedSet:
-    """Feeds for a model with these inputs.
+    """Make the feeds of a model with these inputs.
 
     source: path of a .npz, .npy or Polygraphy .json file, of a folder of .npy or .npz files, of an ONNX test data set,
     or SCRIPT.py[:function]; "" makes one random sample set from the seed.
@@ -121,8 +121,9 @@ def make_feeds(
 
 
 def check_feeds(inputs: Sequence[InputMeta], feed_set: FeedSet) -> FeedSet:
-    """Feeds that were made elsewhere (a recording, a caller, another model), checked and converted as ``make_feeds``
-    does with a file's. Raises InputError.
+    """Check and convert feeds that were made elsewhere, as ``make_feeds`` does with a file's.
+
+    Elsewhere: by a recording, a caller, another model. Raises InputError.
     """
     given_sets = feed_set.feeds if isinstance(feed_set.feeds, SampleSets) else _as_sets(list(feed_set.feeds))
     checked = _checked(inputs, given_sets, feed_set.source, feed_set.notes)

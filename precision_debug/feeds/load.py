@@ -33,7 +33,7 @@ _LITTLE = 64 << 20
 
 
 def load_sets(source: str, inputs: Sequence[InputMeta], samples_axis: int | None = None) -> SampleSets:
-    """Every sample set, unchecked. samples_axis: each array holds many samples along it. Raises InputError."""
+    """Return every sample set, unchecked. samples_axis: each array holds many samples along it. Raises InputError."""
     script = split_script(source)
     if script is not None and not Path(source).is_dir():
         path, function = script
@@ -64,7 +64,7 @@ def _sets(sets: Sequence[Mapping[str, Any]]) -> SampleSets:
 
 
 def _along(path: Path, inputs: Sequence[InputMeta], axis: int) -> SampleSets:
-    """The samples of one file whose arrays hold many of them."""
+    """Return the samples of one file whose arrays hold many of them."""
     try:
         if path.suffix.lower() == ".npz":
             arrays = _unnamed(mapped_npz(path), inputs)
@@ -117,7 +117,7 @@ def _npy_of(file: Path, name: str) -> dict[str, Any]:
 
 
 def _one_each(files: Sequence[Path], inputs: Sequence[InputMeta]) -> bool:
-    """Whether each .npy file is a sample of the only input: several, and none bears an input's name."""
+    """Return whether each .npy file is a sample of the only input: several, and none bears an input's name."""
     names = {re.sub(r"[^\w.\-]", "_", meta.name) for meta in inputs} | {meta.name for meta in inputs}
     needed = [meta for meta in inputs if not meta.optional] or list(inputs)
     return len(files) > 1 and len(needed) == 1 and not any(file.stem in names for file in files)

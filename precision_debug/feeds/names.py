@@ -15,7 +15,7 @@ __all__ = ["match_inputs", "turned_axes"]
 def match_inputs(
     baseline: Sequence[InputMeta], target: Sequence[InputMeta], renames: Mapping[str, str]
 ) -> tuple[dict[str, str], tuple[Reason, ...]]:
-    """Target input to baseline input, and notes on what was not settled by equal names.
+    """Map target inputs to baseline inputs, with notes on what was not settled by equal names.
 
     renames: target name to baseline name. Then equal names; then shape and type where only one fits; then the order,
     where every one of those that are left fits its counterpart. Raises InputError where one finds none.
@@ -75,7 +75,7 @@ def _sizes_fit(one: Sequence[int | str], other: Sequence[int | str]) -> bool:
 
 
 def turned_axes(shape: Sequence[int], wanted: InputMeta) -> tuple[int, ...]:
-    """The axes by which an array becomes a converted model's input: channels first for last, or last for first.
+    """Return the axes by which an array becomes a converted model's input: channels first for last, or last for first.
 
     () where it fits as it is, or does not so either.
     """

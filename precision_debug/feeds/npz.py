@@ -67,7 +67,7 @@ def save_feeds(path: str | Path, feeds: Feeds | Sequence[Feeds]) -> Path:
 
 
 def count_sets(path: Path) -> int:
-    """How many sample sets a .npz file holds, the arrays unread. Raises InputError."""
+    """Return how many sample sets a .npz file holds, the arrays unread. Raises InputError."""
     with _opened(path) as archive:
         return len(_index(archive, path)) if _INDEX in archive.files else 1
 
@@ -75,7 +75,7 @@ def count_sets(path: Path) -> int:
 def load_npz(
     path: Path, wanted: Sequence[InputMeta] | None = None, only: int | None = None
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """The sample sets of a .npz file: of ``save_feeds``, or of ``numpy.savez`` with input names as keys.
+    """Return the sample sets of a .npz file: of ``save_feeds``, or of ``numpy.savez`` with input names as keys.
 
     Only what is used is inflated: a few kilobytes may hold many gigabytes. wanted: the model's inputs; names of others
     are refused unread. only: this one of the sample sets. Raises InputError.
@@ -104,7 +104,7 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 def refuse_twice(names: Sequence[str], path: Path) -> None:
-    """Of two arrays of one name, numpy reads the last and keeps quiet about the first. Raises InputError."""
+    """Refuse two arrays of one name: numpy reads the last and keeps quiet about the first. Raises InputError."""
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         said = say("array_twice", names=[repr(name) for name in twice])
@@ -112,7 +112,7 @@ def refuse_twice(names: Sequence[str], path: Path) -> None:
 
 
 def refuse_more(file: IO[bytes], path: Path) -> None:
-    """Of an open .npy file whose array was read: numpy.save may have been called twice. Raises InputError."""
+    """Refuse what follows the array of an open .npy file: numpy.save may have been called twice. Raises InputError."""
     if file.read(1):
         raise InputError(say("more_than_an_array"), where=str(path), hint=say("write_save"))
 
@@ -140,7 +140,7 @@ def _index(archive: Mapping[str, Array], path: Path) -> list[Any]:
 
 
 def unreadable(error: Exception) -> Reason:
-    """Why numpy could not load a file, in one clause."""
+    """Return why numpy could not load a file, in one clause."""
     if "allow_pickle" in str(error):
         return say("python_objects")
     return say("cannot_read", error=f"{type(error).__name__}: {error}")

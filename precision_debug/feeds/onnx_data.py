@@ -16,13 +16,15 @@ __all__ = ["is_data_set", "load_data_set"]
 
 
 def is_data_set(folder: Path) -> bool:
-    """Whether the folder holds input_N.pb files."""
+    """Return whether the folder holds input_N.pb files."""
     return bool(_files(folder))
 
 
 def load_data_set(folder: Path, inputs: Sequence[InputMeta]) -> dict[str, Any]:
-    """Input name to value. The format pairs files and inputs by number; a name inside a file wins where it is one of
-    the model's. Needs the onnx package. Raises InputError.
+    """Load a test data set of ONNX (a folder of .pb files), as input name to value.
+
+    The format pairs files and inputs by number; a name inside a file wins where it is one of the model's. Needs the
+    onnx package. Raises InputError.
     """
     try:
         import onnx

@@ -47,7 +47,7 @@ class Iteration:
 
 
 def parsed(path: Path) -> Any:
-    """The plain JSON of a file. Raises InputError."""
+    """Return the plain JSON of a file. Raises InputError."""
     refuse_special(path, InputError)
     try:
         return parse_json(path.read_bytes())
@@ -56,13 +56,13 @@ def parsed(path: Path) -> Any:
 
 
 def holds_results(path: Path) -> bool:
-    """Whether the file is of runners' outputs, and not of feeds. Raises InputError."""
+    """Return whether the file is of runners' outputs, and not of feeds. Raises InputError."""
     data = parsed(path)
     return isinstance(data, dict) and data.get(_CLASS) == "RunResults"
 
 
 def read_feeds(path: Path) -> list[dict[str, Any]]:
-    """One dict of arrays an iteration. Raises InputError."""
+    """Return one dict of arrays for each iteration. Raises InputError."""
     data = parsed(path)
     sets = [data] if isinstance(data, dict) and _CLASS not in data else data
     if not isinstance(sets, list) or not all(isinstance(one, dict) for one in sets):
@@ -75,7 +75,7 @@ def read_feeds(path: Path) -> list[dict[str, Any]]:
 
 
 def read_results(path: Path) -> dict[str, list[Iteration]]:
-    """What each runner gave, one entry an iteration; runners in the file's order. Raises InputError.
+    """Return what each runner gave, one entry an iteration; runners in the file's order. Raises InputError.
 
     path: a file, or a folder whose files have numbers for names, one an iteration.
     """
@@ -117,7 +117,7 @@ def _finite(seconds: float) -> float:
 
 
 def decoded(value: Any, what: str, name: str, path: Path) -> Any:
-    """An array as Polygraphy writes it; any other plain value as it is. Raises InputError."""
+    """Return an array as Polygraphy writes it; any other plain value as it is. Raises InputError."""
     if not isinstance(value, dict):
         return value
     kind = value.get(_CLASS, value.get("type", ""))
@@ -138,12 +138,12 @@ def decoded(value: Any, what: str, name: str, path: Path) -> Any:
 
 
 def feeds_text(sets: Sequence[Mapping[str, Any]]) -> str:
-    """Feeds as Polygraphy's --load-inputs reads them. Raises InputError on a value that is not an array."""
+    """Return feeds as text for Polygraphy's --load-inputs. Raises InputError on a value that is not an array."""
     return json.dumps([{name: _array(value, name) for name, value in one.items()} for one in sets])
 
 
 def iteration_text(runner: str, outputs: Mapping[str, Any], seconds: float | None) -> str:
-    """One IterationResult, on one line. Raises InputError on an output that is not an array."""
+    """Return one IterationResult as text on one line. Raises InputError on an output that is not an array."""
     lazy = {name: {"values": _array(value, name), _CLASS: "LazyArray"} for name, value in outputs.items()}
     return json.dumps({"outputs": lazy, "runtime": seconds, "runner_name": runner, _CLASS: "IterationResult"})
 

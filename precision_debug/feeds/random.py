@@ -31,7 +31,7 @@ def random_feeds(
     val_range: Mapping[str, tuple[float, float]],
     seed: int,
 ) -> tuple[dict[str, Array], list[Reason]]:
-    """One sample set and what the reader must know of it.
+    """Return one sample set of random values and what the reader must know of it.
 
     Each input has a random stream of its own, from the seed and its name: adding an input changes no other. Floats
     are uniform over the range, rounded to their type; integers are uniform over the whole numbers in it, both ends

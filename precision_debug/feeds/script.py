@@ -24,7 +24,7 @@ _MOST = 1 << 20
 
 
 def split_script(source: str) -> tuple[Path, str] | None:
-    """The file and the function that a source names, or None where it is not a Python script."""
+    """Return the file and the function that a source names, or None where it is not a Python script."""
     path, colon, function = source.rpartition(":")
     if colon and path.endswith(".py") and function.isidentifier():
         return Path(path), function
@@ -57,7 +57,7 @@ def load_script(path: Path, function: str = DEFAULT_FUNCTION) -> SampleSets:
 
 
 def load_function(source: str) -> Callable[..., Any]:
-    """The function of "SCRIPT.py:function", the script having run. Raises InputError."""
+    """Return the function of "SCRIPT.py:function", the script having run. Raises InputError."""
     path, _, name = source.rpartition(":")
     if not path.endswith(".py") or not name.isidentifier():
         raise InputError(say("script_function_form", value=source))
@@ -136,8 +136,9 @@ class _Again:
 
 
 def line_of(path: Path, error: BaseException) -> str:
-    """FILE:LINE of the user's that an exception came from: the deepest one in the script's folder, and the script
-    alone where there is none."""
+    """Return the FILE:LINE in the user's code that an exception came from.
+
+    It is the deepest one in the script's folder, and the script alone where there is none."""
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
         return f"{error.filename}:{error.lineno}"
     folder = Path(os.path.realpath(path)).parent

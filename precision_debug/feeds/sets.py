@@ -12,7 +12,7 @@ Feeds = dict[str, Any]
 
 
 class SampleSets(Sequence[Feeds]):
-    """count sample sets; load: from a number, from 0, to the set, whose arrays the caller may keep.
+    """A sequence of ``count`` sample sets; load: from a number, from 0, to the set, whose arrays the caller may keep.
 
     cheap: to go through all of them costs little. The last one that was asked for is kept. Safe to use from several
     threads.
@@ -45,5 +45,5 @@ class SampleSets(Sequence[Feeds]):
         return (self[number] for number in range(self._count))
 
     def each(self, change: Callable[[Feeds], Feeds]) -> SampleSets:
-        """The same, each one changed when it is asked for."""
+        """Return the same sample sets, each one changed when it is asked for."""
         return SampleSets(self._count, lambda number: change(self[number]), cheap=self.cheap)

@@ -26,9 +26,11 @@ _HINT = "return (module, inputs, loss) from the factory: loss takes what the mod
 
 
 class StepOutputs(dict[str, Any]):
-    """What a step made, by name: "loss", "gradient/<parameter>" (unscaled, before it is clipped), and after an
-    optimiser "update/<parameter>" (after less before) and "state/<parameter>/<key>". Of several ranks "rank<n>/loss"
-    and "rank<n>/gradient/<parameter>", with an optimiser also "gradient/<parameter>": their mean.
+    """Everything that a training step made, by name.
+
+    "loss", "gradient/<parameter>" (unscaled, before it is clipped), and after an optimiser "update/<parameter>" (after
+    less before) and "state/<parameter>/<key>". Of several ranks "rank<n>/loss" and "rank<n>/gradient/<parameter>", with
+    an optimiser also "gradient/<parameter>": their mean.
 
     skipped: GradScaler found NaN or Inf in a gradient, and left the optimiser's step out.
     """
@@ -44,8 +46,10 @@ class StepOutputs(dict[str, Any]):
 
 @dataclass(frozen=True, kw_only=True)
 class StepParts:
-    """loss: of what the module returns, and of the module too where it takes two; None: the module returns it.
-    optimiser: one over the module's parameters, or what makes one of a list of them; None: there is none."""
+    """The loss function and the optimiser of a training step.
+
+    loss: of what the module returns, and of the module too where it takes two; None: the module returns it. optimiser:
+    one over the module's parameters, or what makes one of a list of them; None: there is none."""
 
     module: Any
     inputs: Any = None
@@ -54,7 +58,7 @@ class StepParts:
 
 
 def changed_by_evaluation(parts: Iterable[tuple[str, Any]]) -> list[str]:
-    """Paths of modules that are in training mode and compute something else there than in evaluation mode.
+    """Return the paths of modules that are in training mode and compute something else there than in evaluation mode.
 
     parts: path and module, of torch or Paddle. That is a dropout that drops, a normalisation with running statistics,
     and a class of the user's whose forward reads ``training``.
@@ -79,7 +83,7 @@ def _differs(part: Any) -> bool:
 
 
 def step_parts(made: Any, where: str, hint: str | Reason) -> StepParts:
-    """What a factory returned, be it for a step or not. Raises ModelError."""
+    """Return what a factory returned, be it for a step or not. Raises ModelError."""
     parts = made if isinstance(made, tuple) and 2 <= len(made) <= 4 else (made,)
     module, inputs, loss, optimiser = (*parts, None, None, None)[:4]
     steps = optimiser is None or callable(optimiser) or hasattr(optimiser, "step")
@@ -90,7 +94,7 @@ def step_parts(made: Any, where: str, hint: str | Reason) -> StepParts:
 
 
 def loss_of(parts: StepParts, returned: Any, is_tensor: Callable[[Any], bool]) -> Any:
-    """What the loss's function makes of what the module returned, or the loss in that; of any kind."""
+    """Return what the loss's function makes of what the module returned, or the loss in that; of any kind."""
     if parts.loss is not None:
         return _called(parts.loss, returned, parts.module)
     if is_tensor(returned):
@@ -111,19 +115,19 @@ def _called(loss: Callable[..., Any], returned: Any, module: Any) -> Any:
 
 
 def loss_refused(found: str, where: str) -> ModelError:
-    """found: what the loss is in place of one number; "": it has no gradient."""
+    """Return the error for a loss that is no number with a gradient. found: what it is; "": it has no gradient."""
     if not found:
         return ModelError("the loss depends on no parameter", where=where, hint=_HINT)
     return ModelError(f"the loss is one number with a gradient, got {found}", where=where, hint=_HINT)
 
 
 def nothing_learns(where: str) -> ModelError:
-    """No parameter of the module is trained."""
+    """Return the error for a module no parameter of which is trained."""
     return ModelError("no parameter requires a gradient, so there is no step to compare", where=where)
 
 
 def no_optimiser(where: str) -> ModelError:
-    """The optimiser's phase was asked for."""
+    """Return the error for a step of the optimiser's phase whose factory gives no optimiser."""
     return ModelError(
         "no optimiser was given", where=where,
         hint="return (module, inputs, loss, optimiser) from the factory, or use --option step=backward",
@@ -131,7 +135,7 @@ def no_optimiser(where: str) -> ModelError:
 
 
 def made_optimiser(given: Any, parameters: list[Any], where: str) -> Any:
-    """What the factory's optimiser is, or makes of the parameters that learn. Raises ModelError."""
+    """Return what the factory's optimiser is, or makes of the parameters that learn. Raises ModelError."""
     if hasattr(given, "step"):
         return given
     try:
@@ -148,15 +152,17 @@ def made_optimiser(given: Any, parameters: list[Any], where: str) -> Any:
 
 
 def given_scale(options: Mapping[str, Any], given: float | None, *scaled: str) -> float:
-    """What the loss is multiplied by. given: by the setting. scaled: targets whose loss is where nobody says."""
+    """Return what the loss is multiplied by. given: by the setting. scaled: targets whose loss is where nobody says."""
     if given is not None:
         return float(given)
     return SCALE if passed(options, "target_mode") in scaled else 1.0
 
 
 def tell_memory(until: str, learned: int, *, ranks: int = 1) -> None:
-    """Say beforehand what a step takes. until: its last phase. learned: bytes of the parameters that learn. ranks: how
-    many run one after the other, whose gradients are all kept."""
+    """Announce how much memory a training step takes, before it runs.
+
+    until: its last phase. learned: bytes of the parameters that learn. ranks: how many run one after the other, whose
+    gradients are all kept."""
     # the gradient; with an optimiser also the parameter that it writes, and before, its update, and Adam's two states,
     # and of each rank its gradient and its part of their mean
     many = learned * (max(1, ranks) if until == BACKWARD else 6 + (2 * ranks if ranks > 1 else 0))
@@ -164,7 +170,7 @@ def tell_memory(until: str, learned: int, *, ranks: int = 1) -> None:
 
 
 def step_notes(until: str, scale: float, *, skipped: bool, autocast: bool) -> list[Reason]:
-    """What the reader of a report must know of a step. skipped: GradScaler left the optimiser's step out."""
+    """Return what the reader of a report must know of a step. skipped: GradScaler left the optimiser's step out."""
     found = [say("step_phases", phase=until)]
     if autocast:
         found.append(say("step_autocast"))

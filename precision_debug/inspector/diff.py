@@ -1,4 +1,4 @@
-"""What two builds of one model have in common: which layers, and which tactics."""
+"""Comparison of two builds of one model: which layers, and which tactics."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _INTERNAL = re.compile(
 
 
 def fused_outputs(layers: Sequence[EngineLayer]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Tensor names of the model that the engine still produces, in execution order, and the names left out.
+    """Return the tensor names of the model that the engine still produces, in execution order, and the names left out.
 
     Left out are copies in another format, constants and what TensorRT made up itself. Names are the engine's own;
     ``strip_subgraph_suffix`` gives Paddle's.
@@ -48,8 +48,9 @@ def producers(layers: Sequence[EngineLayer]) -> dict[str, EngineLayer]:
 
 
 def strip_subgraph_suffix(name: str) -> tuple[str, int | None]:
-    """Paddle's own name and the number that its TensorRT subgraph added: "relu_0.tmp_0_subgraph_17" is
-    ("relu_0.tmp_0", 17); (name, None) where it has no such suffix.
+    """Split a tensor's name into Paddle's own name and the number that its TensorRT subgraph added.
+
+    "relu_0.tmp_0_subgraph_17" is ("relu_0.tmp_0", 17); (name, None) where it has no such suffix.
     """
     found = _SUBGRAPH.fullmatch(name)
     return (found[1], int(found[2])) if found else (name, None)

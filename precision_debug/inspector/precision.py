@@ -67,7 +67,7 @@ def real_precision(layer: EngineLayer) -> tuple[str, str]:
 
 
 def ran_instead(layers: Iterable[EngineLayer], wanted: str) -> str | None:
-    """What an engine's layers ran in where none ran in ``wanted`` ("TF32 (12), FP32 (3)"); "" where one did.
+    """Return what an engine's layers ran in where none ran in ``wanted`` ("TF32 (12), FP32 (3)"); "" where one did.
 
     None where that is not known: no layer multiplies, or of one that does, or of a region that is compiled as a whole,
     only the types at its edges are told.
@@ -88,21 +88,22 @@ def ran_instead(layers: Iterable[EngineLayer], wanted: str) -> str | None:
 
 
 def is_opaque(layer: EngineLayer) -> bool:
-    """Whether it is a region that TensorRT's compiler Myelin runs as a whole: no kernel of it is named.
+    """Return whether a layer is a region that TensorRT's compiler Myelin runs as a whole: no kernel of it is named.
 
     Seen with TensorRT 8.6, which lists "{ForeignNode[first...last]}" without metadata, tactic and weights. TensorRT 10
-    lists the region's kernels one by one.
-    """
+    lists the region's kernels one by one."""
     return not layer.tactic_name and bool(_OPAQUE.match(layer.layer_type) or layer.name.startswith("{ForeignNode["))
 
 
 def has_body(layer: EngineLayer) -> bool:
-    """Whether it runs a graph of its own, as OpenVINO's If does: the type that it is listed with is its condition's."""
+    """Return whether a layer runs a graph of its own, as OpenVINO's If does.
+
+    The type that it is listed with is its condition's."""
     return layer.layer_type in _BODIES
 
 
 def edge_types(layer: EngineLayer) -> str:
-    """ "reads FP32, writes FP16"; types that the inspector does not tell are left out."""
+    """Describe the types that a layer reads and writes: "reads FP32, writes FP16"; what is not reported is left out."""
     sides = (("reads", layer.inputs), ("writes", layer.outputs))
     parts = [(verb, " and ".join(sorted({t.dtype for t in tensors if t.dtype}))) for verb, tensors in sides]
     return ", ".join(f"{verb} {types}" for verb, types in parts if types) or "of types that are not reported"

@@ -31,7 +31,7 @@ _VERBOSITY = "build the engine with profiling_verbosity DETAILED (trtexec --prof
 
 
 def read_inspector(*sources: str | Path) -> tuple[EngineLayer, ...]:
-    """The layers in all files, each a path or a glob; files of one glob in the order of their names.
+    """Return the layers in all files, each a path or a glob; files of one glob in the order of their names.
 
     Raises ModelError where a source matches no file or a file is not an inspector output with details.
     """
@@ -40,7 +40,7 @@ def read_inspector(*sources: str | Path) -> tuple[EngineLayer, ...]:
 
 
 def parse_inspector(text: str, *, where: str = "engine inspector") -> tuple[EngineLayer, ...]:
-    """The layers in the text that the inspector returned. Raises ModelError."""
+    """Return the layers in the text that the inspector returned. Raises ModelError."""
     try:
         data = parse_json(text, strict=False)
     except ValueError as error:
@@ -69,6 +69,7 @@ def parse_inspector(text: str, *, where: str = "engine inspector") -> tuple[Engi
 
 
 def expand(source: str) -> list[Path]:
+    """Return the files that a path or glob pattern names; raise ModelError where there is none."""
     if Path(source).is_file():
         return [Path(source)]
     files = sorted(path for name in glob.glob(source, recursive=True) if (path := Path(name)).is_file())

@@ -27,11 +27,11 @@ class InputHandle:
         return self._name
 
     def reshape(self, shape: Sequence[int]) -> None:
-        """The shape of what is copied next."""
+        """Set the shape of what is copied next."""
         self._shape = tuple(int(size) for size in shape)
 
     def copy_from_cpu(self, data: Any) -> None:
-        """A copy of an array, or of a tensor. Raises UsageError where it has not the shape that was set."""
+        """Take a copy of an array, or of a tensor. Raises UsageError where it has not the shape that was set."""
         array = np.array(as_array(data, name=self._name), order="C")
         if self._shape is not None and array.size != int(np.prod(self._shape)):
             raise UsageError(
@@ -67,7 +67,7 @@ class OutputHandle:
         return self._name
 
     def copy_to_cpu(self) -> Array:
-        """A copy. Raises UsageError before the first run."""
+        """Return a copy. Raises UsageError before the first run."""
         if self._name not in self._source:
             raise UsageError(f"output {self._name} has no value yet", where="watch", hint="run() first")
         return np.array(self._source[self._name])

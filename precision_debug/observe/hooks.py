@@ -90,7 +90,7 @@ def _meta(seen: _Seen) -> TensorMeta:
 
 
 class SaveBaseline:
-    """Keeps what it is shown.
+    """A hook that keeps the baseline's tensors.
 
     names: keep only these (None: all). store: where to keep it; in memory by default, freed by ``close``.
     wanted: asked once for each tensor; where it says no, only the tensor's statistics are kept.
@@ -140,7 +140,7 @@ class SaveBaseline:
         self.announced, self.side = tuple(tensors), side
 
     def __iter__(self) -> Iterator[str]:
-        """The names of what was seen, in order: what ``assign_mark_names`` takes as its baseline."""
+        """Yield the names of what was seen, in order: what ``assign_mark_names`` takes as its baseline."""
         return iter(key for key, *_ in self._tensors)
 
     def __call__(self, op_type: str, tensor_name: str, tensor: Any, /) -> None:
@@ -176,7 +176,7 @@ class SaveBaseline:
             self._on_saved(key, None)
 
     def was_not_kept(self, key: str) -> bool:
-        """Whether only the statistics of this tensor are kept."""
+        """Return whether only the statistics of this tensor are kept."""
         return key in self._alone
 
     def _described(self, key: str, stats: TensorStats) -> None:
@@ -250,7 +250,7 @@ def _parts(
 
 
 class CheckTarget:
-    """Compares what it is shown with the baseline and keeps one row a tensor.
+    """A hook that compares what it is shown with the baseline and keeps one row a tensor.
 
     tolerance, or atol and rtol: when a tensor passes (see Tolerance).
     alignment: the pairing where both sides' tensors are known beforehand; None pairs by name.
@@ -365,7 +365,7 @@ class CheckTarget:
             self.baseline.store.drop(base_name)
 
     def _added(self, name: str, turn: str, value: Any) -> bool:
-        """Whether one of many iterations was taken in, as those before it; turn: "@17"."""
+        """Return whether one of many iterations was taken in, as those before it; turn: "@17"."""
         before, comparer = self._merged.get(name), self.baseline.comparer
         if before is None or not isinstance(comparer, HostComparer):
             return False
@@ -442,7 +442,7 @@ class CheckTarget:
         return judge.judged(dataclasses.replace(row, comparison=infinite(found)), self.tolerance)
 
     def _tell_merged(self) -> tuple[Row, ...]:
-        """The rows of loops of many iterations, so far; ``on_row`` gets them."""
+        """Return the merged rows of loops of many iterations, so far, and show each to ``on_row``."""
         found = []
         for row in map(self._judged, self._merged.rows()):
             found.append(row)
@@ -460,8 +460,9 @@ class CheckTarget:
         return (*(row for row in self._rows if stem(row.target_name) not in many), *merged)
 
     def ends(self) -> tuple[tuple[Row, ...], frozenset[str]]:
-        """All finished rows; of loops of many iterations those of the first and the last ones. Where some lie in
-        between, the names of what the last begin with are returned, too."""
+        """Return all finished rows; of loops of many iterations those of the first and the last ones.
+
+        Where some lie in between, the names of what the last begin with are returned, too."""
         count: collections.Counter[str] = collections.Counter()
         gaps, found = self._merged.gaps, []
         for row in self._rows:

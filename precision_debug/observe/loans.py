@@ -9,7 +9,7 @@ __all__ = ["Loans"]
 
 
 class Loans:
-    """Used by the thread of one run."""
+    """Buffers that a run has lent; used by the thread of that run."""
 
     def __init__(self) -> None:
         self._lent: collections.deque[tuple[Callable[[], None], int]] = collections.deque()
@@ -19,8 +19,10 @@ class Loans:
         return len(self._lent)
 
     def add(self, give_back: Callable[[], None], size: int, most: int) -> None:
-        """Something more is lent. Where that makes more than ``most`` bytes, half of them are waited for, so that two
-        runs that take turns take long ones.
+        """Add a buffer that is lent.
+
+        Where that makes more than ``most`` bytes, half of them are waited for, so that two runs that take turns take
+        long ones.
 
         give_back: waits until it may be overwritten.
         """

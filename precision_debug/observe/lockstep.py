@@ -96,7 +96,7 @@ class Meeting:
         return self._held != key and (waits_for_another or self._target_done)
 
     def get(self, key: str) -> Any:
-        """The tensor of a key, waited for; None where the baseline ended without it."""
+        """Return the tensor of a key, waited for; None where the baseline ended without it."""
         with self._changed:
             while True:
                 self._check()
@@ -112,7 +112,7 @@ class Meeting:
                 self._wait(f"the target waits for {key} of the baseline, which {last}")
 
     def drop(self, key: str) -> None:
-        """The tensor of a key is no longer needed."""
+        """Forget the tensor of a key: it is no longer needed."""
         with self._changed:
             if self._held == key:
                 self._held = ""
@@ -218,7 +218,7 @@ def run_both(meeting: Meeting, baseline: Callable[[], B], target: Callable[[], T
 
 
 def _is_echo(error: BaseException | None) -> bool:
-    """Whether an error only says that the other side failed."""
+    """Return whether an error only says that the other side failed."""
     while error is not None:
         if isinstance(error, Ended):
             return True

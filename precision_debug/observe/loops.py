@@ -39,7 +39,7 @@ class Turns:
         self._count: Counter[str] = Counter()
 
     def of(self, key: str) -> tuple[str, int]:
-        """A tensor's name without its iteration, and how many it had before; ("", 0) for one of no loop."""
+        """Return a tensor's name without its iteration, and how many it had before; ("", 0) for one of no loop."""
         name = stem(key) if "@" in key else key
         if name == key:
             return "", 0
@@ -78,7 +78,7 @@ class MergedRows:
         self.alone = MergedStats()
 
     def of(self, name: str, row: Callable[[], Row]) -> Iterations:
-        """What adds up a tensor's iterations. row: of the first one, what is known beside its numbers."""
+        """Return what adds up a tensor's iterations. row: of the first one, what is known beside its numbers."""
         if name not in self._pairs:
             first = row()
             self._pairs[name] = first, Iterations(self._tolerance)
@@ -88,7 +88,7 @@ class MergedRows:
         return over
 
     def get(self, name: str) -> tuple[str, Iterations] | None:
-        """The baseline's name of a tensor of the target's, without an iteration, and what adds them up."""
+        """Return the baseline's name of a tensor of the target's, without an iteration, and what adds them up."""
         partner = self._partner.get(name)
         if partner is None:
             return None
@@ -136,7 +136,7 @@ class MergedRows:
 
 
 def merged_list(tensors: Iterable[TensorMeta]) -> tuple[TensorMeta, ...]:
-    """A side's tensors with one entry, that of the first iteration, for each that has too many."""
+    """Return a side's tensors with one entry, that of the first iteration, for each that has too many."""
     given = tuple(tensors)
     count: Counter[str] = Counter(stem(meta.name) for meta in given if "@" in meta.name)
     many = {name for name, times in count.items() if times > KEPT}

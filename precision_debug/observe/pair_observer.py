@@ -10,7 +10,7 @@ __all__ = ["PairObserver"]
 
 
 class PairObserver(Protocol):
-    """Is shown every pair of a run, in the order in which the results come."""
+    """An observer that is shown every pair of a run, in the order in which the results come."""
 
     def look(self, row: Row, base: Any, target: Any, /) -> None:
         """A finished row and its two tensors, in the host's memory or on a device; both may be overwritten later."""

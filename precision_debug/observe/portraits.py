@@ -37,7 +37,7 @@ _WAITING = 8
 
 
 class Portraits:
-    """Draws tensors as they are compared; those of a device are copied once they are known to be drawn.
+    """An observer that draws tensors as they are compared; those of a device are copied once they are to be drawn.
 
     beyond: relative L2 error up to which a tensor is not worth a picture; None: its status tells.
     on_portrait: called with each one, in the order in which they came. Use as a context manager: what is seen is drawn

@@ -65,7 +65,7 @@ class Shard:
 
     @property
     def alone(self) -> dict[str, TensorStats]:
-        """Numbers over all samples of the baseline's tensors that no partner came for."""
+        """Return the numbers over all samples of the baseline's tensors that no partner came for."""
         return {name: side.stats for name, (_, side) in self._alone.items()}
 
     def score(self, name: str, total: float, count: int) -> None:
@@ -96,7 +96,7 @@ class Shard:
         self._tensors[key] = (sample, row, merged) if sample < first else (first, kept, merged)
 
     def rows(self, tolerance: Tolerance) -> list[Row]:
-        """One row a tensor, judged over all samples, in the order in which the first samples showed them."""
+        """Return one row a tensor, judged over all samples, in the order in which the first samples showed them."""
         found = sorted(self._tensors.values(), key=lambda item: (item[0], item[1].index))
         return [_judged(row, merged, tolerance) for _, row, merged in found]
 
@@ -115,7 +115,7 @@ class Shard:
         return sorted(((error, sample) for sample, error in worst.items()), key=lambda pair: (-pair[0], pair[1]))
 
     def to_plain(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Return the shard as JSON values."""
         return {
             "samples": _ranges(self.samples),
             "seconds": self.seconds,
@@ -129,12 +129,12 @@ class Shard:
         }
 
     def to_text(self) -> str:
-        """As JSON."""
+        """Return the shard as JSON text."""
         return json.dumps(self.to_plain(), allow_nan=False)
 
     @classmethod
     def from_text(cls, text: str) -> Shard:
-        """The inverse. Raises KeyError, TypeError or ValueError on foreign data."""
+        """Read a shard from its JSON text. Raises KeyError, TypeError or ValueError on foreign data."""
         plain = parse_json(text)
         try:
             return cls.from_plain(plain)
@@ -143,7 +143,7 @@ class Shard:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Shard:
-        """The inverse of ``to_plain``."""
+        """Return the inverse of ``to_plain``."""
         found = cls()
         end = 0
         for low, high in plain["samples"]:

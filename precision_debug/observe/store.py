@@ -51,7 +51,7 @@ class Store:
                 self._arrays[key] = self._spill(array)
 
     def get(self, key: str) -> np.ndarray[Any, Any] | None:
-        """The array of a key, None where there is none; a spilled one comes memory-mapped, read-only."""
+        """Return the array of a key, None where there is none; a spilled one comes memory-mapped, read-only."""
         with self._lock:
             held = self._arrays.get(key)
         return held.open() if isinstance(held, _Spilled) else held

@@ -20,8 +20,10 @@ _MOST = 1 << 26
 
 
 class TokenErrors:
-    """Is shown the pairs of a run over ``rows`` sequences of ``length`` tokens, and keeps each tensor's relative L2
-    error at each token. Tensors that lie on a device are left out."""
+    """Relative L2 errors of each tensor at each token.
+
+    It is shown the pairs of a run over ``rows`` sequences of ``length`` tokens. Tensors that lie on a device are left
+    out."""
 
     def __init__(self, rows: int, length: int) -> None:
         self._rows, self._length = rows, length
@@ -50,7 +52,7 @@ class TokenErrors:
         self._errors[row.name] = np.where(np.isnan(found), math.inf, found)
 
     def found(self, order: tuple[str, ...]) -> tuple[list[str], Array]:
-        """Names in the order given, and their errors [tensors, rows * tokens]."""
+        """Return names in the order given, and their errors [tensors, rows * tokens]."""
         names = [name for name in order if name in self._errors]
         count = self._rows * self._length
         return names, np.array([self._errors[name] for name in names]).reshape(len(names), count)

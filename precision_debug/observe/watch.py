@@ -56,25 +56,25 @@ class Watched:
         return self._session.notes
 
     def get_input_names(self) -> list[str]:
-        """The inputs in the predictor's order."""
+        """Return the inputs in the predictor's order."""
         return list(self._inputs)
 
     def get_output_names(self) -> list[str]:
-        """The outputs in the predictor's order."""
+        """Return the outputs in the predictor's order."""
         return list(self._keys)
 
     def get_input_handle(self, name: str) -> InputHandle:
-        """Takes an input's value for ``run()``. Raises UsageError."""
+        """Return the handle that takes an input's value for ``run()``. Raises UsageError."""
         _known(self._inputs, name, "input")
         return self._inputs[name]
 
     def get_output_handle(self, name: str) -> OutputHandle:
-        """Has an output of the last run. Raises UsageError."""
+        """Return the handle that has an output of the last run. Raises UsageError."""
         _known(self._keys, name, "output")
         return OutputHandle(name, self._outputs)
 
     def register_output_hook(self, hook: Hook) -> None:
-        """A hook for every run from now on, beside the one that ``run`` is given."""
+        """Register a hook for every run from now on, beside the one that ``run`` is given."""
         self._hooks.append(hook)
 
     def clone(self, stream: Any = None) -> Watched:  # noqa: ARG002
@@ -82,10 +82,10 @@ class Watched:
         return self._again()
 
     def clear_intermediate_tensor(self) -> None:
-        """For scripts that call it: nothing is kept between two runs."""
+        """Do nothing, for scripts that call it: nothing is kept between two runs."""
 
     def try_shrink_memory(self) -> int:
-        """For scripts that call it."""
+        """Do nothing, for scripts that call it."""
         return 0
 
     def run(
@@ -150,7 +150,7 @@ class Watched:
 
 
 def watch(config: Any) -> Watched:
-    """In place of ``create_predictor(config)``: the same predictor, with tensors that hooks can compare.
+    """Make the predictor of ``create_predictor(config)``, with tensors that hooks can compare.
 
     config: a ``paddle.inference.Config``, of which a copy is used: every setting is the caller's own. Raises UsageError
     where no backend knows it, or where it cannot be watched.

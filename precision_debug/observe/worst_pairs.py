@@ -22,7 +22,7 @@ PAIR = "worst-{}.npz"
 
 
 class WorstPairs:
-    """Keeps the ``most`` worst pairs that it is shown as files of ``folder``, one each.
+    """An observer that keeps the ``most`` worst pairs as files of ``folder``, one each.
 
     Worst are tensors whose shapes differ, then those with a NaN or an infinity that the baseline has not, then those
     with the largest relative L2 error; of equal ones the earlier. A pair without any error is not kept.
@@ -56,7 +56,7 @@ class WorstPairs:
         return self._folder / PAIR.format(number)
 
     def _written(self, number: int, base: Any, target: Any) -> bool:
-        """Whether both sides could be written; text and what is not an array cannot."""
+        """Return whether both sides could be written; text and what is not an array cannot."""
         path = self._path(number)
         try:
             sides = {"baseline": _plain(as_array(base)), "target": _plain(as_array(target))}

@@ -1,4 +1,4 @@
-"""Two files compared whole: what differs, what has no counterpart, and how much was looked at."""
+"""Comparison of two whole model files: what differs, what has no counterpart, and how much was looked at."""
 
 from __future__ import annotations
 
@@ -51,8 +51,10 @@ def looked_at(model: Model) -> Looked:
 
 
 def compared_files(first: Model, second: Model) -> list[Reason]:
-    """Every difference that is proven, and what of either file has no counterpart in the other, so that nothing is
-    proven of it. The second is thought to come from the first; where only the other order fits, that is said."""
+    """Return every difference between two model files that is proven without a run.
+
+    Also what of either file has no counterpart in the other, so that nothing is proven of it. The second is thought to
+    come from the first; where only the other order fits, that is said."""
     found = _found(first, second)
     if found and not _found(second, first):
         return [say("proven_other_order"), *found]
@@ -104,7 +106,7 @@ def _left_alone(graph: PairedGraph, known: Collection[int]) -> list[str]:
 
 
 def _harmless(graph: PairedGraph, node: Any) -> bool:
-    """What adds nothing to the values of its inputs, or makes a constant of constants."""
+    """Return what adds nothing to the values of its inputs, or makes a constant of constants."""
     if node.op_type in _ADDED:
         return True
     given = [name for name in node.input if name]
@@ -172,7 +174,7 @@ def _read(graph: PairedGraph, node: Any) -> list[tuple[str, bool]]:
 
 
 def _origin(graph: PairedGraph, name: str) -> tuple[str, bool]:
-    """The value that a name stands for, and whether it is a constant."""
+    """Return the value that a name stands for, and whether it is a constant."""
     for _ in range(len(graph.nodes) + 1):
         maker = graph.by_output.get(name)
         if maker is None or maker.op_type not in _THROUGH or not maker.input:

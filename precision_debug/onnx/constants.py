@@ -62,7 +62,7 @@ class Constants(Mapping[str, Array]):
         return len(self._tensors)
 
     def shape(self, name: str) -> tuple[int, ...] | None:
-        """Without reading it; None where it is not a constant."""
+        """Return a shape without reading the constant; None where it is not a constant."""
         tensor = self._tensors.get(name)
         if tensor is None:
             return None if self._outer is None else self._outer.shape(name)
@@ -89,7 +89,7 @@ class Constants(Mapping[str, Array]):
         return found
 
     def _dense(self, sparse: Any) -> Array | None:
-        """A sparse tensor with its zeros; its indices count elements, or name a place by all axes."""
+        """Return a sparse tensor with its zeros; its indices count elements, or name a place by all axes."""
         values, indices = self._array(sparse.values), self._array(sparse.indices)
         if values is None or indices is None:
             return None
@@ -120,7 +120,7 @@ class Constants(Mapping[str, Array]):
 
 
 def _value_of(node: Any) -> Any:
-    """What a Constant node holds: a tensor, or the numbers of value_float(s) and value_int(s) as an array."""
+    """Return what a Constant node holds: a tensor, or the numbers of value_float(s) and value_int(s) as an array."""
     for item in node.attribute:
         if item.name == "value":
             return item.t

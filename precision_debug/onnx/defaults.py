@@ -27,7 +27,7 @@ _NO_MATTER = frozenset({"momentum", "spatial", "consumed_inputs"})
 def with_defaults(
     op_type: str, attributes: Mapping[str, Any], *, domain: str, opset: int, weight: Sequence[int] | None = None
 ) -> dict[str, Any]:
-    """A node's attributes with those that its file leaves out: exporters differ in what they write of them.
+    """Return a node's attributes with those that its file leaves out: exporters differ in what they write of them.
 
     attributes: plain values. weight: the shape of the weight of a convolution, where it is known. An operator that
     this version of ONNX does not know is as its node says.
@@ -49,7 +49,7 @@ def with_defaults(
 
 @functools.lru_cache(maxsize=512)
 def _schema(op_type: str, domain: str, opset: int) -> tuple[Mapping[str, Any], frozenset[str]]:
-    """An operator's defaults, and the names of all its attributes."""
+    """Return an operator's defaults, and the names of all its attributes."""
     from onnx import AttributeProto, defs, helper
 
     try:

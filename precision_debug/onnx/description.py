@@ -23,7 +23,9 @@ _LONG = 80
 
 
 def described(path: str, parts: Collection[str] = ()) -> Iterator[Text]:
-    """One line a thing; layers in the file's order, those of bodies indented. Raises ModelError."""
+    """Describe an ONNX file, one line a thing.
+
+    Layers come in the file's order, those of bodies indented. Raises ModelError."""
     model = read_model(path)
     graph = model.proto.graph
     constants = initializers_of(graph)

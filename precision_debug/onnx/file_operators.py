@@ -41,7 +41,7 @@ class FileOperators:
         return found
 
     def get(self, name: str) -> Array | None:
-        """A constant; None where the value is computed, or cannot be read."""
+        """Return a constant; None where the value is computed, or cannot be read."""
         if name not in self._arrays:
             from onnx import numpy_helper
 
@@ -73,12 +73,12 @@ class FileOperators:
         }  # fmt: skip
 
     def operator_of(self, name: str) -> Operator | None:
-        """The node that makes a tensor; None where no node does, or more than one."""
+        """Return the node that makes a tensor; None where no node does, or more than one."""
         node = self._makers.get(name)
         return None if node is None else self.described(node)
 
     def described(self, node: Any) -> Operator:
-        """A node of the graph, what it leaves out of its attributes among them."""
+        """Return a node of the graph as an Operator, with the defaults of attributes that it leaves out."""
         from onnx import helper
 
         said = {

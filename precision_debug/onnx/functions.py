@@ -17,7 +17,7 @@ Key = tuple[str, str, str]
 
 
 def inlined(proto: Any, path: str) -> Any:
-    """The model with its functions written out, so that every mode calls what is inside them the same.
+    """Return the model with its functions written out, so that every mode calls what is inside them the same.
 
     Raises ModelError, also where a function calls itself.
     """

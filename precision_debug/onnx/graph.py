@@ -81,7 +81,7 @@ class Value:
 
 
 def subgraphs(node: Any) -> Iterator[tuple[str, Any]]:
-    """The graphs in a node's attributes, by attribute name."""
+    """Yield the graphs in a node's attributes, by attribute name."""
     for item in node.attribute:
         if item.HasField("g"):
             yield item.name, item.g
@@ -90,7 +90,7 @@ def subgraphs(node: Any) -> Iterator[tuple[str, Any]]:
 
 
 def all_graphs(graph: Any) -> Iterator[Any]:
-    """The graph and every graph inside it."""
+    """Yield the graph and every graph inside it."""
     yield graph
     for node in graph.node:
         for _, inner in subgraphs(node):
@@ -98,7 +98,7 @@ def all_graphs(graph: Any) -> Iterator[Any]:
 
 
 def scopes(graph: Any) -> Iterator[Scope]:
-    """The main graph, then those inside it, in node order."""
+    """Yield the main graph, then those inside it, in node order."""
     yield from _scopes(Scope(graph=graph))
 
 
@@ -111,7 +111,7 @@ def _scopes(scope: Scope) -> Iterator[Scope]:
 
 
 def values(graph: Any) -> Iterator[Value]:
-    """Inputs of the main graph, then every node output, in execution order: a subgraph's before its owner's."""
+    """Yield inputs of the main graph, then every node output, in execution order: a subgraph's before its owner's."""
     main = Scope(graph=graph)
     defaults = initializers_of(graph)
     for item in graph.input:
@@ -140,8 +140,10 @@ def labels(found: list[Value]) -> dict[tuple[tuple[tuple[str, str], ...], str], 
 
 
 def carried(scope: Scope) -> dict[str, tuple[str, str]]:
-    """For each input of a loop's body: the outer value it begins with or is a slice of, and the body's own output
-    that it is in the next iteration, "" for a slice."""
+    """Map each input of a loop's body to where its value comes from.
+
+    That is the outer value it begins with or is a slice of, and the body's own output that it is in the next iteration,
+    "" for a slice."""
     if not scope.loops:
         return {}
     inputs = [item.name for item in scope.graph.input]
@@ -154,7 +156,7 @@ def carried(scope: Scope) -> dict[str, tuple[str, str]]:
 
 
 def outer_reads(node: Any) -> list[str]:
-    """Names that the node's subgraphs read from the graph around them, in order, each once."""
+    """Return the names that the node's subgraphs read from the graph around them, in order, each once."""
     found: dict[str, None] = {}
     for _, inner in subgraphs(node):
         own = initializers_of(inner) | {item.name for item in inner.input}
@@ -170,7 +172,7 @@ def outer_reads(node: Any) -> list[str]:
 
 
 def ordered(graph: Any, wish: Mapping[str, int] | None = None) -> list[Any]:
-    """The nodes, each after those whose outputs it reads; otherwise in the order of the file.
+    """Return the nodes, each after those whose outputs it reads; otherwise in the order of the file.
 
     wish: place by node or output name. Nodes that it does not name come right before the first one that needs them.
     """
@@ -212,12 +214,12 @@ def reorder(graph: Any, wish: Mapping[str, int]) -> None:
 
 
 def initializers_of(graph: Any) -> set[str]:
-    """Names of a graph's constants, sparse ones included."""
+    """Return names of a graph's constants, sparse ones included."""
     return {item.name for item in graph.initializer} | {item.values.name for item in graph.sparse_initializer}
 
 
 def external_data(tensor: Any) -> External:
-    """Where a tensor's bytes lie, relative to the model's folder."""
+    """Return where a tensor's bytes lie, relative to the model's folder."""
     entries = {entry.key: entry.value for entry in tensor.external_data}
     return External(
         location=entries.get("location", ""),
@@ -242,7 +244,7 @@ def external_tensors(graph: Any) -> Iterator[Any]:
 
 
 def attribute(node: Any, name: str, default: Any = None) -> Any:
-    """The value of a node's attribute, decoded; ``default`` where it has none."""
+    """Return the value of a node's attribute, decoded; ``default`` where it has none."""
     from onnx import helper
 
     for item in node.attribute:
@@ -253,7 +255,7 @@ def attribute(node: Any, name: str, default: Any = None) -> Any:
 
 
 def copy_but(proto: Any, *, graph: str) -> Any:
-    """A copy of a model without one field of its graph (the weights, say, which may be large)."""
+    """Return a copy of a model without one field of its graph (the weights, say, which may be large)."""
     copy = type(proto)()
     for field, value in proto.ListFields():
         if field.name != "graph":
@@ -279,5 +281,5 @@ def _repeated(field: Any) -> bool:
 
 
 def words(text: str) -> frozenset[str]:
-    """The words of a text, for tables of operator names."""
+    """Return the words of a text, for tables of operator names."""
     return frozenset(text.split())

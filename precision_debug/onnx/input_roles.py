@@ -22,7 +22,9 @@ _FARTHEST = 20
 
 
 def with_uses(metas: Sequence[InputMeta], graph: Any) -> tuple[InputMeta, ...]:
-    """The inputs with ``limit`` and ``layout`` where the graph itself, bodies of loops and branches left out, says."""
+    """Return the inputs with ``limit`` and ``layout`` where the graph itself says them.
+
+    Bodies of loops and branches are left out."""
     readers: dict[str, list[Any]] = {}
     for node in graph.node:
         for name in node.input:
@@ -45,7 +47,7 @@ def _constants(graph: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _limit(meta: InputMeta, readers: Mapping[str, list[Any]], constants: Mapping[str, Any]) -> int | None:
-    """The least number of entries of the tables that the values index."""
+    """Return the least number of entries of the tables that the values index."""
     if not (meta.dtype.startswith(("int", "uint")) or _is_cast_to_whole(meta.name, readers)):
         return None
     found = []
@@ -65,7 +67,7 @@ def _limit(meta: InputMeta, readers: Mapping[str, list[Any]], constants: Mapping
 
 
 def _is_cast_to_whole(name: str, readers: Mapping[str, list[Any]]) -> bool:
-    """Whether floats are nothing but whole numbers in another type, as Keras feeds its tables."""
+    """Return whether floats are nothing but whole numbers in another type, as Keras feeds its tables."""
     read = readers.get(name, [])
     return bool(read) and all(
         node.op_type == "Cast" and any(item.name == "to" and item.i in _WHOLE for item in node.attribute)
@@ -74,7 +76,7 @@ def _is_cast_to_whole(name: str, readers: Mapping[str, list[Any]]) -> bool:
 
 
 def _source(name: str, made: Mapping[str, Any], constants: Mapping[str, Any]) -> str:
-    """The constant that a table is, or is cast or dequantised from."""
+    """Return the constant that a table is, or is cast or dequantised from."""
     for _ in range(_FARTHEST):
         node = made.get(name)
         if name in constants or node is None or node.op_type not in {"Cast", "Identity", "DequantizeLinear"}:
@@ -102,7 +104,7 @@ def _layout(meta: InputMeta, readers: Mapping[str, list[Any]]) -> str:
 def _reached(
     name: str, readers: Mapping[str, list[Any]], through: frozenset[str], *, anywhere: bool = False
 ) -> list[str]:
-    """The tensor, and those that hold the same after operators of these types, at most 20.
+    """Return the tensor, and those that hold the same after operators of these types, at most 20.
 
     anywhere: as any of an operator's inputs, not only as the first.
     """

@@ -51,7 +51,7 @@ def read_model(path: str) -> Model:
 
 
 def named(proto: Any, path: str) -> Any:
-    """The model with its functions written out and a name for every node. Raises ModelError."""
+    """Return the model with its functions written out and a name for every node. Raises ModelError."""
     if proto.functions:
         proto = inlined(proto, path)
     for graph in all_graphs(proto.graph):
@@ -60,13 +60,13 @@ def named(proto: Any, path: str) -> Any:
 
 
 def read_inputs(model: Model) -> tuple[InputMeta, ...]:
-    """The inputs that a caller feeds, in the model's order; those with a default value are optional."""
+    """Return the inputs that a caller feeds, in the model's order; those with a default value are optional."""
     defaults = initializers_of(model.proto.graph)
     return tuple(_input(value, value.name in defaults) for value in model.proto.graph.input)
 
 
 def opened(path: Path) -> memoryview:
-    """The bytes of a file that may be a model, mapped into memory. Raises ModelError."""
+    """Return the bytes of a file that may be a model, mapped into memory. Raises ModelError."""
     if path.is_dir():
         raise ModelError("is a folder, not an .onnx file", where=str(path), hint="name the .onnx file inside it")
     refuse_special(path, ModelError)
@@ -87,7 +87,7 @@ def opened(path: Path) -> memoryview:
 
 
 def parsed(data: bytes | memoryview, path: str) -> Any:
-    """The onnx.ModelProto in some bytes. Raises ModelError, or BackendUnavailable without the onnx package."""
+    """Return the onnx.ModelProto in some bytes. Raises ModelError, or BackendUnavailable without the onnx package."""
     onnx = _onnx(path)
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped, unused-ignore]
 
@@ -102,7 +102,7 @@ def parsed(data: bytes | memoryview, path: str) -> Any:
 
 
 def loaded(path: str | Path) -> Any:
-    """The onnx.ModelProto of a file as it is, without its external weights. Raises as ``parsed``."""
+    """Return the onnx.ModelProto of a file as it is, without its external weights. Raises as ``parsed``."""
     onnx = _onnx(path)
     try:
         return onnx.load(str(path), load_external_data=False)
@@ -111,7 +111,7 @@ def loaded(path: str | Path) -> Any:
 
 
 def _onnx(path: str | Path) -> Any:
-    """The onnx package, which not every engine's extra brings. Raises BackendUnavailable."""
+    """Return the onnx package, which not every engine's extra brings. Raises BackendUnavailable."""
     try:
         import onnx
     except ModuleNotFoundError as error:
@@ -121,8 +121,9 @@ def _onnx(path: str | Path) -> Any:
 
 
 def _refuse_damaged(proto: Any, path: str) -> None:
-    """Raise ModelError where a weight's bytes are not what its shape and type say. An engine may leave such a weight
-    out unread where nothing needs it."""
+    """Raise ModelError where a weight's bytes are not what its shape and type say.
+
+    An engine may leave such a weight out unread where nothing needs it."""
     for graph in all_graphs(proto.graph):
         for weight in graph.initializer:
             width = _BYTES.get(weight.data_type, 0)
@@ -133,7 +134,7 @@ def _refuse_damaged(proto: Any, path: str) -> None:
 
 
 def threads_may_read() -> bool:
-    """Whether two threads may read one parsed model. With protobuf in pure Python, reading a field writes it."""
+    """Return whether two threads may read one parsed model. With protobuf in pure Python, reading a field writes it."""
     from google.protobuf.internal import api_implementation  # type: ignore[import-untyped, unused-ignore]
 
     return bool(api_implementation.Type() != "python")
@@ -146,7 +147,7 @@ def _size(tensor: Any) -> int:
 
 
 def _find_external(proto: Any, path: Path) -> Path:
-    """The folder of a model's external weights: the one of the file, or of what it is a link to.
+    """Return the folder of a model's external weights: the one of the file, or of what it is a link to.
 
     Weights that are links themselves, as in a cache of downloads, are named by the files that they lead to: onnx, and
     ONNX Runtime where it is given bytes, refuse links. Raises ModelError.
@@ -178,7 +179,7 @@ def _find_external(proto: Any, path: Path) -> Path:
 
 
 def _place_of(location: str, path: Path) -> Path | None:
-    """The file of external weights: beside the model, or beside what it is a link to; None where there is none.
+    """Return the file of external weights: beside the model, or beside what it is a link to; None where there is none.
 
     Neither a path nor a link leads elsewhere, else a model of a stranger could have any file of the machine read as
     a weight, and its numbers shown. Raises ModelError.
@@ -238,7 +239,7 @@ def _input(value: Any, optional: bool) -> InputMeta:
 
 
 def tensor_shape(tensor: Any) -> tuple[int | str, ...] | None:
-    """Shape of a TypeProto.Tensor, as InputMeta has it."""
+    """Return the shape of a TypeProto.Tensor, as InputMeta has it."""
     if not tensor.HasField("shape"):
         return None
     return tuple(

@@ -33,7 +33,9 @@ _MOST = 5
 
 
 def provable(model: Model, *, to: str = "", int32: bool = False, kept: Collection[str] = ()) -> list[Reason]:
-    """One sentence each, in the order of the graph. to: the type of a target that holds floats in it, "float16".
+    """Return what a model file proves of itself, one sentence each, in the order of the graph.
+
+    to: the type of a target that holds floats in it, "float16".
 
     int32: the target holds whole numbers in 32 bits. kept: nodes, or tensors that they make, that stay in a wider type.
     Only what is wrong whatever is fed to the model.
@@ -75,18 +77,18 @@ class _File:
         return cls(nodes=nodes, constants=Constants(model, scope.graph, outer), makers=makers, readers=readers)
 
     def value(self, node: Any, place: int) -> Array | None:
-        """A constant input of a node."""
+        """Return a constant input of a node."""
         name = node.input[place] if len(node.input) > place else ""
         return self.constants.get(name) if name else None
 
     def dequantised(self, name: str) -> Any:
-        """The DequantizeLinear that makes a tensor, or None."""
+        """Return the DequantizeLinear that makes a tensor, or None."""
         maker = self.makers.get(name)
         return maker if maker is not None and maker.op_type == "DequantizeLinear" else None
 
 
 def _files(model: Model) -> Iterator[_File]:
-    """The main graph, then the branches and bodies in it, which see the constants around them."""
+    """Yield the main graph, then the branches and bodies in it, which see the constants around them."""
     made: dict[int, _File] = {}
     for scope in scopes(model.proto.graph):
         around = made.get(id(scope.parent.graph)) if scope.parent is not None else None
@@ -213,7 +215,7 @@ def _biases(file: _File) -> Iterator[Reason]:
 
 
 def _clipped_weights(file: _File) -> Iterator[Reason]:
-    """A constant that goes through a QuantizeLinear whose range it leaves."""
+    """Yield a reason for each constant that goes through a QuantizeLinear whose range it leaves."""
     for node in file.nodes:
         value, scale = file.value(node, 0), file.value(node, 1)
         if node.op_type != "QuantizeLinear" or value is None or scale is None:

@@ -31,9 +31,11 @@ _NOT_COMPARED = frozenset({"momentum", "spatial"})
 
 
 def provable_apart(first: Model, second: Model, *, most: int = _MOST) -> list[Reason]:
-    """One sentence each, in the first graph's order, of operators that both files have: the same output, or for
-    products with weights the same place among those with weights of that shape. Branches and bodies too. most: that are
-    told one by one."""
+    """Return what is proven to differ between operators that both files have.
+
+    One sentence each, in the first graph's order, branches and bodies too. Both files have an operator that makes the
+    same output, or for products with weights one at the same place among those with weights of that shape. most: that
+    are told one by one."""
     found = []
     for ours, theirs in graph_pairs(first, second):
         found += [reason for mine, other in ours.pairs(theirs) for reason in _differences(ours, mine, theirs, other)]
@@ -46,7 +48,7 @@ def provable_apart(first: Model, second: Model, *, most: int = _MOST) -> list[Re
 
 
 def graph_pairs(first: Model, second: Model) -> Iterator[tuple[PairedGraph, PairedGraph]]:
-    """The main graphs, and those that stand at the same operator and attribute of both files."""
+    """Yield the main graphs, and those that stand at the same operator and attribute of both files."""
     there = dict(_graphs(second))
     for key, ours in _graphs(first):
         if key in there:
@@ -78,7 +80,7 @@ class PairedGraph:
         return self.constants.get(name) if name else None
 
     def norm_after(self, node: Any) -> Any:
-        """The BatchNormalization that alone reads a convolution, or None."""
+        """Return the BatchNormalization that alone reads a convolution, or None."""
         readers = self.readers.get(node.output[0], [])
         alone = len(readers) == 1 and readers[0].op_type == "BatchNormalization"
         return readers[0] if alone and readers[0].input[0] == node.output[0] else None
@@ -150,7 +152,7 @@ def _differences(ours: PairedGraph, mine: Any, theirs: PairedGraph, other: Any) 
 
 
 def _spread(key: str, *nodes: Any) -> list[int] | None:
-    """What an attribute that is left out stands for: as long as the other node's."""
+    """Return what an attribute that is left out stands for: as long as the other node's."""
     sizes = next((found for node in nodes if (found := attribute(node, key)) is not None), ())
     return [0 if key == "pads" else 1] * len(sizes)
 

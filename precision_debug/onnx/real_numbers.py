@@ -1,4 +1,4 @@
-"""What a model's own quantised tensors stand for: engines show the whole numbers, and are compared in real ones."""
+"""A model's own quantised tensors in real numbers: engines show the whole ones, and are compared in real ones."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RealNumbers:
 
     @classmethod
     def of(cls, model: Model) -> RealNumbers:
-        """What is not constant, or quantised by blocks, is left out: it is shown as the engine has it."""
+        """Read the quantised tensors of a model; those of scales that are not constant, or by blocks, are left out."""
         from onnx import numpy_helper
 
         graph = model.proto.graph
@@ -59,14 +59,14 @@ class RealNumbers:
         return name in self.by_name
 
     def shown(self, name: str, value: Any) -> Any:
-        """A tensor in real numbers, float32; as it is where it is not quantised."""
+        """Return a tensor in real numbers, float32; as it is where it is not quantised."""
         line = self._line(name, value)
         if line is None:
             return value
         return ((np.asarray(value).astype(np.int32) - line.zero) * line.scale).astype(np.float32)
 
     def codes(self, name: str, real: Any, like: Any) -> Any:
-        """Real numbers as the whole ones of ``like``, rounded half to even and held at the ends of its type."""
+        """Return real numbers as the whole ones of ``like``, rounded half to even and held at the ends of its type."""
         line = self._line(name, like)
         if line is None or real is None:
             return real
@@ -76,7 +76,7 @@ class RealNumbers:
         return np.clip(found, ends.min, ends.max).astype(np.asarray(like).dtype)
 
     def held(self, name: str, real: Any, dtype: str) -> Any:
-        """Real numbers as a tensor of that type of whole numbers holds them, as float32."""
+        """Return real numbers as a tensor of that type of whole numbers holds them, as float32."""
         return self.shown(name, self.codes(name, real, np.zeros(np.shape(real), dtype)))
 
     def _line(self, name: str, value: Any) -> _Line | None:

@@ -1,4 +1,4 @@
-"""Relu and Clip that onnxruntime.quantization removes, since the quantiser behind them clips as they do: and does not.
+"""Relu and Clip that onnxruntime.quantization removes, as if the quantiser behind them always clipped as they do.
 
 It gives what comes before the name of the result. Who reads that in the body of an If, Loop or Scan reads it without
 a quantiser, and so without the operator (onnxruntime/quantization/operators/activation.py, QDQRemovableActivation, and
@@ -33,7 +33,7 @@ _UINT8 = 2
 
 
 def not_removable(model: Model) -> dict[str, Reason]:
-    """Names of the nodes of a float model that a quantiser's range does not replace, whatever it is, and why."""
+    """Return names of the nodes of a float model that a quantiser's range does not replace, whatever it is, and why."""
     graph, constants = model.proto.graph, Constants(model)
     inside = {name for node in graph.node for name in outer_reads(node)}
     readers = Counter(name for node in graph.node for name in node.input)
@@ -50,8 +50,9 @@ def not_removable(model: Model) -> dict[str, Reason]:
 
 
 def removed_wrongly(before: Model, after: Model) -> dict[str, Reason]:
-    """Names of the nodes of a float model that are gone from the quantised one, though nothing there does what they
-    did, and why."""
+    """Return the nodes that quantisation removed though nothing does their work, and why, by name.
+
+    They are nodes of the float model that are gone from the quantised one."""
     left, ranges = {node.name for node in after.proto.graph.node}, _ranges(after)
     made = {name: node.op_type for node in before.proto.graph.node for name in node.output}
     makes = {name: node.op_type for node in after.proto.graph.node for name in node.output}
@@ -73,7 +74,7 @@ def removed_wrongly(before: Model, after: Model) -> dict[str, Reason]:
 
 
 def _bounds(node: Any, constants: Mapping[str, Any]) -> tuple[float, float]:
-    """What it clips to; NaN where that is not known before it runs."""
+    """Return what it clips to; NaN where that is not known before it runs."""
     if node.op_type == "Relu":
         return 0.0, math.inf
     bounds = [float(attribute(node, "min", -math.inf)), float(attribute(node, "max", math.inf))]
@@ -107,8 +108,9 @@ def _ranges(model: Model) -> dict[str, tuple[float, float, float]]:
 
 
 def _ends(dtype: np.dtype[Any]) -> tuple[float, float] | None:
-    """The least and the largest number of a type: of integers of 4 bits and of float8, which numpy's ``kind`` does not
-    tell, too. None of a type that has none."""
+    """Return the least and the largest number of a type, or None of a type that has none.
+
+    Also of integers of 4 bits and of float8, which numpy's ``kind`` does not tell."""
     import ml_dtypes
 
     for info in (ml_dtypes.iinfo, ml_dtypes.finfo):

@@ -31,7 +31,7 @@ class Scale:
 
     @property
     def code(self) -> str:
-        """Equal for equal scales."""
+        """A code that is equal for equal scales."""
         return self.value.hex() or self.scale
 
 
@@ -60,7 +60,7 @@ _MOVERS = words("""
 
 
 def scales(graph: Any) -> dict[str, Scale]:
-    """Scale of each quantised value of one graph, by its name; values that are not quantised are not in it."""
+    """Return the scale of each quantised value of a graph, by its name; values that are not quantised are not in it."""
     found: dict[str, Scale] = {}
     for node in graph.node:
         _from_node(node, found)

@@ -43,11 +43,11 @@ class Parts:
         self._order = [node for node in ordered(proto.graph) if id(node) in needed]
 
     def __len__(self) -> int:
-        """How many operators the largest part has."""
+        """Return how many operators the largest part has."""
         return len(self._order)
 
     def last(self, count: int) -> Part:
-        """The last ``count`` operators before the output, and those before them whose values are not known."""
+        """Return the last ``count`` operators before the output, and those before them whose values are not known."""
         from onnx import helper
 
         kept = {name for node in self._order[-count:] for name in node.output if name}
@@ -75,7 +75,7 @@ class Parts:
         return Part(proto=model, feeds={name: self._tensors[name] for name in outside}, nodes=len(nodes))
 
     def smallest(self, shows: Callable[[Part], bool]) -> Part | None:
-        """The smallest part that shows it, None where even the largest does not.
+        """Return the smallest part that shows it, None where even the largest does not.
 
         Doubles the number of operators until the part shows it, then halves the gap: about 2 log2(n) questions. Where
         a larger part may stop showing what a smaller one did, it is a small one, though perhaps not the smallest.
@@ -110,7 +110,7 @@ def _inputs(proto: Any) -> set[str]:
 
 
 def _closure(output: str, maker: Mapping[str, Any], *, stop: frozenset[str]) -> set[int]:
-    """The operators that a tensor needs, by identity; what is in ``stop`` is given."""
+    """Return the operators that a tensor needs, by identity; what is in ``stop`` is given."""
     found: set[int] = set()
     waiting = [output]
     while waiting:

@@ -17,12 +17,12 @@ _NAMES = tuple(
 
 
 def dtype_name(elem: int) -> str:
-    """Numpy's or ml_dtypes' name of an ONNX element type."""
+    """Return numpy's or ml_dtypes' name of an ONNX element type."""
     return _NAMES[elem] if 0 <= elem < len(_NAMES) else f"onnx type {elem}"
 
 
 def elem_of(text: str) -> int:
-    """ONNX's element type of ONNX Runtime's "tensor(float)", or of a numpy name in its place; 0 where it is none."""
+    """Return ONNX's element type of ONNX Runtime's "tensor(float)", or of a numpy name; 0 where it is none."""
     name = text.removeprefix("tensor(").removesuffix(")").lower()
     short = {"float": "float32", "double": "float64", "string": "str"}.get(name, name)
     if short in _NAMES:
@@ -33,7 +33,7 @@ def elem_of(text: str) -> int:
 
 @functools.cache
 def numpy_dtype(elem: int) -> Any:
-    """The numpy or ml_dtypes dtype of an ONNX element type; None where neither has one."""
+    """Return the numpy or ml_dtypes dtype of an ONNX element type; None where neither has one."""
     import ml_dtypes
     import numpy as np
 

@@ -42,7 +42,7 @@ class Field:
 
 
 def places(data: bytes | memoryview, begin: int, end: int) -> Iterator[tuple[int, int, int, int, int]]:
-    """Number, wire type, begin, and begin and end of the value, of each field between two places of a message.
+    """Yield number, wire type, begin, and begin and end of the value, of each field between two places of a message.
 
     Raises ValueError where that is none.
     """
@@ -66,7 +66,7 @@ def places(data: bytes | memoryview, begin: int, end: int) -> Iterator[tuple[int
 
 
 def parse(data: bytes) -> list[Field]:
-    """The fields of a message. Raises ValueError where it is none."""
+    """Return the fields of a message. Raises ValueError where it is none."""
     return [_field(data, *place) for place in places(data, 0, len(data))]
 
 
@@ -77,7 +77,7 @@ def _field(data: bytes, tag: int, kind: int, _begin: int, start: int, end: int) 
 
 
 def _varint(data: bytes | memoryview, place: int, end: int) -> tuple[int, int]:
-    """A variable-length integer, and where it ends."""
+    """Return a variable-length integer, and where it ends."""
     result = shift = 0
     while place < end and shift < 64:
         byte = data[place]
@@ -90,12 +90,12 @@ def _varint(data: bytes | memoryview, place: int, end: int) -> tuple[int, int]:
 
 
 def first(fields: Iterable[Field], tag: int) -> Field | None:
-    """The first field with a number; None where there is none."""
+    """Return the first field with a number; None where there is none."""
     return next((field for field in fields if field.tag == tag), None)
 
 
 def message(fields: Iterable[Field]) -> bytes:
-    """The inverse of ``parse``."""
+    """Join fields to a message; the inverse of ``parse``."""
     out = bytearray()
     for field in fields:
         out += encoded(field.tag << 3 | field.kind)
@@ -109,7 +109,7 @@ def message(fields: Iterable[Field]) -> bytes:
 
 
 def encoded(value: int) -> bytes:
-    """A number from 0 up as a variable-length integer."""
+    """Encode a number from 0 up as a variable-length integer."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -119,10 +119,10 @@ def encoded(value: int) -> bytes:
 
 
 def text(tag: int, value: str | bytes) -> Field:
-    """A string or message field."""
+    """Encode a string or message field."""
     return Field(tag, value.encode() if isinstance(value, str) else value, BYTES)
 
 
 def number(tag: int, value: int) -> Field:
-    """A varint field of a number from 0 up."""
+    """Encode a varint field of a number from 0 up."""
     return Field(tag, value, VARINT)

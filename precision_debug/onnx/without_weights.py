@@ -1,4 +1,4 @@
-"""Finds the weights in a model file's bytes, so that the rest of it can be read without them, and they where they lie.
+"""Model files read without their weights: these are found in the file's bytes, and can be read where they lie.
 
 Large tensors are skipped by their length, never decoded.
 """
@@ -20,7 +20,7 @@ _SMALL = 1024
 
 
 def read_light(path: str) -> Model:
-    """The model of a file; its large weights are external data, namely parts of that very file.
+    """Return the model of a file; its large weights are external data, namely parts of that very file.
 
     A model that has external weights already keeps its other ones in the graph. Raises ModelError.
     """
@@ -37,7 +37,7 @@ def read_light(path: str) -> Model:
 
 
 def declared_outputs(path: str) -> tuple[str, ...]:
-    """The final outputs that a file declares, in its order. Raises ModelError; () where it is of no such form."""
+    """Return the final outputs that a file declares, in order; () where it is of no such form. Raises ModelError."""
     data = opened(Path(path))
     try:
         graphs = [(start, end) for tag, kind, _, start, end in places(data, 0, len(data)) if (tag, kind) == _AS_GRAPH]
@@ -55,7 +55,7 @@ def declared_outputs(path: str) -> tuple[str, ...]:
 
 
 def draws_numbers(path: str, *, seeded: bool = False) -> tuple[str, ...]:
-    """Operators that draw random numbers and have no seed, as "TYPE NAME", those of bodies among them.
+    """Return the operators that draw random numbers and have no seed, as "TYPE NAME", those of bodies among them.
 
     seeded: those that have one.
 
@@ -81,8 +81,10 @@ _GRAPH, _INITIALIZER, _RAW_DATA, _EXTERNAL_DATA, _DATA_LOCATION = 7, 5, 9, 13, 1
 
 
 def cut(data: memoryview, *, larger: int, location: str) -> bytes:
-    """The bytes of a ModelProto in which the main graph's weights of more than ``larger`` bytes are references to
-    where they lie in ``data`` itself, a file of the name ``location``. Raises ValueError where it is of no such form.
+    """Return the bytes of a ModelProto without its large weights.
+
+    Those of the main graph of more than ``larger`` bytes become references to where they lie in ``data`` itself, a file
+    of the name ``location``. Raises ValueError where it is of no such form.
     """
     light: list[bytes | memoryview] = []
     for tag, kind, begin, start, end in places(data, 0, len(data)):
@@ -108,7 +110,7 @@ def _graph(data: memoryview, begin: int, end: int, larger: int, location: str) -
 
 
 def _tensor(data: memoryview, begin: int, end: int, larger: int, location: str) -> bytes | None:
-    """A TensorProto without its weights; None where they are small or lie outside already."""
+    """Return a TensorProto without its weights; None where they are small or lie outside already."""
     fields = list(places(data, begin, end))
     raw = [field for field in fields if field[0] == _RAW_DATA and field[1] == BYTES]
     if len(raw) != 1 or any(field[0] in {_EXTERNAL_DATA, _DATA_LOCATION} for field in fields):

@@ -29,8 +29,10 @@ __all__ = ["Alignment", "Pair", "align", "stem"]
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """A target tensor's partner. how: "exact", "rename map", "graph metadata", "fingerprint, confidence …",
-    "graph neighbours …" or "outputs of the model …"."""
+    """The baseline tensor that a target tensor is compared with, and how it was found.
+
+    how: "exact", "rename map", "graph metadata", "fingerprint, confidence …", "graph neighbours …" or "outputs of the
+    model …"."""
 
     base: TensorMeta
     target: TensorMeta
@@ -67,7 +69,7 @@ class Alignment:
         return cls(baseline=tuple(baseline), target=tuple(target), pairs=found, **rest)
 
     def partner(self, target_name: str) -> Pair | None:
-        """The pair of a name that the target's hook was called with, iterations ("name@3") included."""
+        """Return the pair of a name that the target's hook was called with, iterations ("name@3") included."""
         pair = self.pairs.get(target_name)
         if pair is not None:
             return pair
@@ -115,8 +117,10 @@ def align(
 
 
 class _Pairing:
-    """The pairs found so far. Each way of finding them is a method, called in the order of what is known most surely;
-    a baseline tensor goes to the first that claims it."""
+    """The pairs of tensors found so far, and the ways to find more.
+
+    Each way is a method, called in the order of what is known most surely; a baseline tensor goes to the first that
+    claims it."""
 
     def __init__(self, baseline: Sequence[TensorMeta], target: Sequence[TensorMeta]) -> None:
         self.baseline, self.target = tuple(baseline), tuple(target)
@@ -153,7 +157,7 @@ class _Pairing:
                 self.claim(meta, self.by_name[renames[meta.name]], "rename map")
 
     def by_matches(self, matches: Matches) -> Alignment:
-        """What the values, or a backend, decided: nothing else is asked then."""
+        """Pair by what the values, or a backend, decided: nothing else is asked then."""
         for meta in self.target:
             base_name, how = matches.found.get(meta.origin or meta.name, ("", ""))
             self.claim(meta, self.by_name.get(base_name), how)
@@ -217,7 +221,7 @@ def _raw(meta: TensorMeta, base: TensorMeta | None) -> bool:
 
 
 def _quantised(baseline: Sequence[TensorMeta], target: Sequence[TensorMeta]) -> list[tuple[TensorMeta, str]]:
-    """The target's quantised forms, and the tensors that they hold; first what is shown, then what readers get.
+    """Return the target's quantised forms, and the tensors that they hold; first what is shown, then what readers get.
 
     A clamp of the baseline that the target lacks is done by the zero point of what it read.
     """

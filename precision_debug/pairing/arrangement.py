@@ -36,13 +36,13 @@ class Arrangement:
 
 
 def arrange(array: Any, how: Arrangement) -> Array:
-    """A tensor as the other one has it."""
+    """Return a tensor in the layout of its partner."""
     shaped = np.asarray(array).reshape(how.shape)
     return np.ascontiguousarray(shaped.transpose(how.axes)) if how.axes else shaped
 
 
 def put_back(array: Any, how: Arrangement, shape: Shape) -> Array:
-    """The other way round, to a tensor of this shape."""
+    """Undo an arrangement: return the tensor in this shape."""
     value = np.asarray(array)
     if how.axes:
         value = np.ascontiguousarray(value.transpose(np.argsort(how.axes)))
@@ -81,7 +81,7 @@ def _turns(places: tuple[int, ...]) -> list[tuple[int, ...]]:
 
 
 def _moves_nothing(shape: Shape, axes: Shape) -> bool:
-    """Whether only axes of size 1 change their place: the numbers stay in their order."""
+    """Return whether only axes of size 1 change their place: the numbers stay in their order."""
     wide = [axis for axis in axes if shape[axis] != 1]
     return wide == sorted(wide)
 

@@ -17,7 +17,7 @@ __all__ = ["isomorphic"]
 def isomorphic(
     baseline: Sequence[TensorMeta], target: Sequence[TensorMeta], known: Mapping[str, str]
 ) -> Mapping[str, str]:
-    """Target name to baseline name of all that is not known yet; {} where that is not one and the same graph.
+    """Map target names to baseline names, of all that is not known yet; {} where that is not one and the same graph.
 
     known: target name to baseline name, of pairs that names decided.
     """

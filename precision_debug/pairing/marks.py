@@ -22,7 +22,7 @@ _LIST_THEM = say("marks_lists")
 
 
 def select(patterns: Sequence[str], between: tuple[str, str] | None, names: Sequence[str]) -> tuple[str, ...]:
-    """The names that the words ask for, in execution order.
+    """Return the names that the words ask for, in execution order.
 
     patterns: no words mean all names. between: first and last name of a section, both included; with words, what they
     match inside the section. names: in execution order. Raises MarkError where a word matches nothing or the
@@ -55,7 +55,7 @@ def select(patterns: Sequence[str], between: tuple[str, str] | None, names: Sequ
 
 
 def read_marks_file(path: str | Path) -> tuple[str, ...]:
-    """The words in a file: one a line, with # comments, or a JSON list of strings. Raises MarkError."""
+    """Return the words in a file: one a line, with # comments, or a JSON list of strings. Raises MarkError."""
     refuse_special(path, MarkError)
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
@@ -79,11 +79,12 @@ def read_marks_file(path: str | Path) -> tuple[str, ...]:
 def assign_mark_names(
     start: str | Iterable[str], end: str | Iterable[str], baseline: str | Path | Iterable[str] = "save_baseline.txt"
 ) -> list[str]:
-    """The names from one of ``start`` to the next one of ``end``, both included, in execution order; as often as a
-    start comes. Paddle-Inference-Demo's function of this name, with its constants as arguments.
+    """Return the names from one of ``start`` to the next one of ``end``, both included, in execution order.
 
-    baseline: the names in execution order (a SaveBaseline's, say), or the text file into which the demo's hook wrote
-    a line for each tensor, its name last. Raises MarkError.
+    As often as a start comes. Paddle-Inference-Demo's function of this name, with its constants as arguments.
+
+    baseline: the names in execution order (a SaveBaseline's, say), or the text file into which the demo's hook wrote a
+    line for each tensor, its name last. Raises MarkError.
     """
     starts, ends = _words(start), _words(end)
     names = _names_in(Path(baseline)) if isinstance(baseline, (str, Path)) else list(baseline)
@@ -106,8 +107,9 @@ def assign_mark_names(
 
 
 def get_mark_names_from_serialized_json(path: str | Path = "cache/engine_info_*.json") -> list[str]:
-    """The tensors that a built TensorRT engine still produces after fusion, in execution order: marking these alone
-    keeps the fusion. Paddle-Inference-Demo's function of this name.
+    """Return the tensors that a built TensorRT engine still produces after fusion, in execution order.
+
+    Marking these alone keeps the fusion. Paddle-Inference-Demo's function of this name.
 
     path: engine inspector files of Paddle or TensorRT, a path or a glob. Paddle's ``_subgraph_N`` suffixes are taken
     off; copies in another format, constants and names that the engine made up are left out. Raises ModelError.

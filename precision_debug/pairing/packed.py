@@ -29,7 +29,7 @@ _FAR = 24
 def packed_parts(
     name: str, metas: Mapping[str, TensorMeta], shape_of: Callable[[str], Shape | None]
 ) -> dict[int, tuple[int, ...]]:
-    """Sizes of what was joined, by the length of the joined axis; {} where nothing was, or the shapes are not known.
+    """Return the sizes of what was joined, by the length of the joined axis; {} where none was, or no shapes are known.
 
     metas: of one session, by name. shape_of: a tensor's shape as it was seen. Joined axes are known by their length:
     a Transpose moves them, a Reshape of others leaves it.
@@ -43,8 +43,9 @@ def packed_parts(
 
 
 def joins_before(name: str, metas: Mapping[str, TensorMeta]) -> Iterator[str]:
-    """The joined tensors that a tensor comes from, the nearest first; where those that are joined are themselves joined
-    along another axis, all are alike, and the first is followed."""
+    """Yield the joined tensors (of a concatenation, say) that a tensor comes from, the nearest first.
+
+    Where those that are joined are themselves joined along another axis, all are alike, and the first is followed."""
     for _ in range(_FAR):
         meta = metas.get(name)
         if meta is None or not meta.inputs:

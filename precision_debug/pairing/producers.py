@@ -31,13 +31,13 @@ _DECORATION = re.compile(r"(/duplicated|_token_\d+)+$")
 
 
 def fits(base_op: str, target_op: str) -> bool:
-    """Whether one operator's output can be the other one's, as far as their types tell."""
+    """Return whether one operator's output can be the other one's, as far as their types tell."""
     pair = {base_op, target_op}
     return not ((pair & _ACTIVATIONS and pair & _HEAVY) or (pair & _CLAMPS and pair & _ARITHMETIC))
 
 
 def is_clamp(op_type: str) -> bool:
-    """Whether a zero point may do what the operator does."""
+    """Return whether a zero point may do what the operator does."""
     return op_type in _CLAMPS
 
 

@@ -20,14 +20,14 @@ _FEW = 0.02
 
 
 def same(one: Array, other: Array) -> bool:
-    """Equal to the bit, or in the lower precision of the other."""
+    """Return whether weights are equal to the bit, or in the lower precision of the other."""
     return one.shape == other.shape and (
         np.array_equal(one, other) or (one.dtype != other.dtype and np.array_equal(one.astype(other.dtype), other))
     )
 
 
 def forms(own: Array, like: Array) -> Iterator[Array]:
-    """A weight in the shape and type of another: as it is, with its axes turned, with axes of size 1 added."""
+    """Yield a weight in the shape and type of another: as it is, with its axes turned, with axes of size 1 added."""
     if own.size != like.size:
         return
     if own.shape == like.shape:
@@ -41,7 +41,7 @@ def forms(own: Array, like: Array) -> Iterator[Array]:
 
 
 def fold(weight: Array, bias: Array | None, norm: Mapping[str, Array], epsilon: float) -> tuple[Array, Array]:
-    """A convolution's or linear layer's weight [out, …] and bias with the batch norm after it folded in."""
+    """Return a convolution's or linear layer's weight [out, …] and bias with the batch norm after it folded in."""
     wide = {role: value.astype(np.float64) for role, value in norm.items()}
     factor = wide.get("weight", 1.0) / np.sqrt(wide["variance"] + epsilon)
     start = bias.astype(np.float64) if bias is not None else 0.0

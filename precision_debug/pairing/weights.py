@@ -51,7 +51,9 @@ class Weight:
 def compare_weights(
     weights: Mapping[str, Array], file: Mapping[str, Array], layers: Iterable[Layer] = ()
 ) -> tuple[Weight, ...]:
-    """file: the constants that the file's operators read, by name. layers: the model's, for its batch norms."""
+    """Compare a model's weights with the constants of an exported file.
+
+    file: the constants that the file's operators read, by name. layers: the model's, for its batch norms."""
     own = {name: value for name, value in weights.items() if value.size and not name.endswith(_COUNTERS)}
     search = _Search(own, file)
     found = {name: search.weight(name, value) for name, value in own.items()}
@@ -63,7 +65,7 @@ def compare_weights(
 
 
 def summary(weights: Sequence[Weight], path: str | Path, *, agrees: bool = False) -> tuple[Reason, ...]:
-    """One sentence on what is there, and one on what differs. agrees: the outputs do all the same."""
+    """Return one sentence on what is there, and one on what differs. agrees: the outputs do all the same."""
     names: dict[str, list[str]] = {}
     for weight in weights:
         names.setdefault(weight.state, []).append(weight.name)
@@ -134,7 +136,7 @@ class _Search:
         return Weight(name=name, state=ABSENT)
 
     def _part(self, own: Array) -> bool:
-        """Whether it is a stretch of a larger one along one axis."""
+        """Return whether it is a stretch of a larger one along one axis."""
         if own.ndim not in (1, 2) or own.size < 8 or own.dtype.kind != "f":
             return False
         for value in self.file.values():
@@ -147,8 +149,10 @@ class _Search:
 
 
 def _twins(found: dict[str, Weight], search: _Search) -> None:
-    """Of weights that are equal, and renamed in the file: one that the file has fewer times than the model, while it
-    has a constant of that size that is none of the model's, is that one. Told by their order, which both keep."""
+    """Find which of several equal weights, renamed in the file, differs there, and by how much.
+
+    Of such weights, one that the file has fewer times than the model, while it has a constant of that size that is none
+    of the model's, is that one. Told by their order, which both keep."""
     renamed = [name for name, one in found.items() if one.state in (EQUAL, TURNED) and name not in search.file]
     groups: dict[tuple[Any, ...], list[str]] = {}
     for name in renamed:
@@ -262,7 +266,7 @@ def _fitted_epsilon(weight: Array, value: Array, norm: Mapping[str, Array], own:
 
 
 def _epsilons(weight: Array, value: Array, norm: Mapping[str, Array], layer: Layer) -> Iterator[float]:
-    """The layer's own epsilon, then the one that the file's numbers tell, where they tell one."""
+    """Yield the layer's own epsilon, then the one that the file's numbers tell, where they tell one."""
     own = layer.attributes.get("epsilon")
     if isinstance(own, float):
         yield own

@@ -39,5 +39,7 @@ class Agreeing(Protocol):
     def agreements(
         self, spec: SessionSpec, tensors: Sequence[TensorMeta], culprits: Sequence[Sequence[str]]
     ) -> Sequence[Agreement]:
-        """What to try, what gives up least first; () for a mode without any. tensors: the baseline's. culprits: of
-        each operator or stretch of them that an error is put down to, the tensors that it makes."""
+        """Return what to try, what gives up least first; () for a mode without any.
+
+        tensors: the baseline's. culprits: of each operator or stretch of them that an error is put down to, the tensors
+        that it makes."""

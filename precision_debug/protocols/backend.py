@@ -22,7 +22,7 @@ class Backend(Protocol):
 
     @property
     def name(self) -> str:
-        """ "onnxruntime", "paddle", …"""
+        """Name of the backend: "onnxruntime", "paddle", …."""
 
     @property
     def run_modes(self) -> Sequence[RunMode]:
@@ -34,18 +34,19 @@ class Backend(Protocol):
 
     @property
     def reasons(self) -> Catalogue:
-        """What it says of tensors and runs, as codes with arguments, in English and Chinese. With an empty one,
-        ``Catalogue(name, {})``, it says everything as bare text, which is shown as it is."""
+        """Catalogue of what the backend says of tensors and runs, as codes with arguments, in English and Chinese.
+
+        With an empty one, ``Catalogue(name, {})``, it says everything as bare text, which is shown as it is."""
 
     @property
     def capabilities(self) -> Capabilities:
         """What else it can do; a backend that only opens sessions says ``Capabilities()``."""
 
     def availability(self, mode: str) -> Availability:
-        """Whether a mode can run on this machine. May import the framework; never raises."""
+        """Return whether a mode can run on this machine. May import the framework; never raises."""
 
     def inputs(self, spec: SessionSpec) -> Sequence[InputMeta]:
-        """The model's inputs, without building an engine. Raises ModelError."""
+        """Return the model's inputs, without building an engine. Raises ModelError."""
 
     def open(self, spec: SessionSpec, feeds: Sequence[Feeds]) -> Session:
         """Load the model in one run mode; ``feeds`` calibrate it where the mode needs that.

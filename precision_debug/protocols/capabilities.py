@@ -102,44 +102,48 @@ class Roads(Protocol):
         """The run mode that all are held against."""
 
     def travel(self, spec: SessionSpec, road: str, feeds: Feeds, hook: Hook) -> Mapping[str, Any]:
-        """Run the model by a road. The hook is shown what each module made of each token, [rows, tokens, …], NaN where
-        a token is masked, as if the whole batch had run at once. Returns "logits". Raises PrecisionDebugError."""
+        """Run the model by a road.
+
+        The hook is shown what each module made of each token, [rows, tokens, …], NaN where a token is masked, as if the
+        whole batch had run at once. Returns "logits". Raises PrecisionDebugError."""
 
 
 class BareRunner(Protocol):
     """A backend that can run a model as its engine alone does, with nothing of this tool in the way."""
 
     def run_bare(self, spec: SessionSpec, feeds: Feeds) -> bool:
-        """Load the model and run it once; what the engine then does to the process it does. False where the mode is
-        more than the engine (a conversion, a simulation), or is not known how to run so."""
+        """Load the model and run it once; what the engine then does to the process it does.
+
+        False where the mode is more than the engine (a conversion, a simulation), or is not known how to run so."""
 
 
 class AloneScripter(Protocol):
     """A backend that can show a fault without this tool."""
 
     def alone_script(self, mode: str, files: AloneFiles) -> str:
-        """A short script that needs the engine and numpy alone, and prints what is expected and what it gives; ""
-        where the mode is more than the engine (a conversion, a simulation)."""
+        """Return a short script that needs the engine and numpy alone, and prints what is expected and what it gives.
+
+        "" where the mode is more than the engine (a conversion, a simulation)."""
 
 
 class Exporter(Protocol):
     """A backend whose models are exported into other formats; by its capability."""
 
     def examples(self, spec: SessionSpec) -> Feeds:
-        """The model's own example inputs, which random ones cannot imitate; {} where it has none."""
+        """Return the model's own example inputs, which random ones cannot imitate; {} where it has none."""
 
     def modules_in(self, path: str) -> Mapping[str, str]:
-        """Names of an exported file's tensors to the modules that they come from; {} where it does not say."""
+        """Return names of an exported file's tensors to the modules that they come from; {} where it does not say."""
 
     def check_weights(self, spec: SessionSpec, path: str) -> Sequence[Reason]:
-        """What to know of an exported file's weights before an operator is blamed, one sentence each."""
+        """Return what to know of an exported file's weights before an operator is blamed, one sentence each."""
 
 
 class WeightKeeper(Protocol):
     """An exporter whose weights a recording keeps, so that an exported file's can be checked elsewhere."""
 
     def weights(self, spec: SessionSpec) -> Mapping[str, Any]:
-        """The model's own parameters and buffers, name to numpy array."""
+        """Return the model's own parameters and buffers, name to numpy array."""
 
     def check_arrays(self, weights: Mapping[str, Any], path: str) -> Sequence[Reason]:
         """``Exporter.check_weights`` of kept weights, where the model's framework may be absent."""
@@ -161,10 +165,10 @@ class LayerKeeper(Protocol):
     """An exporter that knows what each layer was built with."""
 
     def layers(self, spec: SessionSpec) -> Mapping[str, Layer]:
-        """By the names that ``layer_of`` gives."""
+        """Return the layers by the names that ``layer_of`` gives."""
 
     def layers_named(self, names: Iterable[str]) -> Mapping[str, Layer]:
-        """The same of the weights' names alone, as a recording has them."""
+        """Return the layers by their weights' names alone, as a recording has them."""
 
     def layer_of(self, meta: TensorMeta) -> str:
         """The layer that a tensor of its sessions was made in, as ``Exporter.modules_in`` calls it; "" not known."""
@@ -198,7 +202,7 @@ class Operators(Protocol):
     def run(
         self, operator: Operator, values: Mapping[str, Any], attributes: Mapping[str, Any] | None = None
     ) -> Mapping[str, Any] | None:
-        """The outputs of one operator on these inputs (constants too), by name, numpy arrays.
+        """Return the outputs of one operator on these inputs (constants too), by name, numpy arrays.
 
         attributes: in place of its own. None where it cannot run alone.
         """
@@ -276,7 +280,7 @@ class Follower(Protocol):
     def follow(
         self, model: Any, optimiser: Any, scaler: Any, folder: str, every: int, steps: Collection[int]
     ) -> AbstractContextManager[Any] | None:
-        """See ``precision_debug.training``; None: the objects are none of this framework."""
+        """Follow a loop, see ``precision_debug.training``; None: the objects are none of this framework."""
 
 
 class Watcher(Protocol):
@@ -287,7 +291,7 @@ class Watcher(Protocol):
         """The backend's."""
 
     def watch(self, config: Any, folder: str) -> Watching | None:
-        """A run on a copy of the configuration; None: it is none of this framework.
+        """Return a run on a copy of the configuration; None: it is none of this framework.
 
         folder: an existing one for what is written. Raises PrecisionDebugError.
         """
@@ -308,14 +312,14 @@ class Switch(Protocol):
 
     @property
     def name(self) -> str:
-        """ "passes", "operators that TensorRT takes", …"""
+        """What the switch turns off: "passes", "operators that TensorRT takes", …."""
 
     @property
     def items(self) -> Sequence[str]:
         """Everything that can be off."""
 
     def options(self, off: Collection[str]) -> Mapping[str, Any]:
-        """The backend's settings with these off."""
+        """Return the backend's settings with these off."""
 
     @property
     def needs(self) -> str:
@@ -326,14 +330,14 @@ class Switch(Protocol):
         """Whether building a small model again costs little, so that they may be bisected unasked."""
 
     def snippet(self, off: Collection[str]) -> str:
-        """What the user pastes into a script of their own."""
+        """Return what the user pastes into a script of their own."""
 
 
 class Ladder(Protocol):
     """What a backend offers beyond ``Backend`` so that its modes can be climbed."""
 
     def rungs(self, spec: SessionSpec) -> Sequence[Rung]:
-        """The stages up to ``spec.mode``, which is the last one."""
+        """Return the stages up to ``spec.mode``, which is the last one."""
 
     def switches(self, spec: SessionSpec, rung: Rung, op_types: Collection[str]) -> Sequence[Switch]:
-        """What can be off in a stage. op_types: those that the stage was seen to run."""
+        """Return what can be off in a stage. op_types: those that the stage was seen to run."""

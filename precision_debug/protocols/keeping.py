@@ -34,17 +34,17 @@ _WITHOUT = "(without "
 
 
 def without(asked: str) -> str:
-    """The key that leaves out what the user's own command asks for, in words."""
+    """Return the key that leaves out what the user's own command asks for, in words."""
     return f"{_WITHOUT}{asked})"
 
 
 def is_switch(key: str) -> bool:
-    """Whether a key changes a setting of the whole engine, and keeps no operator."""
+    """Return whether a key changes a setting of the whole engine, and keeps no operator."""
     return key == TF32_OFF or key.startswith(_WITHOUT)
 
 
 def is_line(key: str) -> bool:
-    """Whether a key stands for what a line of the model's source calls, "model.py:57", rather than for a module."""
+    """Return whether a key stands for what a line of the model's source calls, "model.py:57", and for no module."""
     return bool(_LINE.match(key))
 
 
@@ -76,7 +76,7 @@ class Keep(Protocol):
 
     @property
     def unit(self) -> str:
-        """ "operator", "operator type" or "module"."""
+        """What is kept as a whole: "operator", "operator type" or "module"."""
 
     @property
     def simulation(self) -> str:
@@ -84,8 +84,9 @@ class Keep(Protocol):
 
     @property
     def saves(self) -> tuple[str, ...]:
-        """Settings that name where ``hand_over`` puts a file, in place of its folder: the options have them then,
-        whatever the run mode."""
+        """Settings that name where ``hand_over`` puts a file, in place of its folder.
+
+        The options have them then, whatever the run mode."""
 
     def key_of(self, meta: TensorMeta) -> str:
         """What a tensor of the baseline is kept by: its operator's node, its type, its module; "" it cannot be."""
@@ -99,8 +100,10 @@ class Keep(Protocol):
 
 @runtime_checkable
 class InRegions(Protocol):
-    """A Keep of an engine that fuses operators into regions, where a precision counts only together with what lies
-    around it, and each set takes a build: sets grow along the data then (search.growing)."""
+    """A Keep of an engine that fuses operators into regions.
+
+    There a precision counts only together with what lies around it, and each set takes a build: sets grow along the
+    data then (search.growing)."""
 
     @property
     def switches(self) -> tuple[str, ...]:
@@ -111,13 +114,14 @@ class Keeper(Protocol):
     """A backend that can keep single operators in higher precision."""
 
     def keep(self, spec: SessionSpec) -> Keep | None:
-        """None: this mode has nothing that could be kept in a higher precision. Raises PrecisionDebugError."""
+        """Return what can be kept in a higher precision in this mode, or None. Raises PrecisionDebugError."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Remedy:
-    """What mends a known cause in the same run mode, without an operator in higher precision: another calibration, a
-    scale for each channel, an epsilon that the type can hold.
+    """A setting or change that mends a known cause in the same run mode, without an operator in higher precision.
+
+    For example another calibration, a scale for each channel, an epsilon that the type can hold.
 
     settings: in their declared types; they go over the spec's own. text: the same as lines for a program of the user's.
     keeps: whether it leaves operators out of the low precision after all, by their type say.
@@ -129,9 +133,11 @@ class Remedy:
 
 
 class Remedies(Protocol):
-    """A backend that knows such remedies; by its capability. Each is run like a set of kept operators, and offered by
-    the same rule."""
+    """A backend that knows remedies; by its capability.
+
+    Each is run like a set of kept operators, and offered by the same rule."""
 
     def remedies(self, spec: SessionSpec, culprits: Sequence[Culprit]) -> Sequence[Remedy]:
-        """What to try for these culprits (none: an error of many operators), a few, what changes least first; () where
-        nothing is known."""
+        """Return a few remedies to try for these culprits, what changes least first; () where nothing is known.
+
+        culprits: none for an error of many operators."""

@@ -23,7 +23,7 @@ def tell(text: Reason) -> None:
 
 @contextmanager
 def progress_to(listener: Callable[[Reason], None]) -> Iterator[None]:
-    """What this thread's sessions tell goes to the listener."""
+    """Send what this thread's sessions tell to the listener."""
     before = _LISTENER.set(listener)
     try:
         yield
@@ -35,4 +35,4 @@ class ProgressReader(Protocol):
     """A backend whose engine prints how far it is while a call holds the interpreter, so that ``tell`` cannot."""
 
     def heard(self, line: str) -> Reason | None:
-        """What one line that the session's process printed says of that; None: nothing. Reads the line alone."""
+        """Return what one line that the session's process printed says of that; None: nothing. Reads the line alone."""

@@ -33,8 +33,9 @@ class Session(Protocol):
 
     @property
     def doubts(self) -> Sequence[Doubt]:
-        """What did not run as the mode asks, known after ``run`` at the latest: "precision_not_run" (values: precision,
-        detail), or a code of its own. The verdict is then inconclusive."""
+        """What did not run as the mode asks, known after ``run`` at the latest.
+
+        "precision_not_run" (values: precision, detail), or a code of its own. The verdict is then inconclusive."""
 
     @property
     def layers(self) -> Sequence[EngineLayer]:
@@ -92,8 +93,10 @@ class Replacer(Session, Protocol):
         """
 
     def held(self, name: str, value: Any) -> Any:
-        """What the engine holds of an array that is put in place of a tensor: rounded, quantised and back, in the
-        array's own type and layout. What is finite stays finite, at the type's limits. None: not known."""
+        """Return what the engine holds of an array that is put in place of a tensor.
+
+        That is the array rounded, or quantised and back, in its own type and layout. What is finite stays finite, at
+        the type's limits. None: not known."""
 
     def operator(self, name: str) -> Operator | None:
-        """The operator that makes a tensor, with the constants that it reads; None where that is not known."""
+        """Return the operator that makes a tensor, with the constants that it reads; None where that is not known."""

@@ -23,9 +23,11 @@ class Refused:
 
 @dataclass(frozen=True, kw_only=True)
 class Survey:
-    """engine: who was asked, with its version. taken: how many operators it takes, by type. precisions: where the
-    model's own types decide, a line for each: which operators compute in it. builds: of an engine that can be built
-    without a card, a line for each chip; failed: whether one of them failed.
+    """Which operators of a model an engine takes, and in what precision.
+
+    engine: who was asked, with its version. taken: how many operators it takes, by type. precisions: where the model's
+    own types decide, a line for each: which operators compute in it. builds: of an engine that can be built without a
+    card, a line for each chip; failed: whether one of them failed.
     """
 
     engine: str
@@ -40,7 +42,7 @@ class Surveyor(Protocol):
     """A backend whose engine can be asked before anything is built; by its capability."""
 
     def survey(self, spec: SessionSpec, feeds: Feeds) -> Survey:
-        """Raises ModelError, or BackendUnavailable where the engine is missing here.
+        """Survey a model. Raises ModelError, or BackendUnavailable where the engine is missing here.
 
         feeds: what the model would be fed by default, for engines that want shapes; empty where nothing is known.
         """

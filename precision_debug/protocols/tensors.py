@@ -50,13 +50,13 @@ class Comparer(Protocol):
         """What a hook got, as the other methods want it: with ``shape``, and without a copy where that is possible."""
 
     def dtype(self, value: Any) -> str:
-        """numpy's name of its type."""
+        """Return the name that numpy has for a tensor's type."""
 
     def compare(self, base: Any, target: Any, tolerance: Tolerance, then: Callable[[Comparison], None]) -> None:
         """The numbers of a pair. Both may be dropped, and overwritten by their own run, as soon as this returns."""
 
     def describe(self, value: Any, then: Callable[[TensorStats], None]) -> None:
-        """The numbers of one tensor."""
+        """Tell ``then`` the numbers of one tensor."""
 
     def settle(self) -> None:
         """Wait for everything that is under way; every ``then`` was called."""
@@ -72,13 +72,13 @@ class BaselineStore(Protocol):
         """Take a tensor; the caller may overwrite it afterwards."""
 
     def get(self, key: str) -> Any:
-        """The tensor of a key, None where there is none."""
+        """Return the tensor of a key, None where there is none."""
 
     def drop(self, key: str) -> None:
         """The tensor of a key is no longer needed."""
 
     def __iter__(self) -> Iterator[str]:
-        """The keys that are kept."""
+        """Yield the keys that are kept."""
 
     def close(self) -> None:
         """Free everything."""

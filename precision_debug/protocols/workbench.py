@@ -26,46 +26,50 @@ class Workbench(Protocol):
     def rate(self) -> float: ...
 
     def host(self, value: Any) -> Any:
-        """As a numpy array."""
+        """Return a tensor as a numpy array."""
 
     def returned(self, outputs: Mapping[str, Any], name: str) -> Any:
         """One of the outputs that a session's run returned, where its other tensors are."""
 
     def kept(self, value: Any) -> Any:
-        """A copy where the tensor is."""
+        """Return a copy of a tensor where it lies."""
 
     def is_float(self, value: Any) -> bool:
-        """Whether it holds floats, narrow ones included."""
+        """Return whether it holds floats, narrow ones included."""
 
     def lasting(self, value: Any) -> Any:
-        """A tensor that a run shows, as ``start`` may have it: a copy where it looks at it later."""
+        """Return a tensor that a run shows, as ``start`` may have it: a copy where it looks at it later."""
 
     def compare(self, base: Any, target: Any) -> Comparison:
-        """The numbers of a pair; quantiles may be left out."""
+        """Return the numbers of a pair; quantiles may be left out."""
 
     def start(self, base: Any, target: Any, then: Callable[[Comparison], None]) -> None:
-        """The same, told to ``then`` at once, or later in the order of the calls."""
+        """Compare a pair, and tell the numbers to ``then`` at once, or later in the order of the calls."""
 
     def settle(self) -> None:
         """Every ``then`` was called."""
 
     def squares(self, base: Any, target: Any, bound: float) -> tuple[float, float, int]:
-        """Squared L2 of the error and of the baseline over the elements that are finite on both sides, and no larger
-        than ``bound`` in the baseline; and how many these are."""
+        """Return the squared L2 of the error and of the baseline, and over how many elements.
+
+        These are finite on both sides, and no larger than ``bound`` in the baseline."""
 
     def unmoved(self, wanted: Any, got: Any) -> float | None:
-        """Share, 0 to 1, of the elements that are not 0 in ``wanted`` and are 0 in ``got``; None where none is to move,
-        the shapes differ, or ``got`` holds NaN or Inf."""
+        """Return the share, 0 to 1, of the elements that are not 0 in ``wanted`` and are 0 in ``got``.
+
+        None where none is to move, the shapes differ, or ``got`` holds NaN or Inf."""
 
     def shaken(self, value: Any, noise: Any, unit: float, start: int, step: float | None) -> Any:
-        """Each float off by its share of the noise (a numpy array, used again and again from ``start`` on) times
-        ``unit``: of itself, or of ``step``. None where it holds no floats."""
+        """Return the value with noise added to each float; None where it holds no floats.
+
+        Each is off by its share of the noise (a numpy array, used again and again from ``start`` on) times ``unit``: of
+        itself, or of ``step``."""
 
     def with_error(self, value: Any, exact: Any, wrong: Any) -> Any:
         """The value with what ``wrong`` is off from ``exact``; NaN, Inf and 0 as they are. None: they do not fit."""
 
     def store(self, folder: Path, budget: int) -> BaselineStore:
-        """Where suspects' tensors are kept. What comes over the budget waits on disk, or is left out."""
+        """Return where suspects' tensors are kept. What comes over the budget waits on disk, or is left out."""
 
     def waiting(self, folder: Path, budget: int) -> BaselineStore:
         """Where tensors wait for their partners: what comes over the budget may wait on disk, but all are kept."""

@@ -23,7 +23,7 @@ class Kind(enum.Enum):
     ANY = "a value of the model's own, shown by its type"
 
     def takes(self, value: object) -> bool:
-        """Whether a value is of this kind; None, where it could not be measured, is of every kind but a text."""
+        """Return whether a value is of this kind; None, where it could not be measured, is of every kind but a text."""
         if self is Kind.ANY:
             return True
         if self in (Kind.TEXT, Kind.WORD):
@@ -38,8 +38,9 @@ MEASURED: Mapping[str, Kind] = {"left": Kind.SHARE}
 
 @dataclass(frozen=True, kw_only=True)
 class Cause:
-    """One cause of an error. Explanation, search and report ask here and nowhere else: a new cause is one entry of
-    ``causes.CAUSES``.
+    """One cause of an error.
+
+    Explanation, search and report ask here and nowhere else: a new cause is one entry of ``causes.CAUSES``.
 
     en, zh: in a few words. do, do_zh: what to do about it. why: the same with what was measured, where there is more
     to say; its arguments are names of the evidence. evidence: what proves it, by name, and of which kind each is.
@@ -85,7 +86,7 @@ class Cause:
     found: Callable[[Any, str, Any, Any], Mapping[str, Any]] | None = None
 
     def wording(self, evidence: Mapping[str, object]) -> Wording | None:
-        """What says it with this evidence; None where it has no more than a few words."""
+        """Return what says it with this evidence; None where it has no more than a few words."""
         return next((one for key, one in self.instead.items() if evidence.get(key)), self.why)
 
     def misfits(self, evidence: Mapping[str, object]) -> list[str]:

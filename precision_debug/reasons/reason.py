@@ -67,7 +67,7 @@ NOTHING = Reason()
 
 
 def as_reason(text: str) -> Reason:
-    """What a backend said, which may be a bare text: that has no code, and stays as it is in every language."""
+    """Return what a backend said, which may be a bare text: that has no code, and stays as it is in every language."""
     return text if isinstance(text, Reason) else Reason(text)
 
 
@@ -136,7 +136,7 @@ def _parts(template: str) -> tuple[tuple[str, str | None, str], ...]:
 
 
 def arguments_of(template: str) -> frozenset[str]:
-    """Names of the arguments that a template shows."""
+    """Return names of the arguments that a template shows."""
     return frozenset(name for _, name, _ in _parts(template) if name is not None)
 
 
@@ -151,7 +151,7 @@ def split(template: str) -> tuple[str, str | None, str] | None:
 
 
 def filled(template: str, args: Mapping[str, Plain], between: str, nested: Callable[[Reason], str]) -> str:
-    """A template with its arguments. between: joins several values. nested: words an argument that is a Reason.
+    """Return a template with its arguments. between: joins several values. nested: words an argument that is a Reason.
 
     Raises KeyError, ValueError or TypeError where the arguments, of a foreign file, are not the template's.
     """

@@ -56,7 +56,7 @@ class Noted:
 
 
 def is_recording(path: str | Path) -> bool:
-    """Whether a folder holds a finished recording, damaged or not."""
+    """Return whether a folder holds a finished recording, damaged or not."""
     try:
         return (Path(path) / MANIFEST).is_file()
     except (OSError, ValueError):
@@ -72,12 +72,12 @@ def is_outputs(path: str) -> bool:
 
 
 def is_tensor_file(name: object) -> bool:
-    """Whether a file name in a manifest is one that a recording can have; keeps readers inside the folder."""
+    """Return whether a file name in a manifest is one that a recording can have; keeps readers inside the folder."""
     return isinstance(name, str) and re.fullmatch(rf"{TENSORS}/\d{{6,}}\.npy", name) is not None
 
 
 def read_manifest(folder: Path) -> Mapping[str, Any]:
-    """The manifest of a finished recording in this version's format. Raises RecordingError."""
+    """Return the manifest of a finished recording in this version's format. Raises RecordingError."""
     where = str(folder)
     if not folder.is_dir():
         raise RecordingError(say("no_such_folder"), where=where, hint=say("record_one"))

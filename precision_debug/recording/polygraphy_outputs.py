@@ -21,7 +21,9 @@ __all__ = ["OutputsSession", "open_outputs"]
 
 
 def open_outputs(path: str, feeds: Sequence[Feeds], iteration: int | None = None) -> OutputsSession:
-    """feeds: the sample sets that the file's iterations were made from, in their order.
+    """Open outputs that Polygraphy saved as a session.
+
+    feeds: the sample sets that the file's iterations were made from, in their order.
 
     iteration: the only one that is wanted, whatever is fed; None: the one whose sample set is fed. Raises
     RecordingError.
@@ -81,7 +83,7 @@ class OutputsSession:
         return outputs
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: nothing is held open."""
 
     def _place_of(self, feeds: Feeds) -> int:
         if self._only is not None:

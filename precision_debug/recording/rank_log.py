@@ -32,10 +32,12 @@ BINS = 16
 
 @dataclass(frozen=True, kw_only=True)
 class GradientNumbers:
-    """Of one gradient. norm: L2 over what is finite. broken: elements that are NaN or Inf. narrow: "bfloat16" or
-    "float16" where that type holds its elements exactly, "" where none does, None: not known.
-    sketch: ``BINS`` sums of its elements with fixed signs. It is linear, so that sketches of shards add up, and the
-    mean of sketches is the sketch of the mean; its L2 norm is about that of the gradient. () where it was not taken."""
+    """The recorded numbers of one gradient.
+
+    norm: L2 over what is finite. broken: elements that are NaN or Inf. narrow: "bfloat16" or "float16" where that type
+    holds its elements exactly, "" where none does, None: not known. sketch: ``BINS`` sums of its elements with fixed
+    signs. It is linear, so that sketches of shards add up, and the mean of sketches is the sketch of the mean; its L2
+    norm is about that of the gradient. () where it was not taken."""
 
     norm: float
     broken: int = 0
@@ -45,9 +47,10 @@ class GradientNumbers:
 
 @dataclass(frozen=True, kw_only=True)
 class Reduction:
-    """One rank's gradient of a parameter. local: what its own batch gave; None: nothing did. reduced: when the backward
-    pass had ended, for which a wrapper (DDP, FSDP2) waits. final: what the optimiser reads; None: a step that it did
-    not do."""
+    """One rank's gradient of a parameter, before and after it is reduced over the ranks.
+
+    local: what its own batch gave; None: nothing did. reduced: when the backward pass had ended, for which a wrapper
+    (DDP, FSDP2) waits. final: what the optimiser reads; None: a step that it did not do."""
 
     local: GradientNumbers | None = None
     reduced: GradientNumbers | None = None
@@ -56,8 +59,10 @@ class Reduction:
 
 @dataclass(frozen=True, kw_only=True)
 class InputNumbers:
-    """Of an input of a rank's forward passes of a step. print: the same for the same values, and for no others. rms: of
-    a floating point one's elements. tokens: of labels and masks, positions that count; None elsewhere."""
+    """The recorded numbers of an input of a rank's forward passes of a step.
+
+    print: the same for the same values, and for no others. rms: of a floating point one's elements. tokens: of labels
+    and masks, positions that count; None elsewhere."""
 
     print: str
     rms: float | None = None
@@ -74,10 +79,12 @@ class Shard:
 
 @dataclass(frozen=True, kw_only=True)
 class RankStep:
-    """One rank's share of a step. gradients: in the order in which the backward pass made them. skipped: GradScaler
-    left the optimiser's step out. shards: of parameters that no rank holds whole. unseen: parameters whose own gradient
-    before the reduction cannot be compared with what is behind it. inputs: by place or name; empty where ranks may well
-    share a batch (tensor parallelism), or none was seen."""
+    """One rank's share of a training step.
+
+    gradients: in the order in which the backward pass made them. skipped: GradScaler left the optimiser's step out.
+    shards: of parameters that no rank holds whole. unseen: parameters whose own gradient before the reduction cannot be
+    compared with what is behind it. inputs: by place or name; empty where ranks may well share a batch (tensor
+    parallelism), or none was seen."""
 
     numbers: StepNumbers
     rank: int
@@ -99,12 +106,12 @@ class RankedStep:
 
 
 def rank_file(folder: str | Path, rank: int) -> Path:
-    """Where a rank keeps its lines."""
+    """Return the path of the file that a rank writes."""
     return Path(folder, f"statistics_rank{rank}.jsonl")
 
 
 def rank_line(step: RankStep) -> str:
-    """One line of the file."""
+    """Return a rank's step as one line of its file."""
     line: dict[str, Any] = {
         "step": step.numbers.step, "scale": step.numbers.scale, "parameters": parameters_of(step.numbers),
         "rank": step.rank, "ranks": step.ranks, "skipped": step.skipped, "unseen": sorted(step.unseen),
@@ -195,7 +202,7 @@ def _read(lines: Iterator[str]) -> Iterator[RankStep]:
 
 
 def whole_sketch(step: RankedStep, name: str, sides: Mapping[int, GradientNumbers]) -> np.ndarray[Any, Any] | None:
-    """The sketch of a whole parameter, joined from its shards; None where one was not taken. sides: by rank."""
+    """Return the sketch of a whole parameter, joined from its shards; None where one was not taken. sides: by rank."""
     own = {rank: step.ranks[rank].shards.get(name) for rank in sides}
     places = {shard.start: rank for rank, shard in own.items() if shard is not None and shard.count}
     chosen = list(places.values()) if any(shard is not None for shard in own.values()) else list(sides)[:1]

@@ -95,7 +95,7 @@ class Recorder:
 
 
 def _as_array(tensor: Any) -> tuple[Any, str]:
-    """A contiguous array, and what its elements are."""
+    """Return a contiguous array, and what its elements are."""
     if hasattr(tensor, "detach"):  # PyTorch, and what imitates it
         tensor = tensor.detach().cpu()
         if str(tensor.dtype) in {"torch.bfloat16", "torch.float8_e4m3fn", "torch.float8_e5m2"}:

@@ -100,7 +100,7 @@ class RecordedSession:
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """The recorded session's."""
+        """Framework and device of the recorded session, name to version."""
         return self._versions
 
     def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
@@ -128,11 +128,11 @@ class RecordedSession:
             raise RecordingError(what, where=str(self.folder), hint=_DAMAGED) from error
 
     def weights(self) -> Mapping[str, Any]:
-        """The recorded model's own, by name; empty where they were not kept. Raises RecordingError."""
+        """Return the recorded model's own, by name; empty where they were not kept. Raises RecordingError."""
         return _read_archive(self.folder, self._weights) if self._weights else {}
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: nothing is held open."""
 
     def _read(self, call: Mapping[str, Any]) -> Array:
         path = self.folder / call["file"]
@@ -188,7 +188,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def _equal(recorded: Any, fed: Any) -> bool:
-    """The same values bit for bit, or the same numbers in another type."""
+    """Return the same values bit for bit, or the same numbers in another type."""
     if recorded is None or fed is None:
         return recorded is fed
     if isinstance(recorded, list):
@@ -204,7 +204,7 @@ def _equal(recorded: Any, fed: Any) -> bool:
 
 
 def _tensors(graph: Sequence[TensorMeta], calls: Sequence[Mapping[str, Any]]) -> tuple[TensorMeta, ...]:
-    """The graph's tensors, those without a value marked so; then what only the hook knew."""
+    """Return the graph's tensors, those without a value marked so; then what only the hook knew."""
     times = Counter(str(call["name"]) for call in calls)
     kept = {name if time == 0 else f"{name}#{time + 1}" for name, count in times.items() for time in range(count)}
     known = {meta.name for meta in graph}

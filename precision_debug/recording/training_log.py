@@ -27,9 +27,11 @@ SMALLEST = 2.0**-24
 
 @dataclass(frozen=True, kw_only=True)
 class ParameterNumbers:
-    """norm: L2 of its gradient, unscaled, over what is finite. zeros: share of the gradient that is 0. below: share,
-    of what is not 0, that float16 would make 0 at the step's scale. broken: elements that are NaN or Inf. size: L2 of
-    the parameter. moved: L2 of the update over ``size``. rate: the optimiser's learning rate for it. decay: share that
+    """The recorded numbers of a parameter at one training step.
+
+    norm: L2 of its gradient, unscaled, over what is finite. zeros: share of the gradient that is 0. below: share, of
+    what is not 0, that float16 would make 0 at the step's scale. broken: elements that are NaN or Inf. size: L2 of the
+    parameter. moved: L2 of the update over ``size``. rate: the optimiser's learning rate for it. decay: share that
     decoupled weight decay takes off an element at this step, and undecayed: share of its elements that this alone
     leaves as they are, in the parameter's type. still: share of elements that had a gradient and have the value that
     they had when the recording began. Each of these is None where it was not measured or does not apply."""
@@ -48,8 +50,10 @@ class ParameterNumbers:
 
 @dataclass(frozen=True, kw_only=True)
 class StepNumbers:
-    """Of one step. scale: what its loss was multiplied by. without: parameters that ask for a gradient, that this
-    optimiser moves, and that had none."""
+    """The recorded numbers of one training step.
+
+    scale: what its loss was multiplied by. without: parameters that ask for a gradient, that this optimiser moves, and
+    that had none."""
 
     step: int
     scale: float = 1.0
@@ -58,7 +62,7 @@ class StepNumbers:
 
 
 def written(numbers: StepNumbers) -> str:
-    """One line of the file."""
+    """Return a step as one line of the file."""
     line = {
         "step": numbers.step, "scale": numbers.scale, "without": sorted(numbers.without),
         "parameters": parameters_of(numbers),
@@ -67,7 +71,7 @@ def written(numbers: StepNumbers) -> str:
 
 
 def is_log(path: Path) -> bool:
-    """Whether a file is one of ours: its first line is a step's, or there is no such file, or nothing in it."""
+    """Return whether a file is one of ours: its first line is a step's, or there is no such file, or nothing in it."""
     if not path.exists() or not path.stat().st_size:
         return True
     with path.open("rb") as file:
@@ -87,7 +91,7 @@ def begin_log(path: Path) -> None:
 
 
 def parameters_of(numbers: StepNumbers) -> dict[str, list[float | int | None]]:
-    """A line's "parameters"."""
+    """Return a line's "parameters"."""
     return {
         name: [
             one.norm, one.zeros, one.below, one.broken, one.size, one.moved, one.rate, one.decay, one.undecayed,
@@ -98,7 +102,7 @@ def parameters_of(numbers: StepNumbers) -> dict[str, list[float | int | None]]:
 
 
 def read_log(folder: str | Path) -> tuple[StepNumbers, ...]:
-    """Every step that was kept, in order. Raises InputError."""
+    """Return every step that was kept, in order. Raises InputError."""
     path = Path(folder, LOG)
     try:
         with path.open(encoding="utf-8") as lines:
@@ -121,7 +125,7 @@ def _read(lines: Iterator[str]) -> Iterator[StepNumbers]:
 
 
 def parameters_in(rows: Mapping[str, Sequence[float | None]]) -> dict[str, ParameterNumbers]:
-    """What ``parameters_of`` wrote. Raises ValueError and TypeError where it is something else."""
+    """Return what ``parameters_of`` wrote. Raises ValueError and TypeError where it is something else."""
     found = {}
     for name, (norm, zeros, below, broken, size, *more) in rows.items():
         moved, rate, decay, undecayed, still = [*(None if one is None else float(one) for one in more), *[None] * 4][:5]

@@ -36,7 +36,9 @@ _DRAFTS = tuple(f".{name}." for name in (INPUTS, OUTPUTS, WEIGHTS))
 
 
 class RecordingWriter:
-    """A hook that keeps every tensor it is shown, and a context manager around it::
+    """A hook that records every tensor it is shown, and a context manager around it.
+
+    For example::
 
         with RecordingWriter("run") as writer:
             outputs = session.run(feeds, writer)
@@ -195,7 +197,7 @@ def _prepare(folder: Path, overwrite: bool) -> None:
 
 
 def _ours(folder: Path) -> list[Path]:
-    """Every file of a folder, all of which an earlier recording wrote, and nobody changed since.
+    """Return every file of a folder, all of which an earlier recording wrote, and nobody changed since.
 
     Raises RecordingError where one of them is somebody else's: nothing was removed yet.
     """
@@ -235,7 +237,7 @@ def _in_manifest(folder: Path) -> list[dict[str, Any]]:
 
 
 def _storable(array: Array, name: str) -> Array:
-    """The array, text as fixed-width unicode. Raises RecordingError on Python objects."""
+    """Return the array, text as fixed-width unicode. Raises RecordingError on Python objects."""
     if array.dtype.kind not in "OST":
         return array
     items = [

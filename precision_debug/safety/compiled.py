@@ -15,7 +15,7 @@ __all__ = ["fingerprint", "load"]
 
 
 def fingerprint(folder: Path, sources: Sequence[str]) -> str:
-    """The same for the same sources, whatever their line ends."""
+    """Return a fingerprint that is the same for the same sources, whatever their line ends."""
     digest = hashlib.sha256()
     for name in sources:
         digest.update((folder / name).read_bytes().replace(b"\r\n", b"\n"))
@@ -23,7 +23,7 @@ def fingerprint(folder: Path, sources: Sequence[str]) -> str:
 
 
 def load(library: Path, sources: Sequence[str]) -> tuple[Any, str]:
-    """The library of these sources in its folder; None, and why, where it is missing, does not load or is of others."""
+    """Return the library of these sources, or None, and why, where it is missing, does not load or is of others."""
     if not library.exists():
         return None, "is not compiled; reinstall where a C compiler is on PATH"
     try:

@@ -88,7 +88,7 @@ class Neighbours:
 
 
 def _front() -> str:
-    """What Python itself put first: "" where nothing."""
+    """Return what Python itself put first: "" where nothing."""
     if sys.flags.isolated or getattr(sys.flags, "safe_path", False):
         return ""
     main = sys.modules.get("__main__")

@@ -14,7 +14,7 @@ __all__ = ["offered"]
 
 
 def offered(package: str, homes: Mapping[str, str]) -> Callable[[str], object]:
-    """A package's ``__getattr__``. homes: each module of it, and the names that it has, separated by blanks."""
+    """Return a package's ``__getattr__``. homes: each module of it, and the names that it has, separated by blanks."""
     home_of = {name: module for module, names in homes.items() for name in names.split()}
 
     def find(name: str) -> object:

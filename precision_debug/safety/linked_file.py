@@ -13,5 +13,5 @@ _ELSEWHERE = re.compile(r"[/\\]|[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 def linked_file(name: str) -> str:
-    """A path relative to the report as it is; "" of anything else, which is then shown as text alone."""
+    """Return a path relative to the report as it is; "" of anything else, which is then shown as text alone."""
     return "" if _ELSEWHERE.match(name) or visible(name) != name or "#" in name else name

@@ -9,7 +9,7 @@ __all__ = ["is_utf8"]
 
 
 def is_utf8(path: str | Path) -> bool:
-    """Whether a path, with the folders above it, is UTF-8, as C++ libraries are given it."""
+    """Return whether a path, with the folders above it, is UTF-8, as C++ libraries are given it."""
     try:
         os.path.abspath(path).encode("utf-8")
     except UnicodeEncodeError:

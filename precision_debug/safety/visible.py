@@ -15,7 +15,7 @@ _HIDDEN = re.compile(
 
 
 def visible(text: str, keep: str = "") -> str:
-    """The text with each such character as Python writes it: ``\\x1b``, ``\\u202e``, ``\\ud800``.
+    r"""Return the text with each hidden character as Python writes it: ``\x1b``, ``\u202e``, ``\ud800``.
 
     keep: characters that may stand where the text goes, such as line ends in a cell.
     """

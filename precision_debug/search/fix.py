@@ -50,8 +50,10 @@ class Evaluation:
 
 @dataclass(frozen=True, kw_only=True)
 class KeptUnit:
-    """One kept unit: an operator with the movers behind it, or all of a type or module where the engine keeps only
-    those. nodes: their names. certain: NaN or Inf are born there. share: of the squared error that it explains."""
+    """One unit that is kept in higher precision.
+
+    An operator with the movers behind it, or all of a type or module where the engine keeps only those. nodes: their
+    names. certain: NaN or Inf are born there. share: of the squared error that it explains."""
 
     key: str
     op_types: tuple[str, ...]

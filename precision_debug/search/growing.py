@@ -1,4 +1,4 @@
-"""Sets that grow along the data, for engines that fuse operators into regions: few of them, each worth a build.
+"""Sets of kept operators that grow along the data, for engines that fuse operators: few of them, each worth a build.
 
 Inside a region a precision counts only together with what lies around it. An overflow in a residual stream was not
 mended by the adds that it goes through, nor by all that writes to or reads from them, but by the adds with the norms
@@ -32,7 +32,7 @@ _HALF, _SAME = 0.5, 0.1
 
 
 def along(units: Units, culprits: Collection[int], start: frozenset[int]) -> list[frozenset[int]]:
-    """Larger and larger sets, each with all of those before it. start: what is predicted to be enough."""
+    """Return larger and larger sets, each with all of those before it. start: what is predicted to be enough."""
     after = _readers(units)
     stream = _reached(culprits or start, after, lambda unit: not _multiplies(units, unit)) | start
     blocks = units.above(stream).union(*(after.get(unit, frozenset()) for unit in stream))
@@ -44,7 +44,7 @@ def smallest_along(
     judge: Callable[[frozenset[int]], Judged], steps: Sequence[frozenset[int]], everything: frozenset[int],
     always: Sequence[int] = (), rounding: Sequence[int] = (),
 ) -> frozenset[int] | None:  # fmt: skip
-    """The smallest set that was seen to hold; None where none was. judge may raise Spent, which ends it.
+    """Return the smallest set that was seen to hold; None where none was. judge may raise Spent, which ends it.
 
     always: switches that are tried by themselves first, and stay on where they help. rounding: those that can only
     lessen an error that is finite; they are tried with a set too that changes nothing without them.
@@ -117,7 +117,7 @@ def _readers(units: Units) -> dict[int, frozenset[int]]:
 def _reached(
     begin: Collection[int], after: dict[int, frozenset[int]], passes: Callable[[int], bool]
 ) -> frozenset[int]:  # fmt: skip
-    """What is read from some units on, through those that pass."""
+    """Return what is read from some units on, through those that pass."""
     found, waiting = set(begin), list(begin)
     while waiting:
         for unit in after.get(waiting.pop(), frozenset()):

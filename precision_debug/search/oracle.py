@@ -1,4 +1,4 @@
-"""Whether a set of kept units holds: asked once for each set, and only as often as the budget allows."""
+"""Judges whether a set of kept units holds: asked once for each set, and only as often as the budget allows."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Oracle:
         return self.asked[key]
 
     def _misleads(self, key: frozenset[int], exact: Oracle) -> bool:
-        """Whether the exact oracle says something else of a set, if this is one that it is asked of."""
+        """Return whether the exact oracle says something else of a set, if this is one that it is asked of."""
         rough = self.asked[key]
         if self._checked and not rough.passes:
             return False
@@ -88,6 +88,6 @@ class Oracle:
         return len(self.asked)
 
     def smallest(self) -> frozenset[int] | None:
-        """The smallest set that was seen to hold, the one with the least error among equals."""
+        """Return the smallest set that was seen to hold, the one with the least error among equals."""
         held = [kept for kept, judged in self.asked.items() if judged.passes]
         return min(held, key=lambda kept: (len(kept), self.asked[kept].error), default=None)

@@ -41,13 +41,12 @@ def rank_groups(
     units: Units, rows: Sequence[Row], explanation: Explanation | None, shares: Mapping[str, float] | None = None,
     kept: frozenset[int] = frozenset(),
 ) -> list[Group]:  # fmt: skip
-    """Every unit is in one of the groups; the most likely ones first.
+    """Rank groups of units by how likely they are to be needed; every unit is in one of them.
 
-    kept: units that are kept already: where an output is still not finite, what they give may overflow on the edge to
-    a reader that is not kept.
+    kept: units that are kept already: where an output is still not finite, what they give may overflow on the edge to a
+    reader that is not kept.
 
-    shares: of the squared error, as they add up (see run.attribution); without them the effects of single operators.
-    """
+    shares: of the squared error, as they add up (see run.attribution); without them the effects of single operators."""
     row_of = {row.name: row for row in rows}
     broken = any(row.is_output and row.non_finite for row in rows)
     beyond_fp16 = [row.name for row in rows if row.comparison is not None and row.comparison.fp16_overflow]
@@ -81,7 +80,7 @@ def _budget(explanation: Explanation | None, shares: Mapping[str, float] | None)
 
 
 def _gave_birth(row: Row | None) -> bool:
-    """Whether an operator made NaN or Inf itself."""
+    """Return whether an operator made NaN or Inf itself."""
     own = row.introduced if row is not None else None
     return own is not None and own.born_nan + own.born_inf > 0
 
@@ -89,7 +88,7 @@ def _gave_birth(row: Row | None) -> bool:
 def _of_culprits(
     units: Units, row_of: Mapping[str, Row], explanation: Explanation | None, budget: Mapping[str, float]
 ) -> Iterator[Group]:
-    """A group for each culprit: what surrounds it, and what its cause says to keep besides."""
+    """Yield a group for each culprit: what surrounds it, and what its cause says to keep besides."""
     for culprit in explanation.culprits if explanation is not None else ():
         chosen = set(units.around(culprit.name))
         for name in culprit.keep:
@@ -107,7 +106,7 @@ def _of_culprits(
 
 
 def _left_alone(units: Units, groups: Sequence[Group]) -> list[Group]:
-    """The units that no tensor of a row leads to, each by itself."""
+    """Return the units that no tensor of a row leads to, each by itself."""
     covered = frozenset().union(*(group.units for group in groups))
     return [
         Group(tensor=units.units[number].metas[0].name, units=frozenset({number}))
@@ -116,7 +115,7 @@ def _left_alone(units: Units, groups: Sequence[Group]) -> list[Group]:
 
 
 def kept_units(units: Units, kept: Iterable[int], groups: Sequence[Group] = ()) -> tuple[KeptUnit, ...]:
-    """Units as a report tells them, in execution order; groups: of the ranking that they come from."""
+    """Return units as a report tells them, in execution order; groups: of the ranking that they come from."""
     by_unit = {unit: group for group in reversed(groups) for unit in group.units}
     return tuple(
         KeptUnit(

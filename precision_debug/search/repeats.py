@@ -1,4 +1,4 @@
-"""Where else a model does the same: the tensors of every layer that have the place of a given one."""
+"""Repeated layers of a model: the tensors of every layer that have the place of a given one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST = 512
 
 
 def repeats_of(tensors: Sequence[TensorMeta], names: Collection[str]) -> tuple[str, ...]:
-    """The given tensors and all that look like one of them, in the order of ``tensors``.
+    """Return the given tensors and all that look like one of them, in the order of ``tensors``.
 
     Alike are tensors of one operator type whose surroundings have the same types (two rounds of B. Weisfeiler's and
     A. Leman's refinement, both ways), or whose names differ in their numbers alone.
@@ -40,7 +40,7 @@ def repeats_of(tensors: Sequence[TensorMeta], names: Collection[str]) -> tuple[s
 
 
 def _surroundings(tensors: Sequence[TensorMeta]) -> Mapping[str, int]:
-    """A number for each tensor; the same for those that look alike."""
+    """Return a number for each tensor; the same for those that look alike."""
     readers: dict[str, list[str]] = defaultdict(list)
     known = {meta.name for meta in tensors}
     for meta in tensors:

@@ -13,8 +13,10 @@ __all__ = ["SearchRequest", "limit_of"]
 
 @dataclass(frozen=True, kw_only=True)
 class SearchRequest:
-    """on: "outputs", "all", or "FILE.py:function", a metric. limit: largest error ("0.02"), or a share of the error
-    with nothing kept ("50%"); "": the comparison's own tolerance decides.
+    """What a search for operators to keep is to reach, and what it may cost.
+
+    on: "outputs", "all", or "FILE.py:function", a metric. limit: largest error ("0.02"), or a share of the error with
+    nothing kept ("50%"); "": the comparison's own tolerance decides.
 
     score: ``on`` is a metric(outputs, labels) of which more is better, with the baseline's outputs for labels; limit is
     then the least that its mean over the samples may be, up to 1.
@@ -43,7 +45,7 @@ class SearchRequest:
 
 
 def limit_of(text: str) -> tuple[float | None, float | None]:
-    """An absolute limit and a share, one of them None. Raises UsageError."""
+    """Return an absolute limit and a share, one of them None. Raises UsageError."""
     if not text:
         return None, None
     try:

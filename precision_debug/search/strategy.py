@@ -79,9 +79,11 @@ Rank = Callable[[frozenset[int]], Sequence[Group]]
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """state: "not needed", "not possible", "found", "diffuse" (it holds, and is not a small set) or "unfinished" (then
-    ``kept`` is the smallest seen to hold, if any). minimal: each unit was tried without, by itself, at the
-    latest before the last of the others went; of errors that cancel, one may be idle all the same."""
+    """The set of kept units that a search found, and how far it got.
+
+    state: "not needed", "not possible", "found", "diffuse" (it holds, and is not a small set) or "unfinished" (then
+    ``kept`` is the smallest seen to hold, if any). minimal: each unit was tried without, by itself, at the latest
+    before the last of the others went; of errors that cancel, one may be idle all the same."""
 
     state: str
     kept: frozenset[int] | None = None
@@ -92,7 +94,7 @@ class Found:
 def minimise(
     oracle: Oracle, units: Units, rank: Rank, *, start: frozenset[int] | None = None, rough: Oracle | None = None
 ) -> Found:
-    """The smallest set of units to keep.
+    """Return the smallest set of units to keep.
 
     start: a set that is expected to hold, from a simulation; it is tried before any ranking. rough: judges the same
     sets sooner, and not quite as ``oracle`` does. It chooses, and what it chose is judged again; where that gives
@@ -143,8 +145,10 @@ def predicted(oracle: Oracle, rank: Rank) -> tuple[frozenset[int] | None, tuple[
 
 
 def _judged_again(oracle: Oracle, rough: Oracle, units: Units, chosen: Found) -> Found:
-    """What a rough oracle chose, which holds; where that has another error after all, without the units that can be
-    dropped. A set that is not a small one stays as it is, as in ``_reduced``."""
+    """Judge again, by the exact oracle, a set that a rough one chose and that holds.
+
+    Where it has another error after all, the units that can be dropped are. A set that is not a small one stays as it
+    is, as in ``_reduced``."""
     assert chosen.kept is not None
     alike = math.isclose(oracle.judge(chosen.kept).error, rough.judge(chosen.kept).error, rel_tol=_SAME)
     if chosen.state == "diffuse" or (alike and chosen.state == "found"):
@@ -195,9 +199,11 @@ def _enough(
 
 
 def _part(oracle: Oracle, units: Units, steps: Steps, groups: Sequence[Group]) -> frozenset[int]:
-    """Of a set whose error is small enough, and with which hardly anything stays in the low precision, a part that
-    holds: of few units those without what only reads, then single ones; of more the shortest of the steps to it whose
-    error is small enough too. Nothing where the set is none of these."""
+    """Return a part that holds of the last step's set, or nothing where that set is not as follows.
+
+    Its error is small enough, and hardly anything stays in the low precision with it. Of few units the part is those
+    without what only reads, then single ones; of more the shortest of the steps to it whose error is small enough
+    too."""
     tried = steps[-1]
     if oracle.limit is None or oracle.judge(tried).error > oracle.limit or len(tried) < 2:
         return frozenset()
@@ -222,14 +228,14 @@ def _weights(oracle: Oracle, units: Units, groups: Sequence[Group]) -> dict[int,
 
 
 def _readers(units: Units, groups: Sequence[Group]) -> frozenset[int]:
-    """What only reads tensors whose error was measured, and makes none of them."""
+    """Return what only reads tensors whose error was measured, and makes none of them."""
     known = [group for group in groups if group.certain or group.share > 0]
     makers = frozenset(unit for group in known for unit in (units.of(group.tensor), *group.makers))
     return frozenset(unit for group in known for unit in group.units) - makers
 
 
 def _prefix(oracle: Oracle, kept: frozenset[int], groups: Sequence[Group]) -> frozenset[int]:
-    """The shortest prefix of the ranking that holds, as far as doubling and bisection tell."""
+    """Return the shortest prefix of the ranking that holds, as far as doubling and bisection tell."""
     useful: list[frozenset[int]] = []
     have = kept
     for group in groups:
@@ -256,7 +262,7 @@ def _prefix(oracle: Oracle, kept: frozenset[int], groups: Sequence[Group]) -> fr
 
 
 def _middles(bad: int, good: int) -> Iterator[int]:
-    """What bisection between two may ask for, the next first, then what either answer leads to."""
+    """Yield what bisection between two may ask for, the next first, then what either answer leads to."""
     waiting = [(bad, good)]
     while waiting:
         low, high = waiting.pop(0)
@@ -267,7 +273,7 @@ def _middles(bad: int, good: int) -> Iterator[int]:
 
 
 def _predicted(oracle: Oracle, kept: frozenset[int], groups: Sequence[Group], goal: float) -> list[Group]:
-    """The groups of a ranking that, by the measured shares, are enough; the first one where that is not known.
+    """Return the groups of a ranking that, by the measured shares, are enough; the first one where that is not known.
 
     goal: times the limit that the predicted error may be. One operator that has most of the error comes first, whatever
     it takes; else what takes off most for each unit more.
@@ -326,7 +332,7 @@ def _reduced(oracle: Oracle, units: Units, steps: Steps, groups: Sequence[Group]
 
 
 def _shortest(oracle: Oracle, steps: Steps, enough: Callable[[frozenset[int]], bool]) -> frozenset[int]:
-    """The first of growing sets that is enough, as far as bisection tells; the last one is."""
+    """Return the first of growing sets that is enough, as far as bisection tells; the last one is."""
     bad, good = -1, len(steps) - 1
     while good - bad > 1:
         middle = (good + bad) // 2
@@ -339,7 +345,7 @@ def _shortest(oracle: Oracle, steps: Steps, enough: Callable[[frozenset[int]], b
 
 
 def _likely(kept: frozenset[int], weight: dict[int, float]) -> list[int]:
-    """The least likely to be needed first."""
+    """Return units in order, the least likely to be needed first."""
     return sorted(kept, key=lambda unit: (weight[unit], -unit))
 
 
@@ -370,8 +376,9 @@ def _without_blocks(oracle: Oracle, units: Units, kept: frozenset[int], weight: 
 
 
 def _without_segments(oracle: Oracle, kept: frozenset[int], weight: dict[int, float]) -> frozenset[int]:
-    """Without operators in a row, the longest first, halved where they are needed: what lies in a row rounds much the
-    same numbers, so that one that is kept helps little without the others."""
+    """Drop kept operators in a row, the longest row first, halved where they are needed.
+
+    What lies in a row rounds much the same numbers, so that one that is kept helps little without the others."""
     sure = frozenset(unit for unit in kept if weight[unit] >= _READER * _CERTAIN)
     waiting = [sorted(kept - sure)]
     while waiting:

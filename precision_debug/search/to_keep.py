@@ -1,4 +1,4 @@
-"""What a report gives to paste, so that what lost the precision stays in higher precision, and what that brought."""
+"""Text that a report gives to paste, so that what lost the precision stays in a higher one, and what that brought."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ _MOST = 0.5
 
 
 def gives_up_most(was: Executed | None, still: Executed | None, kept: int, of: int) -> bool:
-    """Whether a fix leaves less than half of what ran in the low precision, or where nobody can tell that, keeps more
-    than half of the units. was, still: with nothing kept, and with these."""
+    """Return whether a fix gives up more than half of the low precision.
+
+    It leaves less than half of what ran in the low precision, or where nobody can tell that, keeps more than half of
+    the units. was, still: with nothing kept, and with these."""
     if was is None or still is None or not was.low:
         return kept > (1 - _MOST) * of
     return still.low < _MOST * was.low

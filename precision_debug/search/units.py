@@ -21,7 +21,9 @@ _MANY_READERS = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Unit:
-    """key: what the backend calls it: a node, an operator type, a module. metas: the tensors that it makes."""
+    """What can be kept in higher precision as a whole.
+
+    key: what the backend calls it: a node, an operator type, a module. metas: the tensors that it makes."""
 
     key: str
     metas: tuple[TensorMeta, ...]
@@ -51,8 +53,10 @@ class Units:
     def __init__(
         self, tensors: Sequence[TensorMeta], key_of: Callable[[TensorMeta], str], switches: Sequence[str] = ()
     ) -> None:
-        """tensors: the baseline's, in execution order. key_of: the backend's name of what is kept; "" nothing.
-        switches: keys of what is set for a whole engine; they come last, and make no tensor."""
+        """Group tensors into units by the key that the backend keeps them by.
+
+        tensors: the baseline's, in execution order. key_of: the backend's name of what is kept; "" nothing. switches:
+        keys of what is set for a whole engine; they come last, and make no tensor."""
         self._tensors = tensors
         grouped: dict[str, list[TensorMeta]] = {}
         home: dict[str, str] = {}  # tensor to key of its unit
@@ -84,12 +88,12 @@ class Units:
         return len(self.units)
 
     def of(self, tensor: str) -> int | None:
-        """The unit that makes a tensor."""
+        """Return the unit that makes a tensor."""
         return self._of.get(tensor)
 
     @cached_property
     def readers(self) -> Mapping[str, frozenset[int]]:
-        """For each tensor the units that read it."""
+        """For each tensor, the units that read it."""
         found: dict[str, set[int]] = {}
         for meta in self._tensors:
             unit = self._of.get(meta.name)
@@ -99,7 +103,7 @@ class Units:
         return {name: frozenset(units) for name, units in found.items()}
 
     def around(self, tensor: str) -> frozenset[int]:
-        """A tensor's producer and all that read it, those behind movers too.
+        """Return a tensor's producer and all that read it, those behind movers too.
 
         Of an output that no unit makes, the units that its producer reads: what made its numbers is kept by them.
         """
@@ -118,7 +122,7 @@ class Units:
         return frozenset().union(*(self.readers[name] for name in read if len(self.readers[name]) <= _MANY_READERS))
 
     def into(self, tensor: str, gone: Collection[str]) -> frozenset[int]:
-        """The units of tensors that a tensor is made from, back to those that are not gone."""
+        """Return the units of tensors that a tensor is made from, back to those that are not gone."""
         found, waiting = set[int](), [tensor]
         seen = {tensor}
         while waiting:
@@ -130,7 +134,7 @@ class Units:
         return frozenset(found)
 
     def _above(self, tensor: str) -> frozenset[int]:
-        """The nearest units that a tensor is made from."""
+        """Return the nearest units that a tensor is made from."""
         found, seen, waiting = set[int](), {tensor}, [tensor]
         while waiting:
             for source in self._inputs.get(waiting.pop(), ()):
@@ -175,7 +179,7 @@ class Units:
         return {number: frozenset(units) for number, units in found.items()}
 
     def keys(self, kept: Iterable[int]) -> tuple[str, ...]:
-        """What the backend is to keep, in execution order."""
+        """Return what the backend is to keep, in execution order."""
         return tuple(dict.fromkeys(key for number in sorted(kept) for key in self.units[number].keys))
 
     def islands(self, kept: Iterable[int]) -> frozenset[int]:
@@ -187,7 +191,7 @@ class Units:
         )  # fmt: skip
 
     def casts(self, kept: Iterable[int]) -> int:
-        """How many tensors change their precision on the way to a reader."""
+        """Return how many tensors change their precision on the way to a reader."""
         chosen = frozenset(kept)
         count = 0
         for name, readers in self.readers.items():

@@ -74,13 +74,13 @@ _KINDS: Mapping[str, Kind] = {
 
 
 def option(group: str, help: str, zh: str, **more: Any) -> Mapping[str, Any]:
-    """The metadata of a field that is an option. group: of GROUPS. help, zh, more: see Setting."""
+    """Return the metadata of a field that is an option. group: of GROUPS. help, zh, more: see Setting."""
     return MappingProxyType({"option": {"group": group, "help": help, "zh": zh, "flag": True, **more}})
 
 
 @functools.cache
 def options_of(record: type) -> tuple[Setting, ...]:
-    """Every option that a record and its parts keep, in their order."""
+    """Return every option that a record and its parts keep, in their order."""
     return tuple(_options_of(record, ""))
 
 
@@ -98,7 +98,7 @@ def _options_of(record: Any, before: str) -> Iterator[Setting]:
 
 
 def _choice_of_lockstep(typed: Any) -> bool | None:
-    """ "auto", "on", "off", or what they mean."""
+    """Read "auto", "on", "off", or what they mean (None, True, False)."""
     if typed is None or isinstance(typed, bool):
         return typed
     if typed not in ("auto", "on", "off"):
@@ -113,7 +113,7 @@ def _sample(typed: Any) -> str:
 
 
 def allowed_drop(text: str) -> tuple[float, bool]:
-    """How far a metric may get worse, and whether that is a share of the baseline's. Raises ValueError."""
+    """Return how far a metric may get worse, and whether that is a share of the baseline's. Raises ValueError."""
     number = float(text.removesuffix("%"))
     if not 0 <= number < math.inf:
         raise ValueError(f"{text!r} is below 0, or no number")
@@ -434,8 +434,9 @@ MEMORY_BUDGET = next(one for one in options_of(RunSpec) if one.name == "memory_b
 
 
 def spec_of(values: Mapping[str, Any], **rest: Any) -> RunSpec:
-    """A RunSpec of typed values by option name; one that is not there has its default. rest: its fields that are no
-    options, and whole records in place of their options.
+    """Make a RunSpec of typed values by option name; one that is not there has its default.
+
+    rest: its fields that are no options, and whole records in place of their options.
     """
     whole: dict[str, Any] = {}
     parts: dict[str, dict[str, Any]] = {name: {} for name in _PARTS}
@@ -451,8 +452,10 @@ def spec_of(values: Mapping[str, Any], **rest: Any) -> RunSpec:
 
 
 def checked_tolerance(given: Any) -> Tolerance:
-    """What a caller passes as a Tolerance, where each of its values is one that the command line would take: NaN, or a
-    number below 0, would fail everything or nothing. Raises UsageError."""
+    """Check a Tolerance that a caller passes, and return it.
+
+    Each of its values has to be one that the command line would take: NaN, or a number below 0, would fail everything
+    or nothing. Raises UsageError."""
     if not isinstance(given, Tolerance):
         raise UsageError(say("no_tolerance", kind=type(given).__name__), where="tolerance", hint=say("write_tolerance"))
     for one in options_of(Tolerance):
@@ -461,7 +464,7 @@ def checked_tolerance(given: Any) -> Tolerance:
 
 
 def differing(spec: RunSpec) -> Iterator[tuple[Setting, Any]]:
-    """The options that a spec has another value of than the default, and that value."""
+    """Yield the options that a spec has another value of than the default, and that value."""
     for one in options_of(RunSpec):
         found: Any = spec
         for name in one.field.split("."):

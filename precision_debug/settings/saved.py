@@ -11,7 +11,7 @@ SAVED = frozenset(["save_engine", "save_inspector", "save_ir", "save_model", "sa
 
 
 def without_saving(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a run that is tried with other settings: it writes none of the user's files.
+    """Return the options of a run that is tried with other settings: it writes none of the user's files.
 
     Their names may begin with a side ("target.save_model").
     """

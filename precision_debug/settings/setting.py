@@ -91,12 +91,12 @@ class Setting:
 
     @property
     def option(self) -> str:
-        """How the command line spells it."""
+        """The option as the command line spells it."""
         return f"--{self.spelled or self.name}" if self.flag else f"--option {self.name}"
 
     @property
     def form(self) -> str:
-        """What to write, for a message."""
+        """What values can be written for it, for a message."""
         if self.choices:
             return say("write_one_of", known=", ".join(self.choices))
         if self.span and self.kind in ("whole", "number"):
@@ -128,11 +128,11 @@ class Setting:
         return f"--option {shlex.quote(f'{self.name}={text}')}"
 
     def matters(self, side: str, mode: str) -> bool:
-        """Whether that side reads it in that run mode."""
+        """Return whether that side reads it in that run mode."""
         return side in self.sides and (not self.modes or any(fnmatch.fnmatchcase(mode, one) for one in self.modes))
 
     def read(self, raw: Any, where: str = "") -> Any:
-        """A value of the declared type, from text or from a value of that type. Raises UsageError."""
+        """Return a value of the declared type, from text or from a value of that type. Raises UsageError."""
         where = where or self.option
         try:
             return self.reader(raw) if self.reader is not None else _READERS[self.kind](self, raw)
@@ -144,7 +144,7 @@ class Setting:
 
 
 def value(table: Sequence[Setting], options: Mapping[str, Any], name: str) -> Any:
-    """A session's setting, of its declared type; the default where it was not given (None and "" are not).
+    """Return a session's setting, of its declared type; the default where it was not given (None and "" are not).
 
     Raises KeyError for a setting that the table does not declare, and UsageError for a wrong value.
     """
@@ -315,7 +315,7 @@ def _renames(_: Setting, raw: Any) -> dict[str, str]:
 
 
 def _are_words(raw: Any) -> bool:
-    """Whether these are words of the command line."""
+    """Return whether these are words of the command line."""
     return isinstance(raw, (list, tuple)) and bool(raw) and all(isinstance(one, str) for one in raw)
 
 

@@ -22,11 +22,13 @@ CALIBRATED = "calibrated"
 
 
 def passed(options: Mapping[str, Any], name: str) -> Any:
-    """What the core itself tells a session among its options, plain values too: "side", "seed", and "anew": it is one
-    of several builds that are to differ as builds do, so that nothing that was measured before may steer it.
-    "target_mode": the run mode of the command's target, "" where there is none. "calibrated": a folder of many sets of
-    kept operators that are only chosen among, where what one of them measured of the inputs may be left for the next;
-    "": what is opened is what the user gets, and may leave that in the folder CALIBRATED of its own one for them."""
+    """Return what the core itself tells a session among its options, plain values too.
+
+    "side", "seed", and "anew": it is one of several builds that are to differ as builds do, so that nothing that was
+    measured before may steer it. "target_mode": the run mode of the command's target, "" where there is none.
+    "calibrated": a folder of many sets of kept operators that are only chosen among, where what one of them measured of
+    the inputs may be left for the next; "": what is opened is what the user gets, and may leave that in the folder
+    CALIBRATED of its own one for them."""
     default = _PASSED[name]
     return options.get(name, default) if options.get(name) is not None else default
 
@@ -41,11 +43,11 @@ class Taker:
     table: Sequence[Setting] = ()
 
     def find(self, name: str) -> Setting | None:
-        """The setting of that name, where this side reads it in this mode."""
+        """Return the setting of that name, where this side reads it in this mode."""
         return next((one for one in self.table if one.name == name and one.matters(self.side, self.mode)), None)
 
     def gatherer(self, name: str) -> Setting | None:
-        """The setting whose pairs a name of the engine's own joins, where this side reads it in this mode."""
+        """Return the setting whose pairs a name of the engine's own joins, where this side reads it in this mode."""
         if any(one.name == name for one in self.table):
             return None
         return next(
@@ -57,7 +59,7 @@ class Taker:
 def share(
     options: Mapping[str, Any], takers: Sequence[Taker], tables: Mapping[str, Sequence[Setting]]
 ) -> tuple[dict[str, Any], ...]:
-    """The settings of each taker, in their declared types.
+    """Return the settings of each taker, in their declared types.
 
     options: KEY for every side that reads it, "baseline.KEY" and "target.KEY" for one side, before KEY.
     tables: of all backends, by name, for what is said of a setting that is another's.
@@ -90,7 +92,7 @@ def share(
 
 
 def read_by(options: Mapping[str, Any], takers: Sequence[Taker]) -> dict[str, Any]:
-    """Those of ``options``, as they are, that one of the takers reads."""
+    """Return those of ``options``, as they are, that one of the takers reads."""
 
     def is_read(key: str) -> bool:
         side = _side_of(key)
@@ -101,7 +103,7 @@ def read_by(options: Mapping[str, Any], takers: Sequence[Taker]) -> dict[str, An
 
 
 def _side_of(key: str) -> str:
-    """ "baseline" or "target" of "baseline.KEY" and "target.KEY", else ""."""
+    """Return the side that a key names: "baseline" or "target" of "baseline.KEY" and "target.KEY", else ""."""
     return next((side for side in SIDES if key.startswith(f"{side}.")), "")
 
 

@@ -13,7 +13,7 @@ SCALE = 65536.0
 
 
 def mode_setting(modes: tuple[str, ...] = ()) -> Setting:
-    """Whether a module that its factory returns in training mode runs so. modes: see Setting."""
+    """Return the setting by which a module that its factory returns in training mode runs so. modes: see Setting."""
     return Setting(
         name="training", kind="flag", default=False, modes=modes,
         help="leave the module in training mode as the factory made it", zh="模块保持工厂函数给出的训练模式",
@@ -21,8 +21,10 @@ def mode_setting(modes: tuple[str, ...] = ()) -> Setting:
 
 
 def step_settings(*, scaled: str, module: str, modes: tuple[str, ...] = ()) -> tuple[Setting, ...]:
-    """scaled: the run modes whose loss is scaled where nobody says. module: what the framework calls a model.
-    modes: see Setting."""
+    """Return the settings of a training step, for a framework's backend.
+
+    scaled: the run modes whose loss is scaled where nobody says. module: what the framework calls a model. modes: see
+    Setting."""
     returned = f"({module}, inputs, loss, optimiser)"
     return (
         Setting(

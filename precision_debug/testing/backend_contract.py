@@ -100,7 +100,7 @@ class Subject:
 
 
 def members(protocol: type) -> list[str]:
-    """What a protocol asks for, by name."""
+    """Return what a protocol asks for, by name."""
     return [name for name in vars(protocol) if not name.startswith("_")]
 
 
@@ -130,7 +130,7 @@ def nearly_the_same(first: Any, second: Any) -> bool:
 
 
 def same_bits(first: Any, second: Any) -> bool:
-    """Equal type, shape and bits; lists element by element, strings by value."""
+    """Return whether two values have equal type, shape and bits; lists element by element, strings by value."""
     if first is None or second is None:
         return first is second
     if isinstance(first, list):
@@ -160,6 +160,7 @@ def test_its_settings_are_declared(subject: Subject) -> None:
 
 
 def test_the_backend_is_one_and_its_modes_are_told_apart(subject: Subject) -> None:
+    """The backend has every member of its protocol, and its modes have names of their own and known precisions."""
     backend = subject.backend
     missing = [name for name in members(Backend) if not hasattr(backend, name)]
     assert missing == [], "protocols.Backend asks for these"
@@ -192,7 +193,7 @@ def test_constructing_it_imports_no_framework(subject: Subject) -> None:
 
 @functools.cache
 def _printed(code: str) -> str:
-    """What a fresh interpreter prints; the same for all modes and models of a backend, so it is started once."""
+    """Return what a fresh interpreter prints; the same for all modes and models of a backend, so it is started once."""
     done = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True,
         env={**os.environ, "PYTHONPATH": ":".join(sys.path)},
@@ -201,6 +202,7 @@ def _printed(code: str) -> str:
 
 
 def test_availability_never_raises(subject: Subject) -> None:
+    """A mode is available or says what it needs; one that does not exist is not available."""
     for name in [mode.name for mode in subject.backend.run_modes] + ["no_such_mode"]:
         found = subject.backend.availability(name)
         assert found.ok == (found.needs == "")
@@ -208,6 +210,7 @@ def test_availability_never_raises(subject: Subject) -> None:
 
 
 def test_a_mode_that_cannot_run_says_what_it_needs(subject: Subject) -> None:
+    """To open a mode that cannot run here raises BackendUnavailable, which tells what is missing."""
     for mode in subject.backend.run_modes:
         found = subject.backend.availability(mode.name)
         if not found.ok:
@@ -217,6 +220,7 @@ def test_a_mode_that_cannot_run_says_what_it_needs(subject: Subject) -> None:
 
 
 def test_inputs_are_those_that_are_fed(subject: Subject) -> None:
+    """The inputs that are listed have the names, types and shapes of what is fed."""
     metas = {meta.name: meta for meta in subject.backend.inputs(subject.spec())}
     for name, array in subject.feeds[0].items():
         meta = metas[name]
@@ -230,6 +234,7 @@ def test_inputs_are_those_that_are_fed(subject: Subject) -> None:
 
 
 def test_a_session_has_what_the_protocol_asks_for(subject: Subject) -> None:
+    """A session that ran has every member of its protocol; its doubts, layers and columns are of the right type."""
     session = subject.open()
     session.run(subject.feeds[0])
     missing = [name for name in members(Session) if not hasattr(session, name)]
@@ -253,6 +258,7 @@ def test_an_input_that_is_listed_is_an_input(subject: Subject) -> None:
 
 
 def test_tensors_are_listed_before_the_run(subject: Subject) -> None:
+    """Tensors are listed before a run, under names of their own, with operator types and inputs that are listed too."""
     session = subject.open()
     names = [meta.name for meta in session.tensors]
     assert names
@@ -264,6 +270,7 @@ def test_tensors_are_listed_before_the_run(subject: Subject) -> None:
 
 
 def test_the_hook_sees_every_tensor_once_in_order_and_the_rest_say_why_not(subject: Subject) -> None:
+    """The hook is shown each listed tensor once, in order; the others say why they are not seen."""
     session, hook = subject.open(), Recorder()
     outputs = session.run(subject.feeds[0], hook)
     seen = [meta.name for meta in session.tensors if not meta.unseen]
@@ -284,6 +291,7 @@ def test_the_hook_sees_every_tensor_once_in_order_and_the_rest_say_why_not(subje
 
 
 def test_an_output_is_shown_as_it_is_returned(subject: Subject) -> None:
+    """An output that the hook is shown has the bits of the one that the run returns."""
     session, hook = subject.open(), Recorder()
     outputs = session.run(subject.feeds[0], hook)
     for meta in session.tensors:
@@ -293,6 +301,7 @@ def test_an_output_is_shown_as_it_is_returned(subject: Subject) -> None:
 
 
 def test_the_hook_does_not_change_the_outputs(subject: Subject) -> None:
+    """A run with a hook returns the same bits as one without."""
     session = subject.open()
     bare = session.run(subject.feeds[0])
     hooked = session.run(subject.feeds[0], Recorder())
@@ -302,6 +311,7 @@ def test_the_hook_does_not_change_the_outputs(subject: Subject) -> None:
 
 
 def test_a_second_run_shows_the_same(subject: Subject) -> None:
+    """Two runs of one session show the hook the same tensors with the same bits."""
     session, first, second = subject.open(), Recorder(), Recorder()
     session.run(subject.feeds[0], first)
     listed = [meta.name for meta in session.tensors]
@@ -313,6 +323,7 @@ def test_a_second_run_shows_the_same(subject: Subject) -> None:
 
 
 def test_only_the_named_tensors_are_shown(subject: Subject) -> None:
+    """A run that names tensors shows the hook these alone, with the same bits; naming none shows none."""
     session, everything = subject.open(), Recorder()
     session.run(subject.feeds[0], everything)
     chosen = set(everything.names[::2])
@@ -331,6 +342,7 @@ class _Stop(Exception):
 
 
 def test_what_a_hook_raises_reaches_the_caller_as_itself(subject: Subject) -> None:
+    """An exception that a hook raises reaches the caller as the same object."""
     session, everything = subject.open(), Recorder()
     session.run(subject.feeds[0], everything)
     last = min(2, len(everything.calls))
@@ -354,6 +366,7 @@ def test_what_a_hook_raises_reaches_the_caller_as_itself(subject: Subject) -> No
 
 
 def test_closing_twice_is_harmless_and_a_closed_session_says_so(subject: Subject) -> None:
+    """A session can be closed twice; to run it then raises BackendError."""
     session = subject.open()
     session.close()
     session.close()
@@ -362,6 +375,7 @@ def test_closing_twice_is_harmless_and_a_closed_session_says_so(subject: Subject
 
 
 def test_feeds_that_do_not_fit_are_refused(subject: Subject) -> None:
+    """An unknown input, or a missing one, raises InputError with its name."""
     session = subject.open()
     with pytest.raises(InputError) as caught:
         session.run({**subject.feeds[0], "no such input": np.zeros(1, np.float32)})
@@ -375,6 +389,7 @@ def test_feeds_that_do_not_fit_are_refused(subject: Subject) -> None:
 
 
 def test_a_model_that_cannot_be_read_is_refused(subject: Subject, tmp_path: Any) -> None:
+    """A missing or garbled file raises a ModelError of one line with the file's path, or BackendUnavailable."""
     suffix = subject.run_mode.suffixes[0] or ".bin"
     missing = ModelFiles(model_file=str(tmp_path / f"missing{suffix}"))
     garbage = ModelFiles(model_file=str(tmp_path / f"garbage{suffix}"))
@@ -390,6 +405,7 @@ def test_a_model_that_cannot_be_read_is_refused(subject: Subject, tmp_path: Any)
 
 
 def test_each_baseline_tensor_is_claimed_once_at_most(subject: Subject) -> None:
+    """Each origin that a target tensor claims is a baseline tensor, and no other tensor claims it."""
     baseline, target = subject.open(subject.run_mode.baseline), subject.open()
     known = {name for meta in baseline.tensors for name in (meta.name, meta.origin)}
     origins = [meta.origin for meta in target.tensors if meta.origin and not meta.unseen]
@@ -400,6 +416,7 @@ def test_each_baseline_tensor_is_claimed_once_at_most(subject: Subject) -> None:
 
 
 def test_outputs_of_baseline_and_target_are_called_the_same(subject: Subject) -> None:
+    """Baseline and target return outputs of the same names in the same order."""
     baseline, target = subject.open(subject.run_mode.baseline), subject.open()
     assert list(baseline.run(subject.feeds[0])) == list(target.run(subject.feeds[0]))
     baseline.close()
@@ -407,6 +424,7 @@ def test_outputs_of_baseline_and_target_are_called_the_same(subject: Subject) ->
 
 
 def test_notes_and_versions_are_text(subject: Subject) -> None:
+    """Versions and notes of a session are lines of text; a simulation says in a note that it is one."""
     session = subject.open()
     session.run(subject.feeds[0])
     assert session.versions

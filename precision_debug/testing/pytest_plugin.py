@@ -66,7 +66,6 @@ def assert_precision(request: pytest.FixtureRequest, tmp_path: Path) -> Callable
     a .yaml or .toml file). Returns the report. The verdict, the culprits and the worst error become properties of the
     test in JUnit's XML.
     """
-
     calls: list[None] = []
 
     def assert_precision(

@@ -34,8 +34,10 @@ _FILES = ("precision_debug.yaml", "precision_debug.yml")
 
 @dataclass(frozen=True, kw_only=True)
 class Thresholds:
-    """Largest relative L2 errors, in ``[tool.precision_debug.thresholds]`` of pyproject.toml, or the same table in a
-    YAML or TOML file of its own (``precision_debug.yaml`` beside pyproject.toml is found by itself)::
+    """Largest relative L2 errors that a test may have.
+
+    In ``[tool.precision_debug.thresholds]`` of pyproject.toml, or the same table in a YAML or TOML file of its own
+    (``precision_debug.yaml`` beside pyproject.toml is found by itself)::
 
         [tool.precision_debug.thresholds]
         outputs = 1e-2                    # every final output
@@ -114,7 +116,7 @@ class Thresholds:
         return cls.of(plain.get("thresholds", plain) if isinstance(plain, Mapping) else plain, path.name)
 
     def of_row(self, row: Row) -> float | None:
-        """The largest relative L2 error that a row may have; None where nobody said."""
+        """Return the largest relative L2 error that a row may have; None where nobody said."""
         found = [most for pattern, most in self.tensors.items() if fnmatch.fnmatchcase(row.name, pattern)]
         if row.op_type in self.operators:
             found.append(self.operators[row.op_type])
@@ -126,7 +128,7 @@ class Thresholds:
 def asserted(
     report: Report, thresholds: Thresholds, golden: Report | None = None, *, must_match: bool = False, missing: str = ""
 ) -> Report:
-    """The report with the claims of a test: its verdict, sentences and pages then are the test's, too.
+    """Return the report with the claims of a test: its verdict, sentences and pages then are the test's, too.
 
     golden: a stored report: only what is worse than in it counts, and what a threshold forbids. must_match: each
     threshold is meant for this model, so one that no tensor falls under is open. missing: a golden report that is not
@@ -194,12 +196,12 @@ def _of_golden(report: Report, golden: Report, times: float) -> Iterator[Claim]:
 
 
 def complaint(report: Report, thresholds: Thresholds, golden: Report | None = None) -> str:
-    """Why a report is not good enough, the culprit first; "" where it is. See ``asserted``."""
+    """Return why a report is not good enough, the culprit first; "" where it is. See ``asserted``."""
     return complaint_of(asserted(report, thresholds, golden, must_match=True), golden)
 
 
 def complaint_of(report: Report, golden: Report | None = None) -> str:
-    """Why a report with the claims of a test fails it; "" where it does not."""
+    """Return why a report with the claims of a test fails it; "" where it does not."""
     if not report.exit_status:
         return ""
     against = [claim for claim in report.claims if claim.state is not State.HELD]
@@ -225,7 +227,7 @@ def _lines(claim: Claim, key: str) -> tuple[str, ...]:
 
 
 def _over(row: Row, thresholds: Thresholds, alone: bool) -> str:
-    """What a row exceeds. alone: no golden report says what its outputs may be."""
+    """Return what a row exceeds. alone: no golden report says what its outputs may be."""
     most = thresholds.of_row(row)
     error = row.relative_l2
     if newly_broken(row) and (most is not None or (row.is_output and alone and thresholds.given)):
@@ -241,7 +243,7 @@ def _over(row: Row, thresholds: Thresholds, alone: bool) -> str:
 
 
 def _read(path: Path) -> Any:
-    """What a file of thresholds holds, as plain values. Raises UsageError."""
+    """Return what a file of thresholds holds, as plain values. Raises UsageError."""
     ending = path.suffix.lower()
     refuse_special(path, UsageError)
     try:
