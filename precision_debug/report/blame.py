@@ -78,8 +78,10 @@ def culprits(report: Report) -> tuple[Culprit, ...]:
 
 
 def sentence_of(culprit: Culprit, precision: str, to_keep: ToKeep | None = None) -> Text:
-    """Who and why; and what to keep in higher precision, where the target has a lower one and nothing was tried, of
-    which another sentence tells (see ``tried``). Of a step of several ranks, which of them have it."""
+    """Say which operator is to blame, why, and what to keep in higher precision.
+
+    The last where the target has a lower one and nothing was tried, of which another sentence tells (see ``tried``). Of
+    a step of several ranks, which of them have it."""
     said, ranks = _sentence(culprit, precision, to_keep), culprit_ranks(culprit)
     return said if ranks is None else Text(f"{said.en} {ranks.en}", f"{said.zh}{ranks.zh}")
 

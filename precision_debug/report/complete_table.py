@@ -45,8 +45,10 @@ def complete_table(
 
 
 class _Table:
-    """What both sides list, beside the rows that are finished. Each method gives rows with the key that they are sorted
-    by: the tensor's place in the baseline's order, and among those of one place the order of the rows themselves."""
+    """The tensors that both sides list, beside the rows that are finished.
+
+    Each method gives rows with the key that they are sorted by: the tensor's place in the baseline's order, and among
+    those of one place the order of the rows themselves."""
 
     def __init__(
         self, alignment: Alignment, rows: Sequence[Row], selected: Collection[str] | None, failure: str, ran: bool

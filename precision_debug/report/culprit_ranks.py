@@ -19,8 +19,9 @@ def ranks_named(ranks: Sequence[int]) -> Text:
 
 
 def culprit_ranks(culprit: Culprit) -> Text | None:
-    """Which ranks an operator spoils the gradients of, and how far the worst of these is off on each side; None where
-    there is one rank."""
+    """Say which ranks an operator spoils the gradients of, and how far off the worst of them is on each side.
+
+    None where there is one rank."""
     if not culprit.ranks:
         return None
     who = ranks_named(culprit.ranks)

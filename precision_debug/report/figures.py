@@ -37,15 +37,17 @@ def count(value: int) -> str:
 
 
 def many(value: int, noun: str) -> str:
-    """ "1 tensor", "1,024 tensors"."""
+    """Write a count with its noun: "1 tensor", "1,024 tensors"."""
     return f"{count(value)} {noun}{'' if value == 1 else 's'}"
 
 
 def are(value: int) -> str:
+    """Return the verb after a count: "is" after 1, else "are"."""
     return "is" if value == 1 else "are"
 
 
 def were(value: int) -> str:
+    """Return the verb after a count: "was" after 1, else "were"."""
     return "was" if value == 1 else "were"
 
 

@@ -187,8 +187,9 @@ class _ReportState:
         return SamplesRead(given=given, asked=asked, read=read)
 
     def _left_out_step(self) -> dict[str, Reason]:
-        """Why the target lacks a parameter's gradient, and what the baseline's optimiser made, where GradScaler left
-        the target's step out."""
+        """Return the reasons for gradients and updates that the target lacks where GradScaler left its step out.
+
+        Why the target lacks a parameter's gradient, and what the baseline's optimiser made."""
         metas, there = self.tensors["baseline"], {meta.name for meta in self.tensors["target"]}
         none = say("step_no_gradient")
         found = {

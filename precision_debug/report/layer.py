@@ -18,8 +18,9 @@ _MEMBERS = 5
 
 
 def layer_of(row: Row) -> tuple[str, ...]:
-    """The path of modules around an operator, outermost first: "/encoder/layer.0/fc/MatMul" is ("encoder", "layer.0",
-    "fc"); () where the names tell of none."""
+    """Return the path of modules around an operator, outermost first; () where the names tell of none.
+
+    "/encoder/layer.0/fc/MatMul" is ("encoder", "layer.0", "fc")."""
     name = (row.node or row.name).strip("/")
     if "/" in name:
         return tuple(part for part in name.split("/")[:-1] if part)

@@ -253,8 +253,9 @@ def _worst(report: Report) -> tuple[Row | None, Text]:
 
 
 def _unmeasured(report: Report) -> Text | None:
-    """That the bound of a verdict without a tolerance was not measured, and so may be another one where it is; None
-    where it was, or where no bound would change the answer."""
+    """Say that the bound of a verdict without a tolerance was not measured, and so may be another one where it is.
+
+    None where it was, or where no bound would change the answer."""
     explanation, worst = report.explanation, max((row.relative_l2 or 0.0 for row in report.outputs), default=0.0)
     asked = report.verdict in (Verdict.EXPECTED, Verdict.FAIL) and not report.checks
     if report.spec.tolerance.given or not asked or worst <= LEAST or culprits(report):

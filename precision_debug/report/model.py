@@ -155,9 +155,11 @@ class Report:
         return status_of([self.verdict])
 
     def worst(self, count: int = 5) -> tuple[Row, ...]:
-        """Failed rows whose operator itself lost the most: by the relative L2 error that it introduced, as measured, or
-        where that was not, by how much larger than its inputs' its error is. Of failed rows that only hand on what they
-        were given, those rows whose operators introduced it."""
+        """Return the failed rows whose operator itself lost the most.
+
+        By the relative L2 error that it introduced, as measured, or where that was not, by how much larger than its
+        inputs' its error is. Of failed rows that only hand on what they were given, those rows whose operators
+        introduced it."""
         failed = [row for row in self.rows if row.status is Status.FAIL]
         if failed and all(row.introduced is not None and row.introduced.rel_l2 == 0 for row in failed):
             failed = [row for row in self.compared if row.introduced is not None and row.introduced.rel_l2]
@@ -223,8 +225,9 @@ def _own_infinities(row: Row) -> bool:
 
 
 def _of_the_same(row: Row, own: Sequence[Row]) -> bool:
-    """Whether infinities that only the target shows are those of the model's own that the same node makes, or that it
-    reads: what a cast is between is a tensor of its own there."""
+    """Return whether infinities that only the target shows are the model's own.
+
+    Those that the same node makes, or that it reads: what a cast is between is a tensor of its own there."""
     there = row.target
     if row.comparison is not None or there is None or there.nan:
         return False

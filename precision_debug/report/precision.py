@@ -35,8 +35,9 @@ def _held(row: Row) -> str:
 
 
 def _multiplies_integers(row: Row) -> bool:
-    """Whether the target alone has it: a product of integers, of which the rows of the baseline's tensors have the
-    result that another operator scales back to floats."""
+    """Return whether a row is a product of integers that the target alone has.
+
+    Of such a one the rows of the baseline's tensors have the result that another operator scales back to floats."""
     kind = plain_type(row.target_op_type or row.op_type)
     return row.status is Status.UNMATCHED and bool(QUANTISED.search(kind)) and not CONVERTS.fullmatch(kind)
 

@@ -14,8 +14,9 @@ __all__ = ["make_ready"]
 
 
 def make_ready(paths: Iterable[Path], *more: str) -> None:
-    """Import in a thread what ``write`` will need for these paths, and further modules; what goes wrong shows when it
-    is needed."""
+    """Import in a thread what ``write`` will need for these paths, and further modules.
+
+    What goes wrong shows when it is needed."""
 
     def load() -> None:
         for name in sorted({path.suffix.lower()[1:] for path in paths}):

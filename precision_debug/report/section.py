@@ -12,9 +12,11 @@ __all__ = ["Cell", "Section", "linked", "pair", "plain"]
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """tone: "" "good" "bad" "warn" "muted" "code" or "paste": to be copied, as it is, into a shell or a
-    script. right: a number. row: the table row that it leads to.
-    file: the file that it leads to, relative to the report (see safety.linked_file)."""
+    """A cell of a table.
+
+    tone: "" "good" "bad" "warn" "muted" "code" or "paste": to be copied, as it is, into a shell or a script. right: a
+    number. row: the table row that it leads to. file: the file that it leads to, relative to the report (see
+    safety.linked_file)."""
 
     text: Text
     tone: str = ""

@@ -89,8 +89,9 @@ class Summary:
 
 
 def status_name(report: Report, status: Status) -> Text:
-    """What people call a status in this report. Where no tolerance was given, nothing "passes" beside the count of
-    elements beyond 1e-4: it is as expected."""
+    """Return what people call a status in this report.
+
+    Where no tolerance was given, nothing "passes" beside the count of elements beyond 1e-4: it is as expected."""
     return _EXPECTED[0] if _is_expected(report, status) else STATUS_NAME[status]
 
 

@@ -113,8 +113,10 @@ def about(kept: ToKeep, mode: str, *, strict: bool = False, of_many: float | Non
 
 
 def _whether(tried: Tried, *, strict: bool, of_many: float | None) -> Text:
-    """Whether what is left passes. strict: by the tolerance that the user gave. of_many: up to which an error is as
-    expected that no single operator makes: whether one makes what is left was not asked."""
+    """Say whether the error that is left passes.
+
+    strict: by the tolerance that the user gave. of_many: up to which an error is as expected that no single operator
+    makes: whether one makes what is left was not asked."""
     mended = tried.state == "mended"
     if strict:
         if mended and tried.pasted is False:
@@ -153,7 +155,7 @@ def _as_pasted(tried: Tried, bound: float) -> Text:
 
 
 def _power(scale: str) -> str:
-    """ "65536" as "2^16", as the sentence before it has it; a scale that is no such power as it is."""
+    """Write "65536" as "2^16", as the sentence before it has it; a scale that is no such power as it is."""
     exponent = math.log2(float(scale))
     return f"2^{int(exponent)}" if exponent == int(exponent) and exponent >= 4 else scale
 

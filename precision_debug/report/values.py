@@ -100,8 +100,9 @@ def of_target(name: str) -> Get:
 
 
 def paddle_range(row: Row) -> tuple[tuple[float, float] | None, tuple[float, float] | None]:
-    """numpy's (min, max) of the target's and of the baseline's elements, NaN and Inf among them, as Paddle's demo has
-    them; None where a side has no elements or no numbers."""
+    """Return numpy's (min, max) of the target's and of the baseline's elements.
+
+    NaN and Inf are among them, as Paddle's demo has them; None where a side has no elements or no numbers."""
     return _ends(target_side(row)), _ends(base_side(row))
 
 
@@ -177,7 +178,7 @@ def growth(row: Row) -> float | None:
 
 
 def mismatched_elements(row: Row) -> str:
-    """ "12 / 640 (1.88%)"."""
+    """Return the count and share of elements out of tolerance: "12 / 640 (1.88%)"."""
     comparison = row.comparison
     if comparison is None or comparison.mismatched is None:
         return ""

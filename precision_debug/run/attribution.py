@@ -73,8 +73,9 @@ def _fill(
 
 @dataclass(frozen=True, kw_only=True)
 class _Part:
-    """Where the squared error of an operator's results comes from. own: what it introduced itself; flows: what came
-    with each of its inputs, by name."""
+    """The sources of the squared error of an operator's results.
+
+    own: what it introduced itself; flows: what came with each of its inputs, by name."""
 
     results: tuple[str, ...]
     own: float
@@ -105,8 +106,10 @@ def _followed(
 def _part_of(
     operator: Operator, operators: Operators, exact: Store, wrong: Store, row_of: Mapping[str, Row]
 ) -> _Part | None:
-    """None of an operator without floats, or of which an input is not there. What the target fused away is put into
-    ``wrong``, as the operator makes it of what it was given: later ones read it."""
+    """Split the error of an operator's results by its sources; None without floats, or where an input is not there.
+
+    What the target fused away is put into ``wrong``, as the operator makes it of what it was given: later ones read
+    it."""
     made = [name for name in operator.outputs if name and exact.get(name) is not None]
     floats = [name for name in made if _kind(exact.get(name)) == "f"]
     if not floats:

@@ -20,8 +20,10 @@ __all__ = ["end", "ended_by", "start"]
 def start(
     code: str, *arguments: str, said: IO[bytes] | None, handles: Sequence[int] = ()
 ) -> subprocess.Popen[bytes]:  # fmt: skip
-    """Run Python code. said: gets what it prints; None: where this process prints. handles: descriptors that it holds
-    too, so that what they lock outlives this process."""
+    """Run Python code in a child process.
+
+    said: gets what it prints; None: where this process prints. handles: descriptors that it holds too, so that what
+    they lock outlives this process."""
     return subprocess.Popen(
         [*import_path.command(code), *arguments],
         stdin=subprocess.PIPE, stdout=said, stderr=said, start_new_session=True, pass_fds=handles,

@@ -24,10 +24,11 @@ __all__ = ["Comparing"]
 
 @dataclass(frozen=True, kw_only=True)
 class Comparing:
-    """folder: an existing one for temporary files. stored: waits until the inputs are kept, and raises its errors.
-    parts: of many samples, the parts to compare, one at a time; None: all of them. fixes: try what mends the target.
-    answers, saved: what evaluates and keeps the outputs; a comparison that is begun again has new ones.
-    """
+    """What a comparison needs.
+
+    folder: an existing one for temporary files. stored: waits until the inputs are kept, and raises its errors. parts:
+    of many samples, the parts to compare, one at a time; None: all of them. fixes: try what mends the target. answers,
+    saved: what evaluates and keeps the outputs; a comparison that is begun again has new ones."""
 
     spec: RunSpec
     baseline: Opening

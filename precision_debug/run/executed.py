@@ -68,8 +68,10 @@ def not_run(opening: Opening, session: Session) -> Doubt | None:
 
 
 def _is_low_operator(metas: Sequence[TensorMeta], narrow: Precision) -> bool:
-    """Of all results of one operator; what is seen before it is rounded was computed in float32, and so was what is
-    listed in float32 beside the integers that a converter makes of it."""
+    """Return whether an operator, of which these are all results, ran in the low precision.
+
+    What is seen before it is rounded was computed in float32, and so was what is listed in float32 beside the integers
+    that a converter makes of it."""
     if narrow.short in _INTEGERS:
         return all(_is_low(meta, narrow) for meta in metas)
     return not any(meta.view == BEFORE_ROUNDING for meta in metas) and any(_is_low(meta, narrow) for meta in metas)

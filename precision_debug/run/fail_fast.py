@@ -19,8 +19,10 @@ class Enough(PrecisionDebugError):
 
 
 def enough(spec: RunSpec, row: Row, precision: str) -> bool:
-    """Whether the run may end with this row: not with an input, which no operator made, as the target rounds it. Where
-    no tolerance was given, by the error that the promised precision usually has."""
+    """Return whether the run may end with this row.
+
+    Not with an input, which no operator made, as the target rounds it. Where no tolerance was given, by the error that
+    the promised precision usually has."""
     if not spec.fail_fast or row.op_type == "Input":
         return False
     judged = judge.judged(row, spec.tolerance, allowed=allowed_by(None, precision), validate=spec.validate)

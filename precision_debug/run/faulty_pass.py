@@ -182,8 +182,9 @@ def _with_cause(
 
 
 def _one_step(subject: explain.Subject, error: float) -> bool:
-    """Whether it is no more than one step of integers, in a model that quantises: kernels of integers round otherwise
-    than the floats between a DequantizeLinear and a QuantizeLinear."""
+    """Return whether an error is no more than one step of integers, in a model that quantises.
+
+    Kernels of integers round otherwise than the floats between a DequantizeLinear and a QuantizeLinear."""
     quantises = any(meta.op_type == "QuantizeLinear" for meta in subject.tensors)
     return quantises and error <= _STEPS * PRECISIONS["int8"].rounding
 

@@ -138,8 +138,9 @@ def _shrinks_until(target: OpenSide, spec: RunSpec) -> float:
 
 
 def _lowered(target: OpenSide) -> Opening:
-    """How the target was opened; of a mode that leaves the type to its engine, with the one that it chose (OpenVINO's
-    BF16), which can be kept from operators as where it was asked for."""
+    """Return how the target was opened, with the precision that its engine chose where the mode leaves that to it.
+
+    OpenVINO's BF16 is one, which can be kept from operators as where it was asked for."""
     opening, chosen = target.opening, target.session.arithmetic
     if opening.mode is None or opening.precision != MODEL or not is_narrow(chosen):
         return opening

@@ -239,9 +239,10 @@ def _as_deployed(feeds: Mapping[str, Any], metas: Sequence[InputMeta], notes: li
 
 
 def _narrowed(ours: Sequence[InputMeta], theirs: Sequence[InputMeta]) -> list[InputMeta]:
-    """The baseline's inputs, where a size that it leaves open is the one that the target's file fixes, and what it can
-    only guess is what the target says.
-    """
+    """Return the baseline's inputs, completed by what the target knows of them.
+
+    A size that the baseline leaves open is the one that the target's file fixes, and what it can only guess is what the
+    target says."""
     fixed = {meta.name: meta.shape for meta in theirs if meta.shape is not None}
     said = {meta.name: meta for meta in theirs if not meta.guessed}
     ours = [

@@ -82,8 +82,9 @@ def _line(plain: Mapping[str, Any]) -> bytes:
 
 
 def read_events(path: str | Path, *kinds: type[Event]) -> Iterator[Event]:
-    """The finished events of a journal, of the given kinds alone where there are some. Raises RecordingError on a file
-    that is not a journal, or holds something else than an event of such a kind does."""
+    """Yield the finished events of a journal, of the given kinds alone where there are some.
+
+    Raises RecordingError on a file that is not a journal, or holds something else than an event of such a kind does."""
     wanted = {kind.event for kind in kinds} or EVENTS
     refuse_special(path, RecordingError)
     try:

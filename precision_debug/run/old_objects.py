@@ -11,8 +11,10 @@ __all__ = ["old_objects_at_rest"]
 
 @contextlib.contextmanager
 def old_objects_at_rest() -> Iterator[None]:
-    """The collector passes over what there is already: a framework and a model are a million objects, and a quarter of
-    a second each time that it walks through all of them."""
+    """Keep the garbage collector away from the objects that are there already.
+
+    A framework and a model are a million objects, and a quarter of a second each time that it walks through all of
+    them."""
     if gc.get_freeze_count():  # somebody else's
         yield
         return

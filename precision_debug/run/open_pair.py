@@ -80,6 +80,7 @@ def runs_together(spec: RunSpec, first: Opening, second: Opening) -> bool:
 
 
 def selected(spec: RunSpec, tensors: Sequence[TensorMeta], journal: Journal) -> frozenset[str] | None:
+    """Return the names of the tensors that the marks select, and tell the journal; None where there are no marks."""
     patterns = list(spec.marks)
     if spec.marks_from_inspector:
         found = marks.get_mark_names_from_serialized_json(spec.marks_from_inspector)

@@ -68,9 +68,10 @@ class HookChain:
 
 @dataclass(kw_only=True)
 class OpenPair:
-    """names: of the baseline's tensors that are wanted; None: all. seen: what the last run showed, on each side.
-    merges: a loop of many iterations has one row a tensor (see observe.loops); not where a single row decides.
-    """
+    """A baseline and a target that are open together.
+
+    names: of the baseline's tensors that are wanted; None: all. seen: what the last run showed, on each side. merges: a
+    loop of many iterations has one row a tensor (see observe.loops); not where a single row decides."""
 
     spec: RunSpec
     base: OpenSide

@@ -64,6 +64,7 @@ def finished(
 
 
 def error_of(folder: Path, status: int, interrupted: bool) -> PrecisionDebugError | None:
+    """Return the error that a run ended with, by its exit status, journal and log; None where there is none."""
     if not (folder / JOURNAL).exists():
         return OutputError(say("folder_gone"), where=str(folder), hint=say("leave_it"))
     if interrupted and status != 0:

@@ -29,13 +29,13 @@ _OURS = b'"precision_debug report"'
 
 
 def refuse_overwriting(outputs: Iterable[str | Path], *read: Any, added: Iterable[str | Path] = ()) -> None:
-    """Raises UsageError where an output is a file that the command reads, or writes something else into, by whatever
-    name or link, or one that is somebody else's.
+    """Raise UsageError where an output would overwrite a file that the command reads or writes something else into.
+
+    By whatever name or link; and where it is a file that is somebody else's.
 
     read: strings, and records, mappings and sequences of them. A string counts where it names a file, a folder,
     SCRIPT.py:function or a pattern of files; what a record's settings save is an output too. added: outputs that are
-    added to what is there.
-    """
+    added to what is there."""
     named = list(files_named(*read))
     saved = {option: path for thing in read if isinstance(thing, RunSpec) for option, path in _saved(thing)}
     outputs, appended = list(outputs), list(added)

@@ -26,8 +26,10 @@ class Pasted:
         return () if self.explanation is None else self.explanation.culprits
 
     def passes(self, *, strict: bool) -> bool | None:
-        """Whether the command would end with status 0, as far as its numbers decide: by the tolerance of every tensor,
-        or by what its outputs may be off, see ``Report.verdict``. None: that was not found out."""
+        """Return whether the command would end with status 0, as far as its numbers decide.
+
+        By the tolerance of every tensor, or by what its outputs may be off, see ``Report.verdict``. None: that was not
+        found out."""
         if strict:
             return not self.failing
         known = self.explanation
@@ -50,9 +52,10 @@ def pasted_in(journal: Path) -> Pasted:
 
 
 def is_open(tried: Tried, *, strict: bool, of_one: float, of_many: float) -> bool:
-    """Whether the verdict of the command with a fix does not follow from the error at the outputs: what is left passes
-    if nobody makes most of it, and a tolerance that was given holds for every tensor. of_one, of_many: up to which an
-    error is as expected that one operator makes, or many."""
+    """Return whether the error at the outputs leaves open what the verdict of the command with a fix is.
+
+    What is left passes if nobody makes most of it, and a tolerance that was given holds for every tensor. of_one,
+    of_many: up to which an error is as expected that one operator makes, or many."""
     if strict:
         return tried.state == "mended"
     return tried.after is not None and of_one < tried.after <= of_many

@@ -38,8 +38,9 @@ def proven(baseline: Opening, target: Opening, *, asked: bool) -> list[Reason]:
 
 
 def _kept(opening: Opening) -> frozenset[str]:
-    """What a side's own settings leave in a wider type, by the names of nodes or of tensors. Raises
-    PrecisionDebugError."""
+    """Return what a side's own settings leave in a wider type, by the names of nodes or of tensors.
+
+    Raises PrecisionDebugError."""
     keeper = opening.capabilities.keeper
     keep = keeper.keep(opening.spec) if keeper is not None else None
     listed = keep.options(()).values() if keep is not None else ()

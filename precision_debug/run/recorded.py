@@ -19,6 +19,7 @@ __all__ = ["finish_recording", "record"]
 
 
 def record(spec: RunSpec, opening: Opening, feed_set: FeedSet, journal: Journal, stored: Callable[[], None]) -> None:
+    """Run the target alone, and save its tensors as a recording."""
     with OpenSide("target", opening, feed_set, journal) as side:
         names = selected(spec, side.tensors, journal)
         with recording.RecordingWriter(spec.record, overwrite=True) as writer:

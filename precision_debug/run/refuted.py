@@ -81,11 +81,12 @@ def withdrawn(explanation: Explanation, kept: ToKeep | None) -> Explanation | No
 
 
 def repaired(explanation: Explanation, kept: ToKeep | None, subject: Subject) -> Explanation | None:
-    """The explanation with a culprit that was found by its repair, where nobody was named although keeping a few
-    operators on the engine brings the error within bounds; None elsewhere.
+    """Return the explanation with a culprit that was found by its repair, or None.
 
-    One coarse tensor may ruin the inputs of all that comes after it, so that no error measured there adds up.
-    """
+    Where nobody was named although keeping a few operators on the engine brings the error within bounds; None
+    elsewhere.
+
+    One coarse tensor may ruin the inputs of all that comes after it, so that no error measured there adds up."""
     tried = kept.tried if kept is not None else None
     if kept is None or tried is None or explanation.state != "diffuse" or tried.state != "mended":
         return None

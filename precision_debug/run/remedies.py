@@ -53,13 +53,14 @@ def tried_remedy(
     was: Executed | None, calibrating: Sequence[Feeds], folder: Path, *, most: int, patience: float,
     beside: Session | None = None,
 ) -> tuple[ToKeep, bool] | None:  # fmt: skip
-    """The remedy that does most, as it is pasted, with what it brought, and whether it keeps operators in a higher
-    precision; None where none is known or none halves the error and leaves most of the low precision in place, twice
-    and on the other inputs too.
+    """Try the remedies that the backend knows; return the one that does most, and whether it keeps operators wider.
+
+    The remedy as it is pasted, with what it brought, and whether it keeps operators in a higher precision; None where
+    none is known or none halves the error and leaves most of the low precision in place, twice and on the other inputs
+    too.
 
     further: other inputs, each with the error there as it was. was: in which precision the target ran. most: how many
-    may be run. beside: the target as it is, where runs may be timed beside it.
-    """
+    may be run. beside: the target as it is, where runs may be timed beside it."""
     knows = opening.capabilities.remedies
     found = knows.remedies(opening.spec, culprits)[:most] if knows is not None else ()
     if not found:
@@ -87,8 +88,10 @@ def tried_remedy(
 
 
 def with_remedy(kept: ToKeep | None, found: tuple[ToKeep, bool] | None) -> ToKeep | None:
-    """What is offered first, and the other beside it: what holds, then what keeps nothing out of the low precision,
-    then what leaves less of the error. An accusation that a kept set refutes stands with that set.
+    """Choose between a kept set and a remedy: return what is offered first, with the other beside it.
+
+    What holds comes first, then what keeps nothing out of the low precision, then what leaves less of the error. An
+    accusation that a kept set refutes stands with that set.
 
     found: see ``tried_remedy``."""
     remedy, keeps = found or (None, False)

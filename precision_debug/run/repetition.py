@@ -43,13 +43,15 @@ _NAMED = 5
 
 
 class Repetition:
-    """Of the first build the second run is held, of the others the first one: generators of random numbers that begin
-    anew with each build would otherwise hide that its runs differ.
+    """A check whether runs and builds of the target repeat each other.
+
+    Of the first build the second run is held, of the others the first one: generators of random numbers that begin anew
+    with each build would otherwise hide that its runs differ.
 
     opening: the target. folder: an existing one, for what waits and what the builds write.
 
-    Call ``hold`` while both sides are open and compared, ``finish`` when they are closed: one build is there at a time.
-    """
+    Call ``hold`` while both sides are open and compared, ``finish`` when they are closed: one build is there at a
+    time."""
 
     def __init__(self, spec: RunSpec, opening: Opening, feed_set: FeedSet, journal: Journal, folder: Path) -> None:
         self.count: int = spec.repeat or 0

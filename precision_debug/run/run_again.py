@@ -51,8 +51,9 @@ def run_again(spec: RunSpec, both: OpenPair, ran: SampleResult, feeds: Feeds, ta
 
 
 def _may(side: OpenSide) -> bool:
-    """Whether a second run says anything: not of a recording, of a step, which goes on from the one before, or of what
-    draws numbers, which is known."""
+    """Return whether a second run says anything.
+
+    Not of a recording, of a step, which goes on from the one before, or of what draws numbers, which is known."""
     if side.opening.backend is None or side.draws or any(meta.phase for meta in side.tensors):
         return False
     file = side.opening.spec.model.model_file

@@ -39,8 +39,9 @@ class Samples:
         work.journal.write(SamplesFound(first=self._numbers.start, last=self._numbers.stop))
 
     def compare(self) -> bool:
-        """Compare all of them, and tell the journal of what is finished from time to time. Always True: one that fails
-        ends the samples, and what was compared till then is all the same finished."""
+        """Compare all samples, and tell the journal of what is finished from time to time.
+
+        Always True: one that fails ends the samples, and what was compared till then is all the same finished."""
         part, begun = Shard(), time.monotonic()
         for number in self._numbers:
             if self._one(number, part):

@@ -1,13 +1,14 @@
-"""The hooks for scripts of your own: both have Paddle's signature, ``hook(op_type, tensor_name, tensor)``::
+"""Hooks that compare tensors in scripts of your own.
 
-base = SaveBaseline()
-predictor_fp32.register_output_hook(base)
-...                                        # run it
-check = AssertClose(base, atol=1e-3, rtol=1e-3)
-predictor_fp16.register_output_hook(check)
-...                                        # run it on the same input
-check.report().to_excel("output.xlsx")
-"""
+Both have Paddle's signature, ``hook(op_type, tensor_name, tensor)``::
+
+    base = SaveBaseline()
+    predictor_fp32.register_output_hook(base)
+    ...                                        # run it
+    check = AssertClose(base, atol=1e-3, rtol=1e-3)
+    predictor_fp16.register_output_hook(check)
+    ...                                        # run it on the same input
+    check.report().to_excel("output.xlsx")"""
 
 from __future__ import annotations
 

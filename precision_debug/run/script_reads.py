@@ -51,8 +51,10 @@ def file_stamp(path: Path) -> str:
 
 
 class ScriptReads:
-    """files: all that were found. words: of the scripts, among which are the environment's names that they read.
-    unknown: why they may read something else, too."""
+    """The files that scripts read.
+
+    files: all that were found. words: of the scripts, among which are the environment's names that they read. unknown:
+    why they may read something else, too."""
 
     def __init__(self, *, without: Iterable[Path] = ()) -> None:
         self.files: set[Path] = set()

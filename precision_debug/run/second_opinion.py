@@ -1,5 +1,6 @@
-"""Each operator type of a model once more in other implementations: what one engine computes alike on both sides of a
-comparison, wrong or right, shows only there."""
+"""Runs of each operator type of a model in other implementations.
+
+What one engine computes alike on both sides of a comparison, wrong or right, shows only there."""
 
 from __future__ import annotations
 
@@ -76,9 +77,10 @@ class _Opinion:
 def with_second_opinion(
     explanation: Explanation, base: OpenSide, feeds: Mapping[str, Any], folder: Path
 ) -> tuple[Explanation, list[Reason]]:
-    """The explanation with a culprit for each kind of operator that the baseline's engine computes otherwise than two
-    others, which agree; and what was compared with what, and where one alone gives something else. Of a model that is
-    not an .onnx file, a sentence that says so."""
+    """Return the explanation with a culprit for each kind of operator that only the baseline's engine computes so.
+
+    It computes that otherwise than two others, which agree. Also returns what was compared with what, and where one
+    alone gives something else. Of a model that is not an .onnx file, a sentence that says so."""
     path = base.opening.spec.model.model_file
     if base.opening.backend is None or not path.lower().endswith(".onnx"):
         return explanation, [say("no_second_opinion")]
@@ -190,8 +192,10 @@ def _values(base: OpenSide, feeds: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _as_stored(base: OpenSide, proto: Any, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values as operators read and give them: a session shows integers that stand for numbers as these numbers.
-    Those whose scale is no constant of the file are left out."""
+    """Return the values as operators read and give them.
+
+    A session shows integers that stand for numbers as these numbers. Those whose scale is no constant of the file are
+    left out."""
     from onnx import numpy_helper
 
     shown = {meta.name for meta in base.session.tensors if meta.view == "dequantised"}

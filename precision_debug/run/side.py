@@ -130,8 +130,9 @@ class OpenSide:
         return outputs
 
     def _hold_outputs(self, returned: Collection[str]) -> None:
-        """Take what a run of the whole file returns for what it declares, where the core cannot read it; a factory's
-        program declares nothing."""
+        """Take what a run of the whole file returns for its outputs, where the core cannot read what the file declares.
+
+        A factory's program declares nothing."""
         opening = self.opening
         if self._outputs or opening.backend is None or ".py" in opening.spec.model.model_file.lower():
             return
@@ -223,8 +224,9 @@ def _declared(opening: Opening) -> tuple[tuple[str, ...], tuple[Doubt, ...]]:
 
 
 def _drawn(opening: Opening, tensors: Sequence[TensorMeta]) -> tuple[Doubt, ...]:
-    """That a session lists operators that draw numbers. Of an ONNX file their seeds are known, and a step of training
-    means them: neither is looked at here."""
+    """Return a doubt where a session lists operators that draw random numbers.
+
+    Of an ONNX file their seeds are known, and a step of training means them: neither is looked at here."""
     if opening.backend is None or opening.spec.model.model_file.lower().endswith(".onnx"):
         return ()
     found = [f"{meta.op_type} {meta.name}" for meta in tensors if DRAWS.match(meta.op_type) and not meta.phase]

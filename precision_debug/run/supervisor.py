@@ -162,8 +162,9 @@ def _ignore(event: object) -> None:
 
 
 def _follow(tail: IO[str], on_event: Callable[[Event], None], stopping: Stopping) -> Callable[[Event], None]:
-    """Tell of new events, up to a signal. Returns who is to be told next time: nobody, once telling has failed (a
-    closed terminal)."""
+    """Tell of new events, up to a signal, and return who is to be told next time.
+
+    Nobody, once telling has failed (a closed terminal)."""
     while not stopping.asked:
         place = tail.tell()
         line = tail.readline()
@@ -189,11 +190,11 @@ def _passed_on(heard: Event | None, on_event: Callable[[Event], None]) -> Callab
 
 @contextlib.contextmanager
 def _locked(outputs: Sequence[Path], home: Path, record: str) -> Iterator[Mapping[Path, int]]:
-    """Hold every output for this run alone, and the folder that it records into; a second run into the same is refused,
-    not mixed in.
+    """Hold every output for this run alone, and the folder that it records into.
 
-    One that was killed a moment ago is waited for: its worker still delivers what was finished.
-    """
+    A second run into the same is refused, not mixed in.
+
+    One that was killed a moment ago is waited for: its worker still delivers what was finished."""
     with contextlib.ExitStack() as stack:
         held: dict[Path, int] = {}
         folders = [Path(os.path.realpath(record))] if record else []  # one folder, whatever links lead to it

@@ -28,8 +28,10 @@ _FIRST = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Keepable:
-    """What a target can keep. tensors: of the model whose names its setting takes. known: where that is another model
-    than the baseline's, the baseline's names to those."""
+    """What a target can keep in higher precision.
+
+    tensors: of the model whose names its setting takes. known: where that is another model than the baseline's, the
+    baseline's names to those."""
 
     target: Opening
     keep: Keep
@@ -38,8 +40,9 @@ class Keepable:
     known: Mapping[str, str] | None = None
 
     def groups(self, names: Iterable[str], *, readers: bool = True) -> tuple[tuple[str, ...], ...]:
-        """What is kept for the baseline's tensors, the keys of one operator a group: those that make them, with
-        ``readers`` also what reads them. Nothing for names that it does not have."""
+        """Return what is kept for the baseline's tensors, the keys of one operator a group.
+
+        Those that make them, with ``readers`` also what reads them. Nothing for names that it does not have."""
         own = self._own(names)
         found: set[int] = set()
         for name in own:
@@ -56,8 +59,10 @@ class Keepable:
         return tuple(dict.fromkeys(groups))
 
     def before(self, names: Iterable[str]) -> Iterator[tuple[tuple[str, ...], ...]]:
-        """What is kept for what the makers of these of the baseline's tensors read: they do no more than make matter
-        what was rounded on its way in. The makers with one operator before them, then two, four, up to all of them."""
+        """Yield what is kept for the inputs of the operators that make these of the baseline's tensors.
+
+        They do no more than make matter what was rounded on its way in. The makers with one operator before them, then
+        two, four, up to all of them."""
         makers = frozenset(unit for name in self._own(names) if (unit := self.units.of(name)) is not None)
         chain = [makers, self.units.above(makers)]
         while chain[-1] != chain[-2]:

@@ -62,8 +62,9 @@ def tell_tokens(
 
 
 def _is_causal(both: OpenPair, feeds: Feeds, roles: Roles, base: Any) -> bool:
-    """Whether another token in the middle leaves what the model says before it: one more run of the baseline. Where
-    that is a recording, the names decide."""
+    """Return whether another token in the middle leaves what the model says before it.
+
+    One more run of the baseline tells. Where that is a recording, the names decide."""
     changed = otherwise(feeds, roles, base.shape[-1])
     if changed is None:
         return True

@@ -159,8 +159,9 @@ def _varied(value: Any, random: np.random.Generator, *, noised: bool) -> Any:
 
 
 def _moved(ids: Any, places: int) -> Any:
-    """The ids of each row moved on, in their order, so that they stay like those in use; padding, counters and masks
-    stay where they are."""
+    """Move the ids of each row on, in their order, so that they stay like those in use.
+
+    Padding, counters and masks stay where they are."""
     values, counts = np.unique(ids, return_counts=True)
     rows = ids.reshape(-1, ids.shape[-1])
     if len(values) <= 2 or (np.diff(rows, axis=1) >= 0).all():

@@ -34,8 +34,10 @@ _FILES = (".npz", ".safetensors", ".pt", ".pth", ".json")
 
 @dataclass(frozen=True, kw_only=True)
 class DumpedTensor:
-    """value: in real numbers, flat where nobody said its shape. held: the type that the tool held it in. parts: what
-    the further ranks of a parallel run hold under this name; ranks: of value and of these, where that is said."""
+    """A tensor of another tool's dump.
+
+    value: in real numbers, flat where nobody said its shape. held: the type that the tool held it in. parts: what the
+    further ranks of a parallel run hold under this name; ranks: of value and of these, where that is said."""
 
     name: str
     value: Array

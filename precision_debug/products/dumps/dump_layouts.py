@@ -26,7 +26,9 @@ Listed = Iterator[tuple[Path, str, Mapping[str, Any]]]
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """name: the tool's. files: each file, the tensor's name ("": the file's), and what is known of it, as a side file
+    """A tool's layout of the files of a dump.
+
+    name: the tool's. files: each file, the tensor's name ("": the file's), and what is known of it, as a side file
     would say. read: where the files are of a format of the tool's own."""
 
     name: str

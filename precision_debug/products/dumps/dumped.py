@@ -192,9 +192,10 @@ def _notes(recorded: RecordedDump) -> list[Reason]:
 def _telling(
     dump: Dump, matches: TensorMatches, metas: Sequence[TensorMeta]
 ) -> list[DumpedTensor]:
-    """Tensors that the tool computed, and that are the model's. What it was fed shows nothing of how it computes: an
-    image of 256 greys lies on even steps, and so does what an operator only picks from it. Nor does what has no number.
-    """
+    """Return the tensors that the tool computed and that belong to the model.
+
+    What it was fed shows nothing of how it computes: an image of 256 greys lies on even steps, and so does what an
+    operator only picks from it. Nor does what has no number."""
     paired = {matches.tensors[name].of or name: match.base for name, match in matches.found.items()}
     fed = {meta.name for meta in metas if meta.op_type == "Input"}
     given = [np.unique(np.asarray(one.value)) for one in dump.tensors if paired.get(one.name) in fed]
@@ -210,8 +211,10 @@ def _telling(
 
 
 def _shown_precision(tensors: Sequence[DumpedTensor]) -> str:
-    """What the float tensors can only come from: the even steps of INT8 (in a third of them, as what an operator adds
-    up inside is wide), or in most of them FP16's or BF16's values."""
+    """Return the precision that the values of the float tensors show.
+
+    It is what they can only come from: the even steps of INT8 (in a third of them, as what an operator adds up inside
+    is wide), or in most of them FP16's or BF16's values."""
     telling = [one for one in tensors if one.held in {"int8", "uint8"} or one.value.size >= _FEW]
     if sum(one.held in {"int8", "uint8"} or on_steps(one.value) for one in telling) * 3 > len(telling):
         return "int8"

@@ -48,9 +48,11 @@ _TRIALS = 40
 
 @dataclass(frozen=True, kw_only=True)
 class TensorMatch:
-    """how: "name", "value", "position and value", "name and value", …. distance: relative L2 of the values of both runs
-    at fixed places; None where that is no number. arrangement: from the found tensor's layout to the model's. form:
-    which of the found tensor's forms it is."""
+    """A match of a found tensor with one of the model's.
+
+    how: "name", "value", "position and value", "name and value", …. distance: relative L2 of the values of both runs at
+    fixed places; None where that is no number. arrangement: from the found tensor's layout to the model's. form: which
+    of the found tensor's forms it is."""
 
     base: str
     how: str
@@ -61,9 +63,11 @@ class TensorMatch:
 
 @dataclass(frozen=True, kw_only=True)
 class TensorMatches:
-    """found: by the name of the found tensor. refused: why others were left alone. missing: the model's tensors, in
-    order, that none was found for. tensors: all that were looked at, by name: what was fused, or of several stages, is
-    taken apart there."""
+    """All matches of a dump's tensors with a model's, and what has none.
+
+    found: by the name of the found tensor. refused: why others were left alone. missing: the model's tensors, in order,
+    that none was found for. tensors: all that were looked at, by name: what was fused, or of several stages, is taken
+    apart there."""
 
     found: Mapping[str, TensorMatch] = field(default_factory=dict)
     tensors: Mapping[str, FoundTensor] = field(default_factory=dict)
@@ -194,8 +198,9 @@ class _Work:
         return len(found)
 
     def take_apart(self, prints: Mapping[str, Fingerprint], *, by_name: bool = False) -> int:
-        """Split what an engine computed as one into the projections of the model; how many were. by_name: those too
-        whose values tell nothing, by their names, as the others are stacked."""
+        """Split what an engine computed as one into the projections of the model; return how many were.
+
+        by_name: those too whose values tell nothing, by their names, as the others are stacked."""
         count = 0
         for name, one in list(self.others.items()):
             called, level = self.called.get(name, ("", SURE))
@@ -261,8 +266,9 @@ class _Work:
                 self.take(name, base, "name", *near)
 
     def copies(self, prints: Mapping[str, Fingerprint]) -> int:
-        """Of several tensors that hold what one of the model's does, and no other, the one with the plainest name; how
-        many."""
+        """Match the most plainly named of several tensors that all hold one tensor of the model's; return how many.
+
+        They hold what that one does, and no other."""
         before = len(self.found)
         near: dict[str, list[tuple[str, _View, float]]] = {}
         rivals: dict[str, set[str]] = {}
@@ -311,8 +317,10 @@ class _Work:
     def replayed(
         self, more: Mapping[str, tuple[str, _View]]
     ) -> tuple[Mapping[str, Fingerprint], Mapping[str, float]]:  # fmt: skip
-        """What the model makes of the tensors that are found, of those that have no partner; and those found ones that
-        it makes itself of what comes before them, and how near. more: tried ones."""
+        """Run the model with the tensors that are found in place of its own.
+
+        Returns what it makes of them, of its tensors that have no partner; and those found ones that it makes itself of
+        what comes before them, and how near. more: tried ones."""
         known = {match.base: (name, self.view_of(name, match)) for name, match in self.found.items()} | dict(more)
         prints: dict[str, Fingerprint] = {}
         explained: dict[str, float] = {}
@@ -343,11 +351,12 @@ class _Work:
         return next(view for view in views if (view.form, view.arrangement) == wanted)
 
     def tried_places(self) -> int:
-        """Try a place for what is left, and keep it where something that is computed from it then has a partner, or is
-        made as its partner was. Of several tensors that fit there, the one that explains what follows best.
+        """Try a place for each tensor that is left, and keep it where something computed from it proves it.
 
-        From the end: of a row of operators that an engine fused, the last one makes what it shows.
-        """
+        That is: then has a partner, or is made as its partner was. Of several tensors that fit there, the one that
+        explains what follows best.
+
+        From the end: of a row of operators that an engine fused, the last one makes what it shows."""
         for name in [name for name in self.others if name not in self.found]:
             called, shape = self.called.get(name, ("", 0))[0], self.others[name].shape
             places = [base for base in reversed(self.metas) if base not in self.taken]
@@ -376,8 +385,9 @@ class _Work:
         self.by_value(prints, _MADE)
 
     def trial(self, name: str, base: str) -> tuple[float, _View | None]:
-        """How near something that is computed from a place comes to its partner, with this tensor there, and the layout
-        that it then has; None: nothing does. Each is tried once."""
+        """Return how near something computed from a place comes to its partner with this tensor there, and its layout.
+
+        The layout is the one that the tensor then has; None: nothing does. Each is tried once."""
         views = list(enumerate(self.views(name, self.shapes[base])))
         behind = self.computed_from(base)
         for place, view in sorted(views, key=lambda pair: -self.votes[pair[1].arrangement.axes]):

@@ -53,7 +53,9 @@ _CRASHES = 20
 
 
 def run(arguments: Sequence[str]) -> int:
-    """0 where a set was found and verified, or none is needed; 1 where there is none, or it proves nothing; 2 or 3 as
+    """Run the search verb and return its exit status.
+
+    0 where a set was found and verified, or none is needed; 1 where there is none, or it proves nothing; 2 or 3 as
     ever."""
     parser = compare.verb_parser("search", __doc__, DESCRIPTION_ZH, _HEADING, _FLAGS)
     arguments = with_file(parser, "search", arguments, without=(*_UNUSED, "record", "checkpoint"))
@@ -206,8 +208,7 @@ def _searched(
 
 
 def _progress(quiet: bool, language: str, on: str) -> Callable[[Mapping[str, Any]], None]:
-    """One line on standard error for each stage and each set that was run. on: see Asked."""
-
+    """Return a listener that prints one line on standard error for each stage and each set run. on: see Asked."""
     from ...reasons import Text
     from ...report.words import word
 

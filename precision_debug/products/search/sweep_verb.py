@@ -108,8 +108,9 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _folder_beside(outputs: Sequence[Path], spec: RunSpec, marks: str) -> Path:
-    """The folder of the modes' own reports, beside the first output. Raises UsageError or OutputError where that, or
-    an output, cannot be written."""
+    """Return the folder of the modes' own reports, beside the first output.
+
+    Raises UsageError or OutputError where that, or an output, cannot be written."""
     known = say("known", known=" ".join(SUFFIXES))
     for output in outputs:
         if output.suffix.lower() not in SUFFIXES:

@@ -24,9 +24,10 @@ __all__ = ["Unseen"]
 
 
 class Unseen:
-    """tensors: the baseline's. seen: samples of the search. now: those that check its next answer; used: of earlier
-    ones what it was checked on, and did not come to be searched for. note: why there are none, where there are none.
-    """
+    """Samples that a search did not see, on which its answers are checked.
+
+    tensors: the baseline's. seen: samples of the search. now: those that check its next answer; used: of earlier ones
+    what it was checked on, and did not come to be searched for. note: why there are none, where there are none."""
 
     def __init__(
         self, spec: RunSpec, asked: SearchRequest, baseline: Opening, target: Opening, feed_set: FeedSet, *,

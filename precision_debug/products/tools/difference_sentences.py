@@ -58,7 +58,7 @@ def ordered(found: Difference) -> list[Tensor]:
 
 
 def errors(tensor: Tensor) -> str:
-    """ "0.0122 -> 0.00094", relative L2 errors; "-" where there is none."""
+    """Return both relative L2 errors of a tensor, as "0.0122 -> 0.00094"; "-" where there is none."""
     return " -> ".join("-" if row is None or row.relative_l2 is None else figure(row.relative_l2)
                        for row in (tensor.before, tensor.after))  # fmt: skip
 

@@ -56,8 +56,9 @@ _UNUSED = (
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Print the stages and the explanation; 0 where the target passes, 1 where a stage does not, 2 or 3 where the
-    target could not run."""
+    """Print the stages and the explanation, and return the exit status.
+
+    0 where the target passes, 1 where a stage does not, 2 or 3 where the target could not run."""
     parser = compare.verb_parser("ladder", __doc__, DESCRIPTION_ZH, _HEADING, _FLAGS)
     arguments = with_file(parser, "ladder", arguments, without=(*_UNUSED, "output"))
     args = parse(parser, arguments)
@@ -108,8 +109,9 @@ def _could_not_run(found: Climb) -> PrecisionDebugError:
 
 
 def climbed(spec: RunSpec, *, on_all: bool, verbose: bool, language: str) -> None:
-    """Climb and print the stages of a command, where its backend has some: the coarse answer of a search in which not
-    even everything in high precision holds."""
+    """Compare the target at each optimisation stage, and print the stages, where its backend has some.
+
+    The coarse answer of a search in which not even everything in high precision holds."""
     opening = make_plan(spec, check_machine=False).target
     if opening.capabilities.ladder is not None:
         climber = _Climber(spec, on_all=on_all, verbose=verbose)

@@ -19,8 +19,10 @@ _NEEDED = ("gradients_logged", "steps_enough", "within_band", "ranks_right")
 def claims_of_training(
     steps: Sequence[StepNumbers], ranks: Sequence[RankedStep], found: Departure | None, off: RankFault | None
 ) -> tuple[Claim, ...]:
-    """steps: of the run, or of all its ranks together. ranks: () of a run of one process. found: the first step out of
-    its band. off: what is wrong with the ranks."""
+    """Return the claims that a training log holds, refutes or leaves open.
+
+    steps: of the run, or of all its ranks together. ranks: () of a run of one process. found: the first step out of its
+    band. off: what is wrong with the ranks."""
     return tuple(_claims(steps, ranks, found, off))
 
 

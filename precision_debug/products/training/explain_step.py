@@ -103,8 +103,10 @@ def _far(subject: Subject, alone: Alone, name: str) -> bool:
 
 
 def _before(subject: Subject, bounds: dict[str, float], decided: frozenset[str]) -> dict[str, float]:
-    """The outputs' bounds, and those of what the optimiser makes them of: a parameter that was 0 is one update. Of a
-    gradient that rounding decides also those of the sum that it is, and of what only moves that."""
+    """Return the bounds of the outputs, and of the tensors that the optimiser makes them of.
+
+    A parameter that was 0 is one update. Of a gradient that rounding decides also those of the sum that it is, and of
+    what only moves that."""
     found, whole = dict(bounds), {name for name in decided if GRADIENT in name}
     held = {name.replace(GRADIENT, f"{BACKWARD}/", 1) + ".grad/": name for name in whole}  # before it is unscaled
     for meta in reversed(subject.tensors):

@@ -10,11 +10,13 @@ __all__ = ["author_of"]
 
 
 def author_of(subject: Subject, name: str, *, far: bool) -> TensorMeta:
-    """What computed: of what only moves numbers about, the operator of the target alone that wrote into them before,
-    else the last one of the baseline's region that computes; otherwise the tensor's own.
+    """Return the operator that computed a tensor's numbers.
 
-    far: its own error is far above rounding; then it may be that of one that the target alone wrote over what it reads.
-    """
+    Of what only moves numbers about, the operator of the target alone that wrote into them before, else the last one of
+    the baseline's region that computes; otherwise the tensor's own.
+
+    far: its own error is far above rounding; then it may be that of one that the target alone wrote over what it
+    reads."""
     own = subject.meta_of[name]
     if plain_type(own.op_type) not in MOVE:
         return (_written_over(subject, name) if far else None) or own

@@ -94,7 +94,7 @@ def constant_added(meta: TensorMeta) -> float:
 
 
 def power(scale: float) -> str:
-    """ "2^12"; small ones and what is no power of two as they are."""
+    """Write a loss scale as a power of two, "2^12"; small ones and what is no power of two as they are."""
     exponent = math.log2(scale)
     return f"2^{int(exponent)}" if exponent == int(exponent) and exponent >= 4 else f"{scale:g}"
 
@@ -122,9 +122,10 @@ def _is_cast(subject: Subject, name: str) -> bool:
 
 
 def fitting_scale(subject: Subject, casts: Collection[CastLoss] = ()) -> float | None:
-    """The largest power of two that the loss may be multiplied with, so that every number of the backward pass which
-    the target holds in float16 is one, and what it casts to another type on the way; None where there is no such
-    number. casts: what was measured of these."""
+    """Return the largest loss scale, a power of two, at which nothing of the backward pass overflows float16.
+
+    That is: every number of the backward pass which the target holds in float16 is one, and what it casts to another
+    type on the way; None where there is no such number. casts: what was measured of these."""
     part = max(map(functools.partial(_part_of_range, subject), casts), default=0.0)
     scaled = _from_the_loss(subject)
     for name, row in subject.row_of.items():
@@ -139,8 +140,9 @@ def fitting_scale(subject: Subject, casts: Collection[CastLoss] = ()) -> float |
 
 
 def _part_of_range(subject: Subject, cast: CastLoss) -> float:
-    """The largest number that a cast of the backward pass reads, unscaled, over the largest of its type; 0 of one
-    that is made before."""
+    """Return the largest number that a cast of the backward pass reads, unscaled, over the largest of its type.
+
+    0 of a cast that is made before the backward pass."""
     meta = subject.targets[cast.name]
     return cast.largest / meta.scaled / largest_of(cast.dtype) if meta.phase == "backward" else 0.0
 

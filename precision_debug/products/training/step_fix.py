@@ -77,8 +77,9 @@ def wide_mode(explanation: Explanation, target: OpenSide) -> str:
 
 
 def tried_mode(subject: Subject, explanation: Explanation, target: OpenSide, mode: str) -> ToKeep:
-    """Run the step in another run mode of the target's, with the same scale, and say what that brings: of an update
-    that is lost, to that update."""
+    """Run the step in another run mode of the target's, with the same scale, and say what that brings.
+
+    Of an update that is lost: what it brings to that update."""
     now = max((meta.scaled for meta in subject.targets.values()), default=1.0)
     kept = ToKeep(option=f"--run_mode {mode}", settings={"loss_scale": now}, unit="run mode", keys=(mode,), of=1)
     first = explanation.culprits[0]
@@ -88,8 +89,9 @@ def tried_mode(subject: Subject, explanation: Explanation, target: OpenSide, mod
 def _tried(
     subject: Subject, explanation: Explanation, target: OpenSide, kept: ToKeep, mode: str, one: str = ""
 ) -> ToKeep:  # fmt: skip
-    """What a step in that mode, with the settings to keep, gives at the outputs that are wrong. one: the only one to
-    look at, which is mended where half of it is right."""
+    """Run a step in that mode with the settings to keep, and say what it gives at the outputs that are wrong.
+
+    one: the only one to look at, which is mended where half of it is right."""
     wrong = [one] if one else wrong_outputs(subject, explanation)
     bounds = {name: 0.5 if one else explanation.allowed_at.get(name, explanation.allowed or 0.0) for name in wrong}
     allowed = tight(bounds.values(), explanation.allowed or 0.0)

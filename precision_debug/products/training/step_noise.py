@@ -31,11 +31,12 @@ as 0. Biases before a norm reach 0.04 to 0.3 in tests/planted/training_*.py, gra
 
 
 def decided_by_rounding(subject: Subject, sinks: Sequence[Sink], expected: Mapping[str, float]) -> frozenset[str]:
-    """Gradients whose exact value is 0, as that of a bias before a norm, so that the baseline's is nothing but its own
+    """Return gradients and updates that nothing but rounding decides.
+
+    Gradients whose exact value is 0, as that of a bias before a norm, so that the baseline's is nothing but its own
     rounding; what the optimiser makes of these; and updates that are signs, some of which turn with any rounding.
 
-    expected: relative L2 error of each output that rounding everywhere to the target's type makes.
-    """
+    expected: relative L2 error of each output that rounding everywhere to the target's type makes."""
     gradients = [sink for sink in sinks if _own(subject, sink).startswith(GRADIENT)]
     zero = {sink.name for sink in gradients if _is_zero(subject, sink, expected)}
     made = {other for name in zero for other in _made_of(name, sinks)}

@@ -52,8 +52,9 @@ def _held_in(subject: Subject, parameter: str, wrote: str) -> str:
 
 
 def _left_out(subject: Subject) -> bool:
-    """Whether the target's gradients hold NaN or Inf: GradScaler leaves the whole step out then, and no update is lost
-    by rounding."""
+    """Return whether the target's gradients hold NaN or Inf.
+
+    GradScaler leaves the whole step out then, and no update is lost by rounding."""
     found = (row.comparison for name, row in subject.row_of.items() if name.startswith("gradient/") and row.is_output)
     return any(one is not None and one.target.nan + one.target.inf for one in found)
 

@@ -85,8 +85,10 @@ def expectations(
 
 
 def _settled(subject: Subject, sinks: Sequence[Sink], found: Mapping[str, float]) -> bool:
-    """Whether another draw would leave each wrong output wrong, and beyond the bound that it has where somebody is to
-    blame. Not asked of an optimiser's updates, which are decided by signs: one of them may be all of the error."""
+    """Return whether another draw would leave each wrong output wrong.
+
+    And beyond the bound that it has where somebody is to blame. Not asked of an optimiser's updates, which are decided
+    by signs: one of them may be all of the error."""
     if any(subject.within_rank(sink.name)[1].startswith(_DECIDED_BY_SIGNS) for sink in sinks):
         return False
     more = {
@@ -115,8 +117,10 @@ def wrong(subject: Subject, sinks: Sequence[Sink], expected: Mapping[str, float]
 
 
 def _least(subject: Subject, sink: Sink, unit: float) -> float:
-    """Relative L2 error up to which nobody is looked for. Of what an optimiser makes it is what is of no account: its
-    own constants are rounded once for all parameters (1 - 0.999 in float32, as Paddle's AdamW has it, by 1.3e-5)."""
+    """Return the relative L2 error up to which nobody is looked for.
+
+    Of what an optimiser makes it is what is of no account: its own constants are rounded once for all parameters (1 -
+    0.999 in float32, as Paddle's AdamW has it, by 1.3e-5)."""
     own = subject.within_rank(sink.name)[1]
     return max(unit, LEAST) if own.startswith(_DECIDED_BY_SIGNS) else unit
 
@@ -326,9 +330,11 @@ class _Search:
         return self._subject.order.get(name, 0)
 
     def culprits(self) -> tuple[Culprit, ...]:
-        """One for each operator that explains an output: what makes NaN or Inf before the loss and spoils it first,
-        because no scale mends that. Then what makes NaN or Inf of an output, what spoils one that is, by what others
-        make of it, what spoils the loss, the one that explains most outputs, and the one of the worst of them."""
+        """Return one culprit for each operator that explains an output, the most telling first.
+
+        What makes NaN or Inf before the loss and spoils it comes first, because no scale mends that. Then what makes
+        NaN or Inf of an output, what spoils one that is, by what others make of it, what spoils the loss, the one that
+        explains most outputs, and the one of the worst of them."""
         broken = {sink.name for sink in self._looked if sink.non_finite}
         off = {sink.name: sink.rel_l2 for sink in self._looked}
         losses = {sink.name for sink in self._looked if _is_loss(self._subject, sink)}

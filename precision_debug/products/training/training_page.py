@@ -26,7 +26,9 @@ _ENDS = 100
 
 @dataclass(frozen=True, kw_only=True)
 class _Curve:
-    """title: of the column. says: what it shows. number: of a parameter at a step. logarithmic: its axis. shares: it is
+    """A curve of one number of each parameter over the steps.
+
+    title: of the column. says: what it shows. number: of a parameter at a step. logarithmic: its axis. shares: it is
     shown in percent."""
 
     title: Text
@@ -189,9 +191,10 @@ def training_page(
     steps: Sequence[StepNumbers], found: Departure | None, *, about: str = "", said: Sequence[Text] = (),
     bad: bool = False, below: str = "", language: str = "",
 ) -> str:  # fmt: skip
-    """One file without a network. about: the folder. said: its first sentences, in place of the departure's. bad:
-    whether they are of something wrong. below: HTML for its end. language: "en" or "zh", which it opens in; "": what
-    the reader's browser prefers."""
+    """Return the page of a training log: one HTML file that needs no network.
+
+    about: the folder. said: its first sentences, in place of the departure's. bad: whether they are of something wrong.
+    below: HTML for its end. language: "en" or "zh", which it opens in; "": what the reader's browser prefers."""
     names = list(dict.fromkeys(name for step in steps for name in step.parameters))
     spread = {name: _spread([step.parameters[name] for step in steps if name in step.parameters]) for name in names}
     first = found.parameter if found is not None else ""

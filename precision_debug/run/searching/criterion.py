@@ -31,9 +31,10 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """One set of inputs, for both sides, and what the baseline gives: its outputs, or every tensor. low: the error
-    with nothing kept, where a limit is a share of it. labels: the sample's own, for a metric that may only get so much
-    worse."""
+    """One set of inputs, for both sides, and what the baseline gives: its outputs, or every tensor.
+
+    low: the error with nothing kept, where a limit is a share of it. labels: the sample's own, for a metric that may
+    only get so much worse."""
 
     feeds: Mapping[str, Any]
     target_feeds: Mapping[str, Any]
@@ -44,13 +45,14 @@ class Sample:
 
 @dataclass(frozen=True, kw_only=True)
 class Criterion:
-    """pairs: the baseline's name of each tensor that is judged to the target's. allowed: relative L2 error up to which
-    it passes where the user gave no tolerance and no limit. check: what decides in place of all that. bounds: such
-    errors of outputs that have one of their own, as a training step's have; the error of a sample is then that of the
-    outputs whose bound is ``allowed`` at most: beside a gradient that is nothing but rounding, whose relative error is
-    any number, the others' would not be seen.
-    parts: of an output, what it packs, as far as that was lost: then the error is that of what is lost.
-    """
+    """The rule by which a search decides whether a sample passes.
+
+    pairs: the baseline's name of each tensor that is judged to the target's. allowed: relative L2 error up to which it
+    passes where the user gave no tolerance and no limit. check: what decides in place of all that. bounds: such errors
+    of outputs that have one of their own, as a training step's have; the error of a sample is then that of the outputs
+    whose bound is ``allowed`` at most: beside a gradient that is nothing but rounding, whose relative error is any
+    number, the others' would not be seen. parts: of an output, what it packs, as far as that was lost: then the error
+    is that of what is lost."""
 
     asked: SearchRequest
     tolerance: Tolerance
@@ -236,5 +238,5 @@ def parts_among(rows: Iterable[Row]) -> dict[str, Parts]:
 
 
 def largest(errors: Sequence[float]) -> float:
-    """inf where one is NaN."""
+    """Return the largest error: inf where one is NaN or there is none."""
     return max((math.inf if math.isnan(error) else error for error in errors), default=math.inf)

@@ -52,11 +52,12 @@ _PATIENCE, _MOMENT = 3.0, 0.3
 
 
 class Trials:
-    """opening: the run mode that is tried, the target's or its simulation, which saves no files then. feeds: all sample
+    """Runs of a target with some operators kept in higher precision.
+
+    opening: the run mode that is tried, the target's or its simulation, which saves no files then. feeds: all sample
     sets, which calibrate.
 
-    folder: an existing one; each trial has its own in it while it lasts.
-    """
+    folder: an existing one; each trial has its own in it while it lasts."""
 
     def __init__(
         self, opening: Opening, keep: Keep, criterion: Criterion, feeds: Sequence[Feeds], folder: Path
@@ -91,13 +92,13 @@ class Trials:
         self, keys: Sequence[str], samples: Sequence[Sample], others: Sequence[Sample] = (), *, timed: bool = True,
         beside: Session | None = None, rough: bool = False,
     ) -> Evaluation:  # fmt: skip
-        """What comes of keeping these. A set that does not run fails; what is missing on this machine, as long as no
-        set has run on it, is raised.
+        """Run the target with these keys kept, and evaluate it.
+
+        A set that does not run fails; what is missing on this machine, as long as no set has run on it, is raised.
 
         others: held-out samples that are run in the same session, since an engine takes long to build. timed: a few
         runs more tell the milliseconds of one. beside: the target with nothing kept, which takes turns with it, so that
-        it is known how many times as long a run takes.
-        """
+        it is known how many times as long a run takes."""
         begun = time.monotonic()
         try:
             with tempfile.TemporaryDirectory(dir=self.folder) as folder:
@@ -269,9 +270,10 @@ def _timed(session: Session, sample: Sample, patience: float = _PATIENCE) -> flo
 
 
 def _times_as_long(session: Session, plain: Session, sample: Sample) -> float | None:
-    """How many times as long a run takes as another session's: both by turns, so that a busy machine slows both, and
-    so many runs at once as a clock can tell. None where that would take longer than a user waits for it, or where the
-    turns disagree."""
+    """Return how many times as long a run takes as another session's.
+
+    Both by turns, so that a busy machine slows both, and so many runs at once as a clock can tell. None where that
+    would take longer than a user waits for it, or where the turns disagree."""
 
     def took(one: Session, runs: int) -> float:
         begun = time.perf_counter()

@@ -47,8 +47,10 @@ def execute(
     spec: RunSpec, asked: Workers, journal: Journal, *, folder: Path,
     on_part: Callable[[Worker, int], None] | None = None,
 ) -> None:  # fmt: skip
-    """Run a command and tell the journal, as ``pipeline.execute`` does. on_part: called after each finished part with
-    who made it. Raises PrecisionDebugError; the parts that were finished are in the journal."""
+    """Run a command on several workers and tell the journal, as ``pipeline.execute`` does.
+
+    on_part: called after each finished part with who made it. Raises PrecisionDebugError; the parts that were finished
+    are in the journal."""
     begun = time.monotonic()
     pool = _pool(spec, asked, folder)
     try:

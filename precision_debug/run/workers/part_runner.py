@@ -35,8 +35,10 @@ class _QueueJournal(Journal):
 
 
 class PartRunner:
-    """setup: a command, and as "folder" an existing one to write in. Everything goes in and out as JSON values, so that
-    it may be in another process."""
+    """A runner of the parts of a command.
+
+    setup: a command, and as "folder" an existing one to write in. Everything goes in and out as JSON values, so that it
+    may be in another process."""
 
     def __init__(self, setup: Mapping[str, Any]) -> None:
         self._folder = Path(setup["folder"])

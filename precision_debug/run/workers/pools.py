@@ -77,8 +77,10 @@ class Pool(Protocol):
 
 
 class Processes:
-    """Child processes. log: gets what they print; each has a folder of its own beside it while it lives. runner: what
-    answers in them (see part_worker.start)."""
+    """A pool of child processes.
+
+    log: gets what they print; each has a folder of its own beside it while it lives. runner: what answers in them (see
+    part_worker.start)."""
 
     def __init__(
         self, spec: Mapping[str, Any], size: int, log: Path, runner: Callable[[Mapping[str, Any]], Runner] = PartRunner
@@ -104,7 +106,9 @@ class Processes:
 
 
 class _Child:
-    """cores: its share of them, so that no more threads run than there are. cards: what it sees of CUDA's devices; "":
+    """One child process of a pool.
+
+    cores: its share of them, so that no more threads run than there are. cards: what it sees of CUDA's devices; "":
     whatever this process does."""
 
     def __init__(

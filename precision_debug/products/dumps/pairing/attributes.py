@@ -120,9 +120,10 @@ def _facts(
     base: BaseGraph, name: str, taken: Collection[str], built: Built, layers: Mapping[str, Layer],
     layer_of: Callable[[str], str],
 ) -> dict[str, dict[str, Any]]:  # fmt: skip
-    """Attribute to the model's tensors, and what each was built with: of one tensor and of those before it that have no
-    partner. What a layer is said to have counts where none of its operators says it.
-    """
+    """Return for each attribute the model's tensors, and what each was built with.
+
+    Of one tensor and of those before it that have no partner. What a layer is said to have counts where none of its
+    operators says it."""
     found: dict[str, dict[str, Any]] = {}
     waiting, seen = [name], {name}
     while waiting and len(seen) < _BEFORE:

@@ -38,7 +38,9 @@ _OF = {name: key for key, names in _FAMILIES.items() for name in names.split()}
 
 
 def family(op_type: str) -> str:
-    """ "linear" of "Gemm", "aten.addmm" and "matmul_v2"; of an operator that stands alone its own plain name."""
+    """Return the family of an operator type, "linear" for "Gemm", "aten.addmm" and "matmul_v2".
+
+    Of an operator that stands alone it is its own plain name."""
     plain = op_type.rpartition(".")[2].lower()
     plain = plain.rstrip("_") or plain
     return _OF.get(plain, plain)

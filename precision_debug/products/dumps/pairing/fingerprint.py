@@ -44,8 +44,10 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Fingerprint:
-    """own: the elements at fixed places of the tensor, float64, not finite ones as 0. distinct: different values in
-    them. whole: every element is in it."""
+    """A sample of a tensor's elements, by which it is recognised.
+
+    own: the elements at fixed places of the tensor, float64, not finite ones as 0. distinct: different values in them.
+    whole: every element is in it."""
 
     shape: tuple[int, ...]
     own: Array

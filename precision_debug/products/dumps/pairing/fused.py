@@ -29,8 +29,10 @@ _MOST_ORDERED = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Projections:
-    """names: the model's tensors, in its order, that are computed from one other each by its own weights. sizes: the
-    width of each, which is its last axis. rows: how many vectors of that width."""
+    """Projections of one tensor by several weights, which an engine may compute as one.
+
+    names: the model's tensors, in its order, that are computed from one other each by its own weights. sizes: the width
+    of each, which is its last axis. rows: how many vectors of that width."""
 
     names: tuple[str, ...]
     sizes: tuple[int, ...]
@@ -39,8 +41,10 @@ class Projections:
 
 @dataclass(frozen=True, kw_only=True)
 class Stack:
-    """order: of the projections, one after the other in each group. copies: how many groups hold the same of all but
-    the widest (ranks that share the heads of k and v)."""
+    """The order in which projections are stacked in one tensor.
+
+    order: of the projections, one after the other in each group. copies: how many groups hold the same of all but the
+    widest (ranks that share the heads of k and v)."""
 
     order: tuple[int, ...]
     groups: int = 1
@@ -170,8 +174,9 @@ def _distance(known: Fingerprint | None, part: Array) -> float:
 
 
 def same_module(name: str, names: Sequence[str]) -> bool:
-    """Whether a stacked projection is called as these are, but for what differs between them: layers.0.attn.qkv_proj is
-    of layers.0.attn.q_proj, k_proj and v_proj."""
+    """Return whether a stacked projection has these names, but for what differs between them.
+
+    layers.0.attn.qkv_proj is of layers.0.attn.q_proj, k_proj and v_proj."""
     plain = [_plain(one) for one in names]
     front = _common(plain)
     back = _common([one[::-1] for one in plain])[::-1]

@@ -58,5 +58,5 @@ def pair_outputs(
 
 
 def _plain(name: str) -> str:
-    """ "output.logits" and "logits" are one name; so are "output[0]" and "0"."""
+    """Return the plain name of an output: "output.logits" and "logits" are one, and so are "output[0]" and "0"."""
     return re.sub(r"[\[\]]", "", name.rpartition(".")[2].removeprefix("output")).lower() or name.lower()

@@ -68,8 +68,9 @@ class _Side:
         return self.seen[name].shape
 
     def handed_on(self) -> dict[str, str]:
-        """Layer to the only tensor made in it or below it that nothing in there reads. A layer that is called twice has
-        two, and is not in it."""
+        """Map each layer to its result: the only tensor made in it or below it that nothing in there reads.
+
+        A layer that is called twice has two, and is not in it."""
         made: dict[str, dict[str, None]] = collections.defaultdict(dict)
         for name in self.seen:
             for layer in _around(self.layer[name]):
@@ -108,6 +109,6 @@ def _alone(named: Iterable[tuple[object, str]]) -> dict[object, str]:
 
 
 def _around(layer: str) -> list[str]:
-    """ "a.b" of "a.b.c", and all the others; none of "", which is the model."""
+    """Return a layer and all layers around it: "a", "a.b" and "a.b.c" of "a.b.c"; none of "", which is the model."""
     parts = layer.split(".") if layer else []
     return [".".join(parts[: count + 1]) for count in range(len(parts))]

@@ -18,8 +18,10 @@ _APART = 34
 
 
 def svg(sweep: Sweep) -> str:
-    """The picture; "" where no mode has both an error and a time. An error of 0 lies on the lower edge, an infinite one
-    above the last gridline."""
+    """Draw the error of each mode over its time, as SVG.
+
+    "" where no mode has both an error and a time. An error of 0 lies on the lower edge, an infinite one above the last
+    gridline."""
     modes = [mode for mode in sweep.modes if mode.speed and mode.rel_l2 is not None]
     if not modes:
         return ""

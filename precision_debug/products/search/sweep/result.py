@@ -16,9 +16,10 @@ __all__ = ["Mode", "Speed", "Sweep", "front"]
 
 @dataclass(frozen=True, kw_only=True)
 class Speed:
-    """Times of runs without a hook, in seconds. build: until the first run had ended. size: bytes of what runs, 0: not
-    known. p01: 1 % of the runs were faster; 0: not known. rounds: the median of each round, where the modes took turns;
-    ``median`` is that of these."""
+    """Times of runs without a hook, in seconds.
+
+    build: until the first run had ended. size: bytes of what runs, 0: not known. p01: 1 % of the runs were faster; 0:
+    not known. rounds: the median of each round, where the modes took turns; ``median`` is that of these."""
 
     batch: int
     runs: int

@@ -56,8 +56,9 @@ def parse_modes(text: str) -> list[tuple[str, str, dict[str, str]]]:
 
 
 def refuse_unknown(modes: Sequence[str], models: Sequence[ModelFiles]) -> None:
-    """Raise for a model that is not there, and for a mode that no backend has on any machine: minutes before its turn
-    would come. Raises UsageError or ModelError."""
+    """Raise UsageError or ModelError for a model that is not there, or a mode that no backend has on any machine.
+
+    That is minutes before its turn would come."""
     for model in models:
         plain = model.path.partition(".py:")[0] + ".py" if ".py:" in model.path else model.path
         if not Path(plain).exists():

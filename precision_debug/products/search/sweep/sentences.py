@@ -47,7 +47,7 @@ def sentences(sweep: Sweep) -> list[Text]:
 
 
 def tone(sweep: Sweep) -> str:
-    """ "good" where every mode ran and held, "bad" where none did, else "warn"."""
+    """Return "good" where every mode ran and held, "bad" where none did, else "warn"."""
     others = [mode for mode in sweep.modes if mode.verdict != BASELINE]
     held = sum(mode.verdict in _HOLD and not mode.refused for mode in others)
     return "good" if held == len(others) else "warn" if held else "bad"

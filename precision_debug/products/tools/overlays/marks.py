@@ -20,8 +20,10 @@ _FINE, _LOST = -7.0, 0.0
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """One compared tensor. error: relative L2, inf where only one side is finite or the shapes differ. figures: what
-    else there is to say, by a stable name, as text."""
+    """One compared tensor.
+
+    error: relative L2, inf where only one side is finite or the shapes differ. figures: what else there is to say, by a
+    stable name, as text."""
 
     row: Row
     error: float

@@ -98,6 +98,7 @@ def _read(*path: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Without the remark that names a source map, which a browser would look for. Control characters stand in its
-    strings only, where ``visible`` writes what JavaScript reads as the same."""
+    """Remove the remark that names a source map, which a browser would look for.
+
+    Control characters stand in its strings only, where ``visible`` writes what JavaScript reads as the same."""
     return visible(re.sub(r"\s*(//|/\*)# sourceMappingURL=.*\s*$", "", text), keep="\n\t")

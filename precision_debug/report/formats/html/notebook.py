@@ -21,8 +21,10 @@ _KEYS = ("op_type", "name", "status", "relative_l2", "introduced_rel_l2", "max_a
 
 
 def as_html(report: Report) -> str:
-    """One element with styles of its own, so that it looks alike in every notebook and follows a dark theme's colours.
-    All text from the model is escaped."""
+    """Return a report as one HTML element for a notebook.
+
+    It has styles of its own, so that it looks alike in every notebook and follows a dark theme's colours. All text from
+    the model is escaped."""
     content = summary(report)
     names = VERDICT_NAME[report.verdict]
     about = f"{report.target.mode} against {report.baseline.mode}, {report.spec.model.path or report.target.model}"

@@ -17,9 +17,10 @@ _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
 
 def fit(text: str) -> str:
-    """What every text goes through that is written into a workbook: shortened with a remark where it is longer than a
-    cell, and with what XML cannot hold made ``visible``.
-    """
+    """Make any text fit a cell of a workbook.
+
+    It is shortened with a remark where it is longer than a cell, and what XML cannot hold is made ``visible``. Every
+    text that is written into a workbook goes through this."""
     text = visible(text, keep="\n\t")
     if len(text) <= CELL_LIMIT // 2:
         return text
