@@ -91,16 +91,15 @@ Groups = tuple[tuple[str, ...], ...]
 
 @dataclass(kw_only=True)
 class FixFinder:
-    """A search for the operators to keep in higher precision.
-
-    trials: of the target. samples: the inputs of the comparison, then others. before: the target's error on each of
+    """trials: of the target. samples: the inputs of the comparison, then others. before: the target's error on each of
     them, inf where it is not finite. was: in which precision the target ran. most: sets that may be run.
 
     again: the culprits of another comparison with some keys kept; None: there is to be none. pasted: what that command
     comes to; of_many, of_one: up to which an error is as expected that many operators make, or one. ranking: groups of
     units, the most likely ones first. beside: the target with nothing kept, where runs may be timed beside it.
-    patience: see ``PATIENCE``. in_regions: see protocols.InRegions. until: see ``grown_groups``. on_set: told of each
-    set before it is run: its number, of how many, and seconds passed."""
+    patience: see ``PATIENCE``. in_regions: see protocols.InRegions. until: see ``grown_groups``. on_set: told of
+    each set before it is run: its number, of how many, and seconds passed.
+    """
 
     keepable: Keepable
     trials: Trials
@@ -154,9 +153,8 @@ class FixFinder:
         return self._nothing() if found is None else self._to_keep(found)
 
     def _grown(self, names: tuple[str, ...]) -> Groups | None:
-        """Return the smallest set that holds of those that grow along the data, else the best that helps.
-
-        Each is run on all samples, and not again: an engine takes long to build."""
+        """The smallest set that holds of those that grow along the data, else the best that helps. Each is run on all
+        samples, and not again: an engine takes long to build."""
         steps = self.keepable.growing(names, () if names else self.ranking())
         found = grown_groups(self.keepable.units, steps, self.before[0], self._ran, self.until)
         if (found := found or min(filter(self._helps, self.seen), key=self._rank, default=None)) is not None:
@@ -309,9 +307,8 @@ class FixFinder:
         return min(smaller, key=lambda groups: (len(groups), self._error(groups)), default=found)
 
     def _for_no_more(self, found: Groups) -> Groups:
-        """Return the smallest set that does as well and leaves as much in the low precision.
-
-        An engine that widens what lies between kept operators too gives that up for a part of them already."""
+        """The smallest set that does as well and leaves as much in the low precision: an engine that widens what lies
+        between kept operators too gives that up for a part of them already."""
         ran = self.seen[found].executed
         error = max(_MARGIN * self.allowed, self._error(found))
         smaller = [
@@ -417,10 +414,9 @@ class FixFinder:
         return self.seen[groups].passes and (near or self.trials.criterion.tolerance.given)
 
     def _again_so(self, groups: Groups) -> Evaluation | None:
-        """Run a set once more in a session of its own, on the other inputs too.
-
-        None where that does not give what it gave, or it does not help there. The one run of a model that takes long is
-        not repeated, unless it was rough: then what is not near to it is run a third time."""
+        """A set run once more in a session of its own, on the other inputs too; None where that does not give what it
+        gave, or it does not help there. The one run of a model that takes long is not repeated, unless it was rough:
+        then what is not near to it is run a third time."""
         if groups in self.confirmed:
             return self.confirmed[groups]
         found: Evaluation | None = self.seen[groups]
@@ -497,10 +493,8 @@ class FixFinder:
 
 
 def _needed(finder: FixFinder, found: Groups) -> Groups:
-    """Reduce a set of a few names to those that it takes.
-
-    What only moves the numbers of a kept operator is left out if the rest does without, and then each operator by
-    itself."""
+    """Of a set of a few names those that it takes: what only moves the numbers of a kept operator is left out if
+    the rest does without, and then each operator by itself."""
     if finder.most < _SMALL_WORK or len(found) > _FEW_NAMES:
         return found
     finder.most = max(finder.most, finder.spent) + len(found) + 1
