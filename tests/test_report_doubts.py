@@ -5,6 +5,9 @@ from __future__ import annotations
 import csv
 import dataclasses
 import json
+import math
+import re
+import string
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ from precision_debug import AssertClose, Report, SaveBaseline
 from precision_debug.cli.summary import lines
 from precision_debug.inspector import EngineLayer
 from precision_debug.reasons import say
+from precision_debug.reasons.doubts import DOUBTS
 from precision_debug.records import Doubt, Row, Side, Status
 from precision_debug.report.coverage import coverage
 from precision_debug.report.doubts import decides, worded
@@ -273,3 +277,13 @@ def test_what_could_not_be_seen_has_no_name_to_pair() -> None:
     assert "--rename" not in said.en
     assert "8 could not be seen" in said.en
     assert "8 个无法取得" in said.zh
+
+
+@pytest.mark.parametrize("number", [0.123456, 2, math.inf, "a name"])
+def test_every_doubt_is_told_in_words_whatever_fills_them(number: float | str) -> None:
+    """Numbers come as the texts of reports: a width in a wording left the code and its values, and no sentence."""
+    for code, wording in DOUBTS.items():
+        names = {re.split(r"[.\[]", name)[0] for _, name, _, _ in string.Formatter().parse(wording.en) if name}
+        said = worded(Doubt(code=code, values=dict.fromkeys(names, number)))
+        assert not said.en.startswith(code), said.en
+        assert not said.zh.startswith(code), said.zh

@@ -40,9 +40,9 @@ DOUBTS: Mapping[str, Wording] = {
         "Read the reasons of the rows, and pair names with --rename.",
     ),
     "off_on_others": Wording(
-        "The target was calibrated on the very input that it is judged on, and is off by {here:.3g} there (Rel L2), but"
-        " by up to {there:.3g} on {count} other {count:input|inputs}.",
-        "目标正是以所判断的输入校准的，其误差在那里为 {here:.3g}（相对 L2），但在另外 {count} 个输入上达 {there:.3g}。",
+        "The target was calibrated on the very input that it is judged on, and is off by {here} there (Rel L2), but"
+        " by up to {there} on {count} other {count:input|inputs}.",
+        "目标正是以所判断的输入校准的，其误差在那里为 {here}（相对 L2），但在另外 {count} 个输入上达 {there}。",
         "Calibrate on more inputs, all of them like those in use, and use others to judge.",
     ),
     "only_calibrated": Wording(
