@@ -305,7 +305,7 @@ def _within(report: Judged) -> Iterator[Claim]:
 
 
 def _fails(report: Judged, failed: Sequence[Row]) -> bool:
-    """Return where no tolerance was given, an error that was shown to be absorbed before the outputs fails nothing."""
+    """Return whether failed rows fail the run: without a tolerance, not if their error was seen to be absorbed."""
     state = report.explanation.state if report.explanation is not None else "unknown"
     if report.spec.tolerance.given or report.spec.validate or state == "unknown" or not report.outputs:
         return bool(failed)

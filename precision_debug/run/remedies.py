@@ -69,10 +69,11 @@ def tried_remedy(
     chosen = Chosen(named={name: one.settings for name, one in named.items()})
     trials = Trials(opening, chosen, judging.criterion, calibrating, folder)
     samples, before = [judging.first, *(one for one, _ in further)], [judging.error, *(_size(e) for _, e in further)]
-    ran, since = dict[str, Evaluation](), time.monotonic()
+    ran, since, sets = dict[str, Evaluation](), time.monotonic(), 0
     for name in named:
         if ran and time.monotonic() - since > patience:
             break
+        sets += 1
         one = _run(trials, name, samples)
         if one is None or not _helps(one, before, judging.criterion.allowed) or _gives_up(was, one):
             continue
@@ -82,7 +83,7 @@ def tried_remedy(
     for name in sorted(ran, key=lambda name: (not ran[name].held[0], _error(ran[name]))):
         again = _run(trials, name, samples, beside)
         if again is not None and _steady(ran[name], again) and _helps(again, before, judging.criterion.allowed):
-            told = _told(opening, name, named[name], again, before, judging.criterion.allowed, was, len(named))
+            told = _told(opening, name, named[name], again, before, judging.criterion.allowed, was, (len(named), sets))
             return told, named[name].keeps
     return None
 
@@ -120,14 +121,15 @@ def _run(trials: Trials, name: str, samples: Sequence[Sample], beside: Session |
 
 def _told(
     opening: Opening, name: str, remedy: Remedy, ran: Evaluation, before: Sequence[float], allowed: float,
-    was: Executed | None, of: int,
+    was: Executed | None, count: tuple[int, int],
 ) -> ToKeep:  # fmt: skip
+    """count: how many remedies are known, and how many were run."""
     return ToKeep(
-        option=name, settings=dict(remedy.settings), unit=ENGINE_OPTION, keys=(name,), of=of, text=remedy.text,
+        option=name, settings=dict(remedy.settings), unit=ENGINE_OPTION, keys=(name,), of=count[0], text=remedy.text,
         replaced=tuple(one for one in remedy.settings if one in opening.spec.options),
         tried=Tried(
             state="mended" if ran.held[0] else "lessened", before=_finite(before[0]), after=ran.errors[0],
-            allowed=allowed, was=was, still=ran.executed, runs=of, others=len(before) - 1,
+            allowed=allowed, was=was, still=ran.executed, runs=count[1], others=len(before) - 1,
             others_before=_finite(max(before[1:], default=0.0)),
             others_after=_finite(max(map(_size, ran.errors[1:]), default=0.0)), slower=ran.slower,
         ),
