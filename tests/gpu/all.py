@@ -108,6 +108,9 @@ CHECKS = {
         for step in (
             "encoder_fp16",
             "encoder_collected",
+            "encoder_fused",
+            "encoder_int8",
+            "kept_overflow",
             "mobilenet_fp16",
             "mobilenet_fp16_fused",
             "resnet_fp16_fused",
