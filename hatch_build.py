@@ -1,7 +1,8 @@
 """Build hook: compiles the C libraries where there is a compiler, else builds a pure wheel.
 
 A library is put beside its sources, so that an editable install finds it too; a wheel that holds one is tagged for its
-platform. Nothing fails without a compiler: numbers are then computed in numpy, and onnxruntime-extensions taps.
+platform, on Linux for the oldest glibc that the libraries ask for (manylinux), so that pip takes it wherever they run:
+neither the libraries nor the tag know a version of Python. Nothing fails without a compiler: numbers are then computed in numpy, and onnxruntime-extensions taps.
 
 `python hatch_build.py` compiles them again in a checkout, after a change of their sources.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -74,13 +76,12 @@ if BuildHookInterface is not None:
                 return
             made, problem = compiled(Path(self.root))
             if problem:
-                slower = f"not all C code is compiled ({problem}): commands will be several times slower"
+                slower = f"not all C code is compiled ({problem}): commands will be several times slower; doctor tells it, too"
                 self.app.display_warning(slower)
             if made and version != "editable":
                 build_data["artifacts"] += [path.as_posix() for path in made]
                 build_data["pure_python"] = False
-                platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
-                build_data["tag"] = f"py3-none-{platform}"
+                build_data["tag"] = f"py3-none-{platform_of([Path(self.root, path) for path in made])}"
 
 
 def build(root: Path) -> str:
@@ -99,6 +100,27 @@ def compiled(root: Path) -> tuple[list[Path], str]:
     problems = {library.path: _compile(root, library, compiler, tell) for library in LIBRARIES}
     made = [path for path, problem in problems.items() if not problem]
     return made, next((problem for problem in problems.values() if problem), "")
+
+
+def platform_of(libraries: list[Path]) -> str:
+    """The platform tag of a wheel with these libraries: manylinux (PEP 600) where they need glibc and nothing else."""
+    own = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    machine = own.removeprefix("linux_")
+    if machine not in _OLDEST_GLIBC or sys.maxsize < 2**32:
+        return own
+    texts = [path.read_bytes() for path in libraries]
+    needed = {name.decode() for text in texts for name in re.findall(rb"\0(lib[\w+-]+\.so[.\d]*)(?=\0)", text)}
+    asked = [(int(a), int(b)) for text in texts for a, b in re.findall(rb"GLIBC_(\d+)\.(\d+)", text)]
+    if not asked or not needed <= _GLIBC:
+        return own
+    major, minor = max(*asked, _OLDEST_GLIBC[machine])
+    return f"manylinux_{major}_{minor}_{machine}"
+
+
+_OLDEST_GLIBC = {"x86_64": (2, 17), "aarch64": (2, 17)}
+"""The oldest that indexes and auditwheel know as a tag for both machines (manylinux2014)."""
+
+_GLIBC = {"libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1"}
 
 
 def _compile(root: Path, library: Library, compiler: list[str], tell: ModuleType) -> str:

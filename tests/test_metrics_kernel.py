@@ -6,9 +6,12 @@ import dataclasses
 import importlib.util
 import math
 import os
+import platform
+import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -339,3 +342,18 @@ def test_wheels(tree: Path, compiler: bool, tmp_path: Path) -> None:
         assert (library in names) is compiler
     assert {"precision_debug/numbers/kernel.c", "precision_debug/numbers/kernel_core.h"} <= set(names)
     assert wheel.name.endswith("-py3-none-any.whl") is not compiler
+    if compiler and platform.libc_ver()[0] == "glibc" and platform.machine() in {"x86_64", "aarch64"}:
+        tag = re.search(r"-py3-none-manylinux_2_(\d+)_(x86_64|aarch64)\.whl$", wheel.name)
+        assert tag is not None
+        assert int(tag[1]) <= 28, "what the libraries call is in every glibc since"
+
+
+def test_a_wheel_whose_libraries_need_more_than_glibc_is_for_this_machine_alone(tree: Path, tmp_path: Path) -> None:
+    module, own = hook(tree), sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    for content in (b"\0libc.so.6\0libgomp.so.1\0GLIBC_2.14\0", b"\0libc.musl-x86_64.so.1\0", b""):
+        library = tmp_path / "one.so"
+        library.write_bytes(content)
+        assert module.platform_of([library]) == own
+    library.write_bytes(b"\0libc.so.6\0libm.so.6\0GLIBC_2.2.5\0GLIBC_2.34\0")
+    if own in {"linux_x86_64", "linux_aarch64"}:
+        assert module.platform_of([library]) == own.replace("linux", "manylinux_2_34")

@@ -145,3 +145,39 @@ def test_which_operator_of_a_fused_region_differs_is_said(fault: str, mode: str,
     if fault == "bias":
         assert holds_approved(sentence.en)
         assert "在基线中为 有，在目标中为 无" in sentence.zh
+
+
+@pytest.mark.parametrize("mode", ["ort_fp32", "ort_opt"])
+@pytest.mark.parametrize("kept", ["", "second"])
+def test_a_converted_file_holds_rounded_constants_and_is_no_other_model(
+    kept: str, mode: str, tmp_path: Path
+) -> None:
+    """Whole, or mixed as a fix writes it: what it loses is told as its rounding, with what is left without it."""
+    float16 = pytest.importorskip("onnxruntime.transformers.float16")
+    plain = two_convolutions([2] * 4)
+    onnx.save(plain, tmp_path / "first.onnx")
+    half = float16.convert_float_to_float16(plain, keep_io_types=True, node_block_list=[kept])
+    onnx.save(half, tmp_path / "second.onnx")
+    given = plain.graph.input[0]
+    shape = [axis.dim_value for axis in given.type.tensor_type.shape.dim]
+    feeds = {given.name: np.random.default_rng(1).normal(size=shape).astype(np.float32)}
+    options: dict[str, Any] = {"baseline_model": str(tmp_path / "first.onnx"), "baseline": "ort_fp32", "inputs": feeds}
+    report = precision_debug.compare(tmp_path / "second.onnx", run_mode=mode, atol=0.5, **options)
+    assert report.explanation is not None
+    for one in report.explanation.culprits:
+        if one.cause == "held_narrower":
+            assert one.evidence["held"] == "float16"
+            assert 0 < one.evidence["off"] < 2.0**-11
+        else:  # it rounds an input, too
+            assert kept
+            assert "float16" in one.evidence["target"]
+    assert kept or len(report.explanation.culprits) > (mode == "ort_fp32")
+    # one number of one constant is another one: then it is another model
+    weight = next(one for one in half.graph.initializer if len(one.dims) == 4)
+    values = onnx.numpy_helper.to_array(weight).copy()
+    values.flat[3] += 0.5
+    weight.CopyFrom(onnx.numpy_helper.from_array(values, weight.name))
+    onnx.save(half, tmp_path / "third.onnx")
+    report = precision_debug.compare(tmp_path / "third.onnx", run_mode=mode, **options)
+    assert report.explanation is not None
+    assert "files_differ" in {one.cause for one in report.explanation.culprits}

@@ -24,9 +24,9 @@ REASONS = Catalogue("onnxruntime", {
     ),
     "python_taps": Wording(
         "without a C compiler, tensors are shown and exchanged through onnxruntime-extensions, in Python: the same"
-        " numbers and findings, slower; reinstall where a C compiler is on PATH",
-        "没有 C 编译器，张量经 onnxruntime-extensions 以 Python 显示和替换：数值与结论相同，但较慢；请在有 C 编译器处"
-        "重新安装",
+        " numbers and findings, slower; install the wheel of this platform, or reinstall where a C compiler is on PATH",
+        "没有 C 编译器，张量经 onnxruntime-extensions 以 Python 显示和替换：数值与结论相同，但较慢；请安装本平台的"
+        "安装包，或在有 C 编译器处重新安装",
     ),
     "needs_onnxruntime": Wording(
         "a newer onnxruntime than {version} (1.16 or later)", "需要比 {version} 更新的 onnxruntime（1.16 及以上）"

@@ -21,7 +21,7 @@ from ..reasons.causes import CAUSES
 from ..records import Introduced
 from .bounds import BEYOND
 from .casts import cause_by_cast
-from .files import files_differ, other_operator, other_weight
+from .files import files_differ, narrower_constants, other_operator, other_weight
 from .grid import grid_cause, of_whom, outlier_of, stored_cause
 from .inside_region import NEARLY_EQUAL, subtracts, subtracts_inside
 from .introduced import Alone
@@ -398,6 +398,9 @@ def _divided_by_infinity(one: _Operator) -> Told | None:
 def _otherwise_in_float32(one: _Operator) -> Told | None:
     """Too much for float32's rounding: other weights, TF32's 11 bits, or another computation."""
     error = one.found.rel_l2 or 0.0
+    if one.narrow == "float32" and (told := narrower_constants(one.subject, one.name)):
+        if proven := _proven(one, "held_narrower", told):
+            return proven
     if one.narrow == "float32" and one.types & SUM_UP:
         if rounded := other_weight(one.subject, one.name):
             return "files_differ", rounded

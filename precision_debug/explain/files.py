@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from ..numbers.narrowing import narrow_type as dtype_of
+from ..numbers.narrowing import rounded
 from ..numbers.precisions import promised
 from ..onnx.defaults import FLATTENS
 from ..protocols import Replacer
@@ -22,7 +24,7 @@ from .operators import MOVE, plain_type
 from .subject import Subject
 from .undo import LEFT, Case, left_when
 
-__all__ = ["files_differ", "other_operator", "other_weight"]
+__all__ = ["files_differ", "narrower_constants", "other_operator", "other_weight"]
 
 Array = np.ndarray[Any, Any]
 Evidence = dict[str, Any]
@@ -49,7 +51,7 @@ def files_differ(subject: Subject, name: str, case: Case | None = None) -> Evide
         row = rows.get(meta.name)
         there = row.target_name if row is not None else meta.name
         held = _in_files(subject, meta, there)
-        mine, theirs = held or (baseline.operator(meta.name), target.operator(there))
+        mine, theirs = held or (baseline.operator(meta.name), _behind_casts(target, there, baseline.operator(meta.name)))
         if mine is None or theirs is None:
             continue
         # inside a fused region equal names do not tell that the operators are the same
@@ -70,6 +72,17 @@ def files_differ(subject: Subject, name: str, case: Case | None = None) -> Evide
         if difference:
             return difference
     return next((found for _, _, _, mine, theirs in parts if (found := _around(baseline, target, mine, theirs))), {})
+
+
+def _behind_casts(target: Replacer, name: str, mine: Operator | None) -> Operator | None:
+    """The target's operator of a tensor; what a cast reads where the baseline has none: a converted file's outputs."""
+    found = target.operator(name)
+    while found is not None and mine is not None and plain_type(found.op_type) in _ONE - {plain_type(mine.op_type)}:
+        further = target.operator(found.reads[0]) if len(found.reads) == 1 else None
+        if further is None:
+            break
+        found = further
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,6 +288,43 @@ def other_operator(subject: Subject, name: str) -> Evidence:
         if mine.op_type != theirs.op_type:
             return {"what": say("an_operator"), "name": name, "base": mine.op_type, "target": theirs.op_type}
     return {}
+
+
+def narrower_constants(subject: Subject, name: str) -> Evidence:
+    """The constants that the target's file holds rounded to a narrower float, every number of them, as a file that was
+    converted does: the one that loses most, and that type; {} where none is, or where another one is no such rounding.
+    """
+    baseline, target = subject.operators()
+    row, found = subject.row_of.get(name), dict[str, float]()
+    types = {"float16", "bfloat16"}
+    for meta in subject.region_of.get(name, ()) if target is not None and subject.two_files else ():
+        mine = baseline.operator(meta.name)
+        theirs = target.operator(row.target_name if row is not None and meta.name == name else meta.name)
+        if mine is None or theirs is None or len(mine.parameters) != len(theirs.parameters):
+            continue
+        for (key, first), second in zip(mine.parameters.items(), theirs.parameters.values(), strict=True):
+            b, t = np.asarray(first), np.asarray(second)
+            if b.dtype != np.float32 or b.shape != t.shape or t.dtype.kind not in "fV" or not np.isfinite(b).all():
+                continue
+            there = t.astype(np.float32)
+            if np.array_equal(there, b):
+                continue
+            types = {held for held in types if _is_rounded(b, there, held)}
+            found[key] = float(np.linalg.norm(there - b) / (np.linalg.norm(b) or 1.0))
+    if not found or not types:
+        return {}
+    weight = max(found, key=lambda key: found[key])
+    return {"weight": weight, "held": min(types), "off": found[weight], "count": len(found)}
+
+
+def _is_rounded(b: Array, t: Array, held: str) -> bool:
+    """Whether each number is the other's rounding to a type; converters may raise what it would make 0."""
+    near = rounded(b, dtype_of(held))
+    return bool(((near == t) | ((np.abs(b) < _RAISED) & (np.abs(t) <= _RAISED))).all())
+
+
+_RAISED = 1.2e-7
+"""Size up to which converters to float16 give a number another one: two of its smallest steps."""
 
 
 def other_weight(subject: Subject, name: str) -> Evidence:

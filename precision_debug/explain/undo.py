@@ -21,7 +21,7 @@ from .introduced import Alone
 from .operator_facts import constants_of, is_quantised, narrow_type
 from .subject import Subject
 from .subnormal import lost_digits
-from .units import largest_of, normal_of, smallest_of, steps_of
+from .units import largest_of, normal_of, smallest_of, steps_of, unit_of
 
 __all__ = [
     "EXPERIMENTS", "LEFT", "Case", "coarse_constant", "left_when", "left_without", "of_several_places", "on_a_grid",
@@ -365,6 +365,22 @@ def coarse_constant(case: Case) -> dict[str, Any]:
     return found
 
 
+def _held_in_its_file(case: Case, evidence: Evidence) -> Array | None:
+    """Every constant exact again that the target's file holds in a narrower type; None where an engine may have folded
+    some of them into others, in that type, which nobody can undo from outside."""
+    held = dtype_of(evidence["held"])
+    values = {weight: value.astype(np.float32) for weight, value in case.constants.items()}
+    near = {weight: rounded(value, held).astype(np.float64) for weight, value in values.items()}
+    undone = case.without_error_of(near)
+    folded = len(case.subject.region_of.get(case.name, ())) > 1 and len(near) > 1
+    few = case.own <= _FOLDED * (unit_of(evidence["held"], None) or 0.0) * _size(case.exact)
+    return None if undone is not None and folded and few and _left(case, undone) > LEFT else undone
+
+
+_FOLDED = 4.0
+"""Roundings that constants bring which were rounded, and multiplied, and rounded again: two of each, added up."""
+
+
 EXPERIMENTS: Mapping[str, Callable[[Case, Evidence], Array | float | None]] = {
     "overflow": _overflow,
     "range_inside": _range_inside,
@@ -377,6 +393,7 @@ EXPERIMENTS: Mapping[str, Callable[[Case, Evidence], Array | float | None]] = {
     "outlier_channel": _channel,
     "constant_scale": _constant_on_a_grid,
     "cancellation": _rounded_constants,
+    "held_narrower": _held_in_its_file,
 }
 """By cause: what the operator would have given without it, or the part of its error that is left; None: not run."""
 

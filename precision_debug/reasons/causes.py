@@ -110,6 +110,26 @@ CAUSES: Mapping[str, Cause] = {
         ),
         mended=False,
     ),
+    "held_narrower": Cause(
+        undone=Wording(
+            "with the constants in FP32 again",
+            "若常量恢复为 FP32",
+        ),
+        en="constants in a narrower type in the target's file", zh="目标文件以较窄类型保存常量",
+        do="Nothing, where this file was meant to be converted; else hold these constants in FP32.",
+        do_zh="若此文件本就是转换所得，则无需处理；否则将这些常量保存为 FP32。",
+        why=Wording(
+            "the target's file holds {weight} in {held}, which is off by {off} (Rel L2)"
+            " ({count} {count:constant|constants} of it)",
+            "目标文件以 {held} 保存 {weight}，相对 L2 误差为 {off}（其中共 {count} 个常量）",
+        ),
+        evidence={"weight": _WORD, "held": _TEXT, "off": _FIGURE, "count": _COUNT},
+        sentence=Wording(
+            "{what} `{name}` reads rounded constants: {why}.",
+            "{what} `{name}` 读取的是舍入过的常量：{why}。",
+        ),
+        mended=False,
+    ),
     "overflow": Cause(
         undone=Wording(
             "with a wider exponent for the results beyond the type's range",

@@ -25,7 +25,7 @@ def fingerprint(folder: Path, sources: Sequence[str]) -> str:
 def load(library: Path, sources: Sequence[str]) -> tuple[Any, str]:
     """Return the library of these sources, or None, and why, where it is missing, does not load or is of others."""
     if not library.exists():
-        return None, "is not compiled; reinstall where a C compiler is on PATH"
+        return None, "is not compiled; install the wheel of this platform, or reinstall where a C compiler is on PATH"
     try:
         found = ctypes.CDLL(str(library))
         found.pd_source.restype = ctypes.c_char_p
