@@ -2,7 +2,8 @@
 
 A library is put beside its sources, so that an editable install finds it too; a wheel that holds one is tagged for its
 platform, on Linux for the oldest glibc that the libraries ask for (manylinux), so that pip takes it wherever they run:
-neither the libraries nor the tag know a version of Python. Nothing fails without a compiler: numbers are then computed in numpy, and onnxruntime-extensions taps.
+neither the libraries nor the tag know a version of Python. Nothing fails without a compiler: numbers are then computed
+in numpy, and onnxruntime-extensions taps.
 
 `python hatch_build.py` compiles them again in a checkout, after a change of their sources.
 """
@@ -76,8 +77,8 @@ if BuildHookInterface is not None:
                 return
             made, problem = compiled(Path(self.root))
             if problem:
-                slower = f"not all C code is compiled ({problem}): commands will be several times slower; doctor tells it, too"
-                self.app.display_warning(slower)
+                slower = f"not all C code is compiled ({problem}): commands will be several times slower"
+                self.app.display_warning(f"{slower}; `precision_debug doctor` tells it, too")
             if made and version != "editable":
                 build_data["artifacts"] += [path.as_posix() for path in made]
                 build_data["pure_python"] = False

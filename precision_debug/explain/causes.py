@@ -398,9 +398,9 @@ def _divided_by_infinity(one: _Operator) -> Told | None:
 def _otherwise_in_float32(one: _Operator) -> Told | None:
     """Too much for float32's rounding: other weights, TF32's 11 bits, or another computation."""
     error = one.found.rel_l2 or 0.0
-    if one.narrow == "float32" and (told := narrower_constants(one.subject, one.name)):
-        if proven := _proven(one, "held_narrower", told):
-            return proven
+    held = narrower_constants(one.subject, one.name) if one.narrow == "float32" else {}
+    if held and (proven := _proven(one, "held_narrower", held)):
+        return proven
     if one.narrow == "float32" and one.types & SUM_UP:
         if rounded := other_weight(one.subject, one.name):
             return "files_differ", rounded

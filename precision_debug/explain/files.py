@@ -51,7 +51,8 @@ def files_differ(subject: Subject, name: str, case: Case | None = None) -> Evide
         row = rows.get(meta.name)
         there = row.target_name if row is not None else meta.name
         held = _in_files(subject, meta, there)
-        mine, theirs = held or (baseline.operator(meta.name), _behind_casts(target, there, baseline.operator(meta.name)))
+        plain = baseline.operator(meta.name)
+        mine, theirs = held or (plain, _behind_casts(target, there, plain))
         if mine is None or theirs is None:
             continue
         # inside a fused region equal names do not tell that the operators are the same
@@ -297,7 +298,9 @@ def narrower_constants(subject: Subject, name: str) -> Evidence:
     baseline, target = subject.operators()
     row, found = subject.row_of.get(name), dict[str, float]()
     types = {"float16", "bfloat16"}
-    for meta in subject.region_of.get(name, ()) if target is not None and subject.two_files else ():
+    if target is None or not subject.two_files:
+        return {}
+    for meta in subject.region_of.get(name, ()):
         mine = baseline.operator(meta.name)
         theirs = target.operator(row.target_name if row is not None and meta.name == name else meta.name)
         if mine is None or theirs is None or len(mine.parameters) != len(theirs.parameters):
