@@ -42,6 +42,7 @@ BUILT_IN = {
     "paddle": "precision_debug_paddle:PaddleBackend",
     "tensorrt": "precision_debug_tensorrt:TensorRTBackend",
     "torch": "precision_debug_torch:TorchBackend",
+    "vllm": "precision_debug_vllm:VllmBackend",
 }
 
 

@@ -17,7 +17,7 @@ __all__ = ["add_engine_options", "engine_options", "settings_help"]
 
 _TITLES = {
     "litert": "LiteRT", "llamacpp": "llama.cpp", "onnxruntime": "ONNX Runtime", "openvino": "OpenVINO",
-    "paddle": "Paddle", "tensorrt": "TensorRT", "torch": "PyTorch",
+    "paddle": "Paddle", "tensorrt": "TensorRT", "torch": "PyTorch", "vllm": "vLLM",
 }  # fmt: skip
 
 

@@ -51,7 +51,8 @@ __all__ = [
 class Capabilities:
     """Who does each thing; None: the backend does not. A backend usually names itself.
 
-    A new capability is a protocol and a field here, and what asks for it by that name.
+    A new capability is a protocol and a field here, and what asks for it by that name. named_after: backends whose
+    tensors' names its pairer knows, so that values need not decide.
     """
 
     exporter: Exporter | None = None
@@ -74,6 +75,7 @@ class Capabilities:
     bare_runner: BareRunner | None = None
     agreeing: Agreeing | None = None
     remedies: Remedies | None = None
+    named_after: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

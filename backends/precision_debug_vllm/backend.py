@@ -1,0 +1,62 @@
+"""The plugin: names the run modes, reads a model's inputs, opens sessions. Imports no framework by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from precision_debug.protocols import Capabilities, demand
+from precision_debug.reasons import Catalogue
+from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
+from precision_debug.settings import Setting
+
+from .modes import RUN_MODES, availability, python_with_vllm, recipe
+from .reasons import REASONS
+from .settings import SETTINGS
+
+if TYPE_CHECKING:
+    from precision_debug.protocols import Feeds, Matches, Session
+    from precision_debug.records import TensorMeta
+
+    from .keep import VllmKeep
+
+__all__ = ["VllmBackend"]
+
+
+class VllmBackend:
+    """See protocols.Backend."""
+
+    name = "vllm"
+    run_modes: Sequence[RunMode] = RUN_MODES
+    settings: Sequence[Setting] = SETTINGS
+    reasons: Catalogue = REASONS
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(keeper=self, pairer=self, named_after=("torch",))
+
+    def availability(self, mode: str) -> Availability:
+        return availability(mode)
+
+    def inputs(self, spec: SessionSpec) -> Sequence[InputMeta]:
+        from .model import read_inputs, read_model
+
+        return read_inputs(read_model(spec.model.path))
+
+    def open(self, spec: SessionSpec, feeds: Sequence[Feeds]) -> Session:
+        demand(availability(spec.mode), spec.mode, where=self.name)
+        from .make import open_session
+
+        return open_session(spec, recipe(spec.mode), python_with_vllm(), feeds)
+
+    def pair(self, baseline: Sequence[TensorMeta], target: Sequence[TensorMeta]) -> Matches | None:
+        """See ``protocols.Pairer``."""
+        from .naming import pair
+
+        return pair(baseline, target)
+
+    def keep(self, spec: SessionSpec) -> VllmKeep | None:
+        """See ``protocols.Keeper``."""
+        from .keep import VllmKeep
+
+        return VllmKeep(spec=spec) if recipe(spec.mode).dtype != "float32" else None

@@ -1,0 +1,419 @@
+"""Runs a transformers folder in vLLM, in whatever Python has it, and tells what every module makes of each token.
+
+A program of its own, which needs vLLM and nothing of this project: ``python server.py READ WRITE`` (two open file
+descriptors). A message is a line of JSON, which may say that so many bytes follow.
+
+    asked   load (folder, dtype, rows, tokens, head_fp32), run (rows, tokens, shows, puts, names; ids follow), weight
+    told    loaded, tensor (name, op_type, dtype, shape, form, reads; values follow), done (logits follow), error
+
+vLLM puts all rows' tokens into one row, stacks projections, and hands a layer's output on in two parts, which the next
+norm adds. What is told are the model's own tensors: projections apart, the sum where the next norm makes it, and
+``lm_head`` of every token. Where ``puts``, each tensor waits for what goes into its place.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+for _name, _value in {
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "ERROR",
+}.items():  # fmt: skip
+    os.environ.setdefault(_name, _value)
+
+import numpy as np  # noqa: E402
+import torch  # noqa: E402
+
+INPUT, OUTPUT = "input_ids", "output.logits"
+
+
+class Link:
+    """Both directions to who asks."""
+
+    def __init__(self, read: int, write: int) -> None:
+        self._read, self._write = os.fdopen(read, "rb"), os.fdopen(write, "wb")
+
+    def tell(self, message: dict[str, Any], values: Any = None) -> None:
+        """values: a tensor on the CPU, or an array."""
+        data = b"" if values is None else _bytes(values)
+        self._write.write(json.dumps({**message, "bytes": len(data)}).encode() + b"\n" + data)
+        self._write.flush()
+
+    def hear(self) -> tuple[dict[str, Any], bytes]:
+        line = self._read.readline()
+        if not line:
+            sys.exit(0)  # nobody is there any more
+        message = json.loads(line)
+        return message, self._read.read(message["bytes"])
+
+
+def _bytes(values: Any) -> bytes:
+    if isinstance(values, np.ndarray):
+        return values.tobytes()
+    plain = values.detach().cpu().contiguous()
+    return bytes(plain.view(torch.uint8).numpy().tobytes()) if plain.numel() else b""
+
+
+def _as_tensor(data: bytes, like: Any) -> Any:
+    """What was sent in place of a tensor, in its type."""
+    return torch.frombuffer(bytearray(data), dtype=like.dtype).reshape(like.shape).to(like.device)
+
+
+def _place(value: Any) -> tuple[int, int]:
+    """Where a tensor lies, and how large it is: the first part of a stacked one begins where the whole does."""
+    return value.data_ptr(), value.numel()
+
+
+class Watch:
+    """Shows the tensors of a run as the model's modules make them.
+
+    rows, tokens: of the run. ``looks``: what each tensor is made of is found out, by where tensors lie in memory; all
+    are kept until the run ends, so that no place is used again.
+    """
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self.active = self.puts = self.shows = self.looks = False
+        self.names: set[str] | None = None
+        self.rows = self.tokens = 0
+        self.fed: list[int] = []
+        self.logits: Any = None
+        self.outputs: dict[str, Any] = {}
+        self._made: dict[tuple[int, int], list[str]] = {}
+        self._kept: list[Any] = []
+        self._pending: dict[int, tuple[str, Any]] = {}
+        self._shown: set[str] = set()
+
+    def begin(self, message: dict[str, Any]) -> None:
+        self.active, self.shows, self.puts = True, message["shows"], message["puts"]
+        self.looks = message.get("looks", False)
+        self.names = None if message["names"] is None else set(message["names"])
+        self.rows, self.tokens, self.logits = message["rows"], message["tokens"], None
+        self.outputs, self._made, self._kept, self._pending = {}, {}, [], {}
+
+    def reads(self, *values: Any) -> list[str]:
+        """The shown tensors that are among these."""
+        found = [self._made.get(_place(one), []) for one in values if isinstance(one, torch.Tensor)]
+        return list(dict.fromkeys(name for names in found for name in names))
+
+    def is_shown(self, name: str, value: Any) -> bool:
+        """Whether what a module of modules gives is what one of them gave; that is found out once."""
+        if self.looks and _place(value) in self._made:
+            self._shown.add(name)
+        return name in self._shown
+
+    def known_as(self, value: Any, *names: str) -> None:
+        if self.looks and isinstance(value, torch.Tensor):
+            self._made[_place(value)] = [*names]
+            self._kept.append(value)
+
+    def waits_as(self, value: Any, name: str) -> None:
+        """The first part of an output in two parts, which the next norm adds."""
+        self._pending[value.data_ptr()] = (name, value)
+
+    def waiting(self, value: Any) -> str:
+        return self._pending.pop(value.data_ptr(), ("", None))[0]
+
+    def show(self, name: str, op_type: str, value: Any, reads: list[str], form: str = "tokens") -> Any:
+        """Tell a tensor of so many rows of tokens, one below the other; what goes into its place, or None.
+
+        form: "tokens": [rows, tokens, ...]. "heads": [rows, heads, tokens, ...] of [rows x tokens, heads, ...].
+        "flat": as it is.
+        """
+        self.known_as(value, name)
+        if not self.shows or (self.names is not None and name not in self.names):
+            return None
+        told = self._arranged(value, form)
+        about = {"is": "tensor", "name": name, "op_type": op_type, "form": form, "reads": reads}
+        self._link.tell({**about, "dtype": str(told.dtype).removeprefix("torch."), "shape": list(told.shape)}, told)
+        if not self.puts:
+            return None
+        answer, data = self._link.hear()
+        if not answer["put"]:
+            return None
+        new = _as_tensor(data, told)
+        back = new.transpose(1, 2) if form == "heads" else new
+        return back.reshape(value.shape).contiguous()
+
+    def _arranged(self, value: Any, form: str) -> Any:
+        if form == "flat":
+            return value
+        apart = value.reshape(self.rows, self.tokens, *value.shape[1:])
+        return apart.transpose(1, 2) if form == "heads" else apart
+
+
+def watch_modules(watch: Watch, model: Any) -> None:
+    """Put hooks on every module. Rotations are one object for all layers, and are seen where attention reads them."""
+    packed: dict[str, list[str]] = getattr(model, "packed_modules_mapping", {})
+    for name, module in model.named_modules():
+        kind, parent = type(module).__name__, name.rpartition(".")[0]
+        if not name or "rotary" in name.rpartition(".")[2] or kind == "LogitsProcessor":
+            continue
+        if _is_attention(module):
+            _watch_attention(watch, model, name, parent, module)
+        elif kind.endswith("Norm") and not _has_children(module):
+            _watch_norm(watch, name, module)
+        elif name.rpartition(".")[2] in packed and len(packed[name.rpartition(".")[2]]) > 1:
+            parts = [f"{parent}.{part}" for part in packed[name.rpartition(".")[2]]]
+            _watch_packed(watch, parts, module)
+        else:
+            called = _input_of(model, parent, ("down_proj", "fc2")) if kind.endswith("AndMul") else name
+            _watch_plain(watch, called or name, module)
+    _watch_model(watch, model)
+
+
+def _is_attention(module: Any) -> bool:
+    return hasattr(module, "head_size") and hasattr(module, "num_kv_heads") and hasattr(module, "impl")
+
+
+def _has_children(module: Any) -> bool:
+    return any(True for _ in module.children())
+
+
+def _has_residual(module: Any) -> bool:
+    return "residual" in getattr(type(module).forward, "__code__", _has_residual.__code__).co_varnames
+
+
+def _input_of(model: Any, parent: str, names: tuple[str, ...]) -> str:
+    """What a module of one of these names is given, as a name; "" where there is none."""
+    there = dict(model.get_submodule(parent).named_children())
+    return next((f"{parent}.{name}.input" for name in names if name in there), "")
+
+
+def _first(given: Any) -> Any:
+    return next((one for one in (given if isinstance(given, tuple) else (given,)) if one is not None), None)
+
+
+def _watch_attention(watch: Watch, model: Any, name: str, parent: str, module: Any) -> None:
+    own = _input_of(model, parent, ("o_proj", "out_proj", "dense")) or name
+    heads = {"q": module.num_heads, "k": module.num_kv_heads, "v": module.num_kv_heads}
+    number = next((part for part in name.split(".") if part.isdigit()), "")
+
+    def before(_module: Any, given: Any) -> Any:
+        if not watch.active:
+            return None
+        new = list(given)
+        for place, letter in enumerate("qk"):
+            one = given[place]
+            apart = one.reshape(one.shape[0], heads[letter], -1)
+            put = watch.show(f"{parent}.rotated_{letter}", "RotaryEmbedding", apart, watch.reads(one), "heads")
+            if put is not None:
+                new[place] = put.reshape(one.shape)
+            watch.known_as(new[place], f"{parent}.rotated_{letter}")
+        if number:
+            for letter, what, place in (("k", "keys", 1), ("v", "values", 2)):
+                one = new[place]
+                apart = one.reshape(one.shape[0], heads[letter], -1)
+                of_layer = f"output.past_key_values.layers[{number}].{what}"
+                watch.outputs[of_layer] = (apart.clone(), watch.reads(one))
+        return tuple(new)
+
+    def after(_module: Any, given: Any, gave: Any) -> Any:
+        if not watch.active:
+            return None
+        return watch.show(own, "Attention", gave, watch.reads(*given[:3]))
+
+    module.register_forward_pre_hook(before)
+    module.register_forward_hook(after)
+
+
+def _watch_norm(watch: Watch, name: str, module: Any) -> None:
+    def before(_module: Any, given: Any) -> Any:
+        if not watch.active or len(given) < 2 or given[1] is None:
+            return None
+        total = given[0] + given[1]
+        called = watch.waiting(given[0]) or f"{name}.input"
+        put = watch.show(called, "Add", total, watch.reads(*given[:2]))
+        watch.known_as(given[1], called)  # which the norm hands on in its place
+        if put is None:
+            return None
+        new = (put, torch.zeros_like(put), *given[2:])
+        watch.known_as(new[0], called)
+        return new
+
+    def after(_module: Any, given: Any, gave: Any) -> Any:
+        if not watch.active:
+            return None
+        apart = isinstance(gave, tuple)
+        total = watch.reads(given[1]) if apart else watch.reads(given[0])
+        if apart and total:
+            watch.known_as(gave[1], total[0])
+        put = watch.show(name, type(module).__name__, gave[0] if apart else gave, total)
+        if put is None:
+            return None
+        return (put, *gave[1:]) if apart else put
+
+    module.register_forward_pre_hook(before)
+    module.register_forward_hook(after)
+
+
+def _watch_packed(watch: Watch, names: list[str], module: Any) -> None:
+    def after(_module: Any, given: Any, gave: Any) -> Any:
+        if not watch.active:
+            return None
+        whole = _first(gave)
+        sizes = list(module.output_partition_sizes)
+        new, start = whole, 0
+        for name, size in zip(names, sizes, strict=True):
+            part = new[..., start : start + size]
+            put = watch.show(name, "Linear", part, watch.reads(*given))
+            if put is not None:
+                part.copy_(put)
+            watch.known_as(part, name)
+            start += size
+        watch.known_as(whole, *names)
+        return None
+
+    module.register_forward_hook(after)
+
+
+def _watch_plain(watch: Watch, name: str, module: Any) -> None:
+    kind = type(module).__name__
+    routes = name.endswith(".gate") and kind.endswith("Linear")
+
+    def after(_module: Any, given: Any, gave: Any) -> Any:
+        if not watch.active:
+            return None
+        one = _first(gave)
+        if not isinstance(one, torch.Tensor) or not one.ndim or one.shape[0] != watch.rows * watch.tokens:
+            return None
+        if _has_children(module) and isinstance(gave, tuple) and len(gave) == 2 and _has_residual(module):
+            watch.waits_as(one, name)
+            return None
+        if _has_children(module) and watch.is_shown(name, one):
+            return None
+        what = "Linear" if kind.endswith("Linear") else "Embedding" if "Embedding" in kind else kind
+        put = watch.show(name, what, one, watch.reads(*given), "flat" if routes else "tokens")
+        if put is None:
+            return None
+        return (put, *gave[1:]) if isinstance(gave, tuple) else put
+
+    module.register_forward_hook(after)
+
+
+def _watch_model(watch: Watch, model: Any) -> None:
+    """All tokens' logits, by the engine's own head: the engine itself asks for those of the last token alone."""
+
+    def before(_module: Any, _given: Any, named: Any) -> Any:
+        ids = named.get("input_ids")
+        if not watch.active:
+            return None
+        if ids is None or ids.reshape(-1).tolist() != watch.fed:
+            raise RuntimeError(f"it runs {0 if ids is None else ids.numel()} tokens at once, not {len(watch.fed)}")
+        watch.known_as(ids, INPUT)
+        return None
+
+    def after(_module: Any, _given: Any, gave: Any) -> Any:
+        if not watch.active:
+            return None
+        hidden = _first(gave)
+        reads = watch.reads(hidden)
+        logits = model.compute_logits(hidden)
+        how = getattr(model, "logits_processor", None)
+        if getattr(how, "soft_cap", None) is None and getattr(how, "scale", 1.0) == 1.0:
+            put = watch.show("lm_head", "Linear", logits, reads)
+            logits, reads = (logits if put is None else put), ["lm_head"]
+        for name, (value, made) in watch.outputs.items():
+            watch.show(name, "Output", value, made, "heads")
+        watch.show(OUTPUT, "Output", logits, reads)
+        watch.logits, watch.active = logits, False  # what is sampled after it is no run of ours
+        return None
+
+    model.register_forward_pre_hook(before, with_kwargs=True)
+    model.register_forward_hook(after)
+
+
+class Engine:
+    """A loaded model. Raises what vLLM raises."""
+
+    def __init__(self, link: Link, asked: dict[str, Any]) -> None:
+        from vllm import LLM
+
+        self._link, self._folder, self.watch = link, asked["folder"], Watch(link)
+        self._dtype = getattr(torch, asked["dtype"])
+        every = asked["rows"] * asked["tokens"]
+        more = {"hf_overrides": {"head_dtype": "float32"}} if asked["head_fp32"] else {}
+        self._llm = LLM(
+            model=self._folder, skip_tokenizer_init=True, enforce_eager=True, dtype=asked["dtype"],
+            max_model_len=asked["tokens"] + 1, max_num_seqs=asked["rows"], max_num_batched_tokens=max(every, 64) + 64,
+            enable_prefix_caching=False, seed=0, **more,
+        )  # fmt: skip
+        self._llm.apply_model(lambda model: watch_modules(self.watch, model))
+
+    def run(self, asked: dict[str, Any], data: bytes) -> None:
+        from vllm import SamplingParams
+
+        ids = np.frombuffer(data, np.int64).reshape(asked["rows"], asked["tokens"])
+        self.watch.begin(asked)
+        self.watch.fed = ids.reshape(-1).tolist()
+        told = torch.from_numpy(ids.copy()).reshape(-1)
+        put = self.watch.show(INPUT, "Input", told, [])
+        if put is not None:
+            self.watch.fed = put.tolist()
+            ids = put.numpy().reshape(ids.shape)
+        how = SamplingParams(max_tokens=1, temperature=0, detokenize=False, ignore_eos=True)
+        try:
+            self._llm.generate([{"prompt_token_ids": row.tolist()} for row in ids], how, use_tqdm=False)
+        finally:
+            self.watch.active = False
+        if self.watch.logits is None:
+            raise RuntimeError("it never ran these tokens in one step")
+        rest = [asked["rows"], asked["tokens"]]
+        outputs = [OUTPUT, *self.watch.outputs]
+        self._link.tell({"is": "done", "outputs": outputs})
+        for name in outputs:
+            value = self.watch.logits if name == OUTPUT else self.watch.outputs[name][0]
+            apart = value.reshape(*rest, *value.shape[1:])
+            apart = apart if name == OUTPUT else apart.transpose(1, 2)
+            kind = str(apart.dtype).removeprefix("torch.")
+            self._link.tell({"is": "output", "name": name, "dtype": kind, "shape": list(apart.shape)}, apart)
+
+    def weight(self, name: str) -> None:
+        """A parameter as the file has it, in the type in which the engine holds it; of a tied head the embedding's.
+
+        Products' weights are laid out anew when a model is loaded, so that the engine cannot be asked."""
+        import pathlib
+
+        from safetensors import safe_open
+
+        for wanted in (name, "model.embed_tokens.weight") if name == "lm_head.weight" else (name,):
+            for file in sorted(pathlib.Path(self._folder).glob("*.safetensors")):
+                with safe_open(file, "pt") as opened:
+                    if wanted in opened.keys():  # noqa: SIM118
+                        one = opened.get_tensor(wanted).to(self._dtype).float()
+                        self._link.tell({"is": "weight", "shape": list(one.shape)}, one)
+                        return
+        self._link.tell({"is": "weight", "shape": None})
+
+
+def _versions() -> dict[str, str]:
+    import transformers
+    import vllm
+
+    return {"vllm": vllm.__version__, "torch": torch.__version__, "transformers": transformers.__version__}
+
+
+def serve(link: Link) -> None:
+    """Answer until nobody asks any more."""
+    engine: Engine | None = None
+    while True:
+        asked, data = link.hear()
+        answer: Callable[[], None]
+        try:
+            if asked["do"] == "load":
+                engine = Engine(link, asked)
+                link.tell({"is": "loaded", "versions": _versions()})
+            elif engine is not None and asked["do"] == "run":
+                engine.run(asked, data)
+            elif engine is not None:
+                engine.weight(asked["name"])
+        except Exception as error:
+            link.tell({"is": "error", "what": " ".join(f"{type(error).__name__}: {error}".split())[:2000]})
+
+
+if __name__ == "__main__":
+    serve(Link(int(sys.argv[1]), int(sys.argv[2])))

@@ -1,0 +1,149 @@
+"""Starts vLLM in the Python that has it, and opens a session on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from precision_debug.protocols import Feeds, Session
+from precision_debug.records import SessionSpec
+from precision_debug.settings import passed
+
+from .failures import not_loaded, not_run
+from .model import read_inputs, read_model
+from .modes import Recipe
+from .settings import setting
+
+__all__ = ["Server", "open_session"]
+
+_SERVER = Path(__file__).parent / "engine" / "server.py"
+_TYPES: Mapping[str, Any] = {"bfloat16": ml_dtypes.bfloat16}
+_LOOK = (1, 3)
+"""Rows and tokens of the run that shows the graph before the first real one."""
+
+
+def open_session(spec: SessionSpec, recipe: Recipe, python: str, feeds: Sequence[Feeds]) -> Session:
+    """Raises ModelError or BackendError."""
+    from .session import VllmSession
+
+    folder = read_model(spec.model.path)
+    head = passed(spec.options, "side") == "target" and recipe.dtype != "float32"
+    shapes = [np.shape(one["input_ids"]) for one in feeds if np.ndim(one.get("input_ids", 0)) == 2]
+    server = Server(
+        python=python, folder=folder.path, mode=recipe.mode.name, dtype=recipe.dtype, cores=spec.cores or 0,
+        head_fp32=head and setting(spec.options, "head_fp32") == "on",
+    )  # fmt: skip
+    try:
+        server.load(max([_LOOK[0], *(int(one[0]) for one in shapes)]), max([16, *(int(one[1]) for one in shapes)]))
+        return VllmSession(server=server, folder=folder, inputs=read_inputs(folder), dtype=recipe.dtype, look=_LOOK)
+    except BaseException:
+        server.close()
+        raise
+
+
+class Server:
+    """A process that has a model loaded, for so many rows of so many tokens; more of them load it anew.
+
+    One question at a time. Raises BackendError where it ends early, with the last that it said.
+    """
+
+    def __init__(self, *, python: str, folder: str, mode: str, dtype: str, cores: int, head_fp32: bool) -> None:
+        self.folder, self.mode, self.python = folder, mode, python
+        self._asked = {"do": "load", "folder": os.path.abspath(folder), "dtype": dtype, "head_fp32": head_fp32}
+        self._cores = cores
+        self._room = (0, 0)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._said: Any = None
+        self._write: Any = None
+        self._read: Any = None
+        self.versions: Mapping[str, str] = {}
+
+    def load(self, rows: int, tokens: int) -> None:
+        """Make room. Raises ModelError with what vLLM says."""
+        if rows <= self._room[0] and tokens <= self._room[1]:
+            return
+        room = (max(rows, self._room[0]), max(tokens, self._room[1]))
+        self.close()
+        self._start()
+        self.ask({**self._asked, "rows": room[0], "tokens": room[1]})
+        answer, _ = self.hear(loading=True)
+        self.versions = {str(name): str(version) for name, version in answer["versions"].items()}
+        self._room = room
+
+    def ask(self, message: Mapping[str, Any], data: bytes = b"") -> None:
+        try:
+            self._write.write(json.dumps({**message, "bytes": len(data)}).encode() + b"\n" + data)
+            self._write.flush()
+        except (OSError, ValueError, AttributeError) as error:
+            raise not_run(self.folder, self.mode, self._last() or "its process ended") from error
+
+    def hear(self, *, loading: bool = False) -> tuple[Mapping[str, Any], Any]:
+        """The next message, and the array that it brings, or None."""
+        line = self._read.readline()
+        if not line:
+            what = self._last() or "its process ended"
+            raise not_loaded(self.folder, self.mode, what) if loading else not_run(self.folder, self.mode, what)
+        message: Mapping[str, Any] = json.loads(line)
+        data = self._read.read(message["bytes"])
+        if message["is"] == "error":
+            what = message["what"]
+            raise not_loaded(self.folder, self.mode, what) if loading else not_run(self.folder, self.mode, what)
+        if not data:
+            return message, None
+        kind = message.get("dtype", "float32")
+        return message, np.frombuffer(data, _TYPES.get(kind, kind)).reshape(message["shape"])
+
+    def close(self) -> None:
+        """End the process; calling it twice is harmless."""
+        for end in (self._write, self._read):
+            if end is not None:
+                end.close()
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        if self._said is not None:
+            self._said.close()
+        self._process = self._said = self._write = self._read = None
+        self._room = (0, 0)
+
+    def _start(self) -> None:
+        theirs_read, self._write = _pipe(ours="wb")
+        theirs_write, self._read = _pipe(ours="rb")
+        self._said = tempfile.TemporaryFile()
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        if self._cores:
+            environment["OMP_NUM_THREADS"] = str(self._cores)
+        try:
+            self._process = subprocess.Popen(
+                [self.python, str(_SERVER), str(theirs_read), str(theirs_write)], pass_fds=(theirs_read, theirs_write),
+                stdin=subprocess.DEVNULL, stdout=self._said, stderr=self._said, env=environment,
+            )  # fmt: skip
+        except OSError as error:
+            raise not_run(self.folder, self.mode, f"{self.python}: {error.strerror or error}") from error
+        finally:
+            os.close(theirs_read)
+            os.close(theirs_write)
+
+    def _last(self) -> str:
+        """The last line that the process printed."""
+        if self._said is None:
+            return ""
+        if self._process is not None:
+            self._process.wait()
+        self._said.seek(0)
+        lines = [line for line in self._said.read().decode("utf-8", "replace").splitlines() if line.strip()]
+        return " ".join(lines[-1].split()) if lines else ""
+
+
+def _pipe(*, ours: str) -> tuple[int, Any]:
+    """Their end, as a descriptor, and ours, as a file that is read ("rb") or written ("wb")."""
+    read, write = os.pipe()
+    return (write, os.fdopen(read, "rb")) if ours == "rb" else (read, os.fdopen(write, "wb"))
