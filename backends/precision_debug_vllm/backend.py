@@ -45,7 +45,7 @@ class VllmBackend:
 
     def open(self, spec: SessionSpec, feeds: Sequence[Feeds]) -> Session:
         demand(availability(spec.mode), spec.mode, where=self.name)
-        from .make import open_session
+        from .opening import open_session
 
         return open_session(spec, recipe(spec.mode), python_with_vllm(), feeds)
 

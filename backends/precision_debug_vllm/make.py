@@ -1,4 +1,4 @@
-"""Starts vLLM in the Python that has it, and opens a session on it."""
+"""A process of the Python that has vLLM, with a model loaded in it."""
 
 from __future__ import annotations
 
@@ -6,47 +6,40 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from precision_debug.protocols import Feeds, Session
-from precision_debug.records import SessionSpec
-from precision_debug.settings import passed
-
 from .failures import not_loaded, not_run
-from .model import read_inputs, read_model
-from .modes import Recipe
-from .settings import setting
 
-__all__ = ["Server", "open_session"]
+__all__ = ["Server", "give_back", "take_server"]
 
 _SERVER = Path(__file__).parent / "engine" / "server.py"
 _TYPES: Mapping[str, Any] = {"bfloat16": ml_dtypes.bfloat16}
-_LOOK = (1, 3)
-"""Rows and tokens of the run that shows the graph before the first real one."""
+
+_idle: list[Server] = []
+"""A process that the last session left, with its model loaded: starting one takes longer than most runs."""
 
 
-def open_session(spec: SessionSpec, recipe: Recipe, python: str, feeds: Sequence[Feeds]) -> Session:
-    """Raises ModelError or BackendError."""
-    from .session import VllmSession
+def take_server(**how: Any) -> Server:
+    """One that has the model loaded already, or a new one that has to; the arguments are those of ``Server``."""
+    made = Server(**how)
+    if _idle and _idle[0].key == made.key:
+        return _idle.pop()
+    return made
 
-    folder = read_model(spec.model.path)
-    head = passed(spec.options, "side") == "target" and recipe.dtype != "float32"
-    shapes = [np.shape(one["input_ids"]) for one in feeds if np.ndim(one.get("input_ids", 0)) == 2]
-    server = Server(
-        python=python, folder=folder.path, mode=recipe.mode.name, dtype=recipe.dtype, cores=spec.cores or 0,
-        head_fp32=head and setting(spec.options, "head_fp32") == "on",
-    )  # fmt: skip
-    try:
-        server.load(max([_LOOK[0], *(int(one[0]) for one in shapes)]), max([16, *(int(one[1]) for one in shapes)]))
-        return VllmSession(server=server, folder=folder, inputs=read_inputs(folder), dtype=recipe.dtype, look=_LOOK)
-    except BaseException:
+
+def give_back(server: Server) -> None:
+    """A session needs it no more: the next one of the same model may have it. One waits at most."""
+    while _idle:
+        _idle.pop().close()
+    if server.is_at_rest:
+        _idle.append(server)
+    else:
         server.close()
-        raise
 
 
 class Server:
@@ -57,6 +50,8 @@ class Server:
 
     def __init__(self, *, python: str, folder: str, mode: str, dtype: str, cores: int, head_fp32: bool) -> None:
         self.folder, self.mode, self.python = folder, mode, python
+        self.key = (python, dtype, cores, head_fp32, *_stamps(Path(folder)))
+        self.is_at_rest = False
         self._asked = {"do": "load", "folder": os.path.abspath(folder), "dtype": dtype, "head_fp32": head_fp32}
         self._cores = cores
         self._room = (0, 0)
@@ -72,6 +67,8 @@ class Server:
             return
         room = (max(rows, self._room[0]), max(tokens, self._room[1]))
         self.close()
+        while _idle:  # its memory is wanted
+            _idle.pop().close()
         self._start()
         self.ask({**self._asked, "rows": room[0], "tokens": room[1]})
         answer, _ = self.hear(loading=True)
@@ -79,6 +76,7 @@ class Server:
         self._room = room
 
     def ask(self, message: Mapping[str, Any], data: bytes = b"") -> None:
+        self.is_at_rest = False
         try:
             self._write.write(json.dumps({**message, "bytes": len(data)}).encode() + b"\n" + data)
             self._write.flush()
@@ -96,6 +94,7 @@ class Server:
         if message["is"] == "error":
             what = message["what"]
             raise not_loaded(self.folder, self.mode, what) if loading else not_run(self.folder, self.mode, what)
+        self.is_at_rest = message["is"] != "tensor"
         if not data:
             return message, None
         kind = message.get("dtype", "float32")
@@ -112,12 +111,12 @@ class Server:
         if self._said is not None:
             self._said.close()
         self._process = self._said = self._write = self._read = None
-        self._room = (0, 0)
+        self._room, self.is_at_rest = (0, 0), False
 
     def _start(self) -> None:
         theirs_read, self._write = _pipe(ours="wb")
         theirs_write, self._read = _pipe(ours="rb")
-        self._said = tempfile.TemporaryFile()
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 (as long as the process)
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
         if self._cores:
             environment["OMP_NUM_THREADS"] = str(self._cores)
@@ -141,6 +140,12 @@ class Server:
         self._said.seek(0)
         lines = [line for line in self._said.read().decode("utf-8", "replace").splitlines() if line.strip()]
         return " ".join(lines[-1].split()) if lines else ""
+
+
+def _stamps(folder: Path) -> tuple[Any, ...]:
+    """The folder as it is now: what was written since is another model."""
+    files = (file for file in folder.iterdir() if file.is_file())
+    return (str(folder.resolve()), *sorted((file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files))
 
 
 def _pipe(*, ours: str) -> tuple[int, Any]:

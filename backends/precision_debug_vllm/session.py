@@ -14,7 +14,7 @@ from precision_debug.protocols import Feeds, Hook, OneRun, Replace, Replacer
 from precision_debug.reasons import Reason
 from precision_debug.records import Doubt, InputMeta, Operator, TensorMeta
 
-from .make import Server
+from .make import Server, give_back
 from .model import Folder
 from .naming import symbolic
 from .reasons import say
@@ -45,7 +45,7 @@ class VllmSession:
     ) -> None:
         """Takes over ``server``. Raises BackendError."""
         self._server, self._folder, self._inputs, self._dtype = server, folder, inputs, dtype
-        self._one_run = OneRun(folder.path)
+        self._one_run, self._closed = OneRun(folder.path), False
         self.versions: Mapping[str, str] = server.versions
         self.notes: Sequence[Reason] = (say("head_of_all"), say("elsewhere", python=server.python))
         self.tensors: Sequence[TensorMeta] = self._look(*look)
@@ -88,7 +88,9 @@ class VllmSession:
 
     def close(self) -> None:
         with self._one_run.closing():
-            self._server.close()
+            if not self._closed:
+                give_back(self._server)
+            self._closed = True
 
     def _look(self, rows: int, tokens: int) -> tuple[TensorMeta, ...]:
         """The graph, of a run over a few tokens."""
@@ -161,5 +163,3 @@ class VllmSession:
                 hint=f"feed rows of one length without {MASK}, or each row as a sample of its own",
             )  # fmt: skip
         return np.ascontiguousarray(tokens)
-
-

@@ -16,7 +16,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
 from typing import Any
 
 for _name, _value in {
@@ -402,7 +401,6 @@ def serve(link: Link) -> None:
     engine: Engine | None = None
     while True:
         asked, data = link.hear()
-        answer: Callable[[], None]
         try:
             if asked["do"] == "load":
                 engine = Engine(link, asked)

@@ -1,0 +1,171 @@
+"""vLLM's own engine against transformers: healthy models, and faults planted into the folder that it is given."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import llama_folders
+import numpy as np
+import pytest
+from precision_debug_vllm import VllmBackend
+
+import precision_debug
+from precision_debug.errors import BackendUnavailable, InputError, ModelError
+from precision_debug.records import ModelFiles, SessionSpec
+
+PYTHON = "PRECISION_DEBUG_VLLM_PYTHON"
+FEEDS = {"input_ids": llama_folders.ids()}
+
+needs_engine = pytest.mark.skipif(PYTHON not in os.environ, reason=f"{PYTHON} names no Python that has vLLM")
+
+
+def opened(folder: Path, mode: str = "vllm_fp32") -> Any:
+    return VllmBackend().open(SessionSpec(model=ModelFiles(model_dir=str(folder)), mode=mode), [FEEDS])
+
+
+def compared(target: Path, base: Path, mode: str = "vllm_fp32", **more: Any) -> Any:
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    return precision_debug.compare(
+        str(target), run_mode=mode, baseline="torch_fp32", baseline_model=str(base), inputs=FEEDS, **more
+    )
+
+
+def test_a_mode_says_which_python_it_needs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(PYTHON, str(tmp_path / "no_such_python"))
+    found = VllmBackend().availability("vllm_bf16")
+    assert not found.ok
+    assert PYTHON in found.needs
+    with pytest.raises(BackendUnavailable):
+        opened(llama_folders.write(tmp_path / "llama"))
+
+
+def test_a_python_without_the_engine_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its server starts there, and says what it cannot import."""
+    monkeypatch.setenv(PYTHON, sys.executable)
+    with pytest.raises(ModelError) as caught:
+        opened(llama_folders.write(tmp_path / "llama"))
+    assert "No module named" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_of_no_language_model_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"architectures": ["ResNet"]}', encoding="utf-8")
+    with pytest.raises(ModelError):
+        VllmBackend().inputs(SessionSpec(model=ModelFiles(model_dir=str(tmp_path)), mode="vllm_fp32"))
+
+
+@needs_engine
+@pytest.mark.parametrize("kind", ["llama", "qwen3"])
+def test_a_healthy_model_is_the_same_to_rounding(tmp_path: Path, kind: str) -> None:
+    """Every module of vLLM's has its partner, projections apart and sums put together; all tokens are compared."""
+    folder = llama_folders.write(tmp_path / kind, kind)
+    report = compared(folder, folder)
+    paired = {row.target_name for row in report.rows if row.comparison is not None}
+    layer = {"self_attn.q_proj", "self_attn.v_proj", "self_attn.rotated_q", "self_attn.rotated_k", "mlp.up_proj",
+             "self_attn.o_proj.input", "post_attention_layernorm.input", "mlp.down_proj.input"}  # fmt: skip
+    assert {f"model.layers.1.{name}" for name in layer} | {"model.layers.0", "lm_head", "output.logits"} <= paired
+    assert not [row.target_name for row in report.rows if row.status == "unmatched"]
+    assert max(row.comparison.relative_l2 or 0 for row in report.rows if row.comparison is not None) < 1e-5
+    assert report.tokens is not None
+    assert report.tokens.sequences[0].mean_abs < 1e-5
+    assert report.exit_code == 0
+
+
+@needs_engine
+def test_bfloat16_of_a_healthy_model_is_as_expected(tmp_path: Path) -> None:
+    folder = llama_folders.write(tmp_path / "llama")
+    report = compared(folder, folder, "vllm_bf16")
+    assert report.exit_code == 0
+
+
+def stale(config: dict[str, Any], weights: dict[str, Any]) -> None:
+    weight = weights["model.layers.1.self_attn.o_proj.weight"]
+    weight += 0.1 * weight.std() * np.random.default_rng(1).normal(size=weight.shape)
+
+
+def exchanged(config: dict[str, Any], weights: dict[str, Any]) -> None:
+    one, other = (f"model.layers.0.mlp.{name}_proj.weight" for name in ("gate", "up"))
+    weights[one], weights[other] = weights[other], weights[one]
+
+
+def theta(config: dict[str, Any], weights: dict[str, Any]) -> None:
+    config["rope_theta"] = 500.0
+
+
+def epsilon(config: dict[str, Any], weights: dict[str, Any]) -> None:
+    config["rms_norm_eps"] = 0.1
+
+
+def coarse_head(config: dict[str, Any], weights: dict[str, Any]) -> None:
+    bits = weights["lm_head.weight"].astype(np.float32).view(np.uint32)
+    weights["lm_head.weight"] = ((bits + 0x8000) & 0xFFFF0000).view(np.float32)
+
+
+FAULTS = {
+    "stale weight": (stale, "model.layers.1.self_attn.o_proj/"),
+    "gate and up exchanged": (exchanged, "model.layers.0.mlp."),
+    "rope theta": (theta, "model.layers.0.self_attn/"),
+    "norm epsilon": (epsilon, "model.layers.0.input_layernorm/"),
+    "head in bfloat16": (coarse_head, "lm_head/"),
+}
+"""What is done to the folder that vLLM is given, and how the name of the first wrong operator begins."""
+
+
+@needs_engine
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_of_the_served_model_is_named(tmp_path: Path, fault: str) -> None:
+    change, label = FAULTS[fault]
+    base = llama_folders.write(tmp_path / "trainer")
+    target = llama_folders.write(tmp_path / "rollout", change=change)
+    report = compared(target, base)
+    assert report.exit_code == 1
+    assert report.explanation is not None
+    assert report.explanation.culprits[0].name.startswith(label)
+
+
+@needs_engine
+def test_a_head_in_float32_is_vllms_own_option(tmp_path: Path) -> None:
+    folder = llama_folders.write(tmp_path / "llama")
+    errors = []
+    for options in ({}, {"head_fp32": "on"}):
+        report = compared(folder, folder, "vllm_bf16", options=options, explain="off")
+        [row] = [row for row in report.rows if row.target_name == "output.logits"]
+        assert row.comparison is not None
+        errors.append(row.comparison.target.dtype)
+    assert errors == ["bfloat16", "float32"]
+
+
+@needs_engine
+def test_padding_is_refused(tmp_path: Path) -> None:
+    session = opened(llama_folders.write(tmp_path / "llama"))
+    mask = np.ones_like(FEEDS["input_ids"])
+    assert session.run({**FEEDS, "attention_mask": mask})
+    mask[0, 0] = 0
+    with pytest.raises(InputError):
+        session.run({**FEEDS, "attention_mask": mask})
+    session.close()
+
+
+@needs_engine
+def test_what_is_put_in_place_is_what_the_next_module_is_given(tmp_path: Path) -> None:
+    """Of a projection that is a part of a stacked one, of a sum, and of rotated keys."""
+    session = opened(llama_folders.write(tmp_path / "llama"))
+    plain = session.run(FEEDS)["output.logits"]
+    for name in ("model.layers.0.self_attn.k_proj", "model.layers.0", "model.layers.1.self_attn.rotated_k",
+                 "model.layers.1.mlp.up_proj", "lm_head"):  # fmt: skip
+        seen: dict[str, Any] = {}
+
+        def replace(op_type: str, one: str, value: Any, wanted: str = name, seen: dict[str, Any] = seen) -> Any:
+            seen[one] = value
+            return value * 0 if one == wanted else None
+
+        moved = session.run_replacing(FEEDS, replace)["output.logits"]
+        assert not np.array_equal(plain, moved), name
+        if name == "lm_head":
+            assert not moved.any()
+    same = session.run_replacing(FEEDS, lambda op_type, one, value: value)["output.logits"]
+    assert np.abs(same - plain).max() < 1e-4
+    session.close()
