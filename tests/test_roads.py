@@ -92,3 +92,28 @@ def test_what_is_no_road_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtur
     command = ["roads", "--model_dir", str(folder), "--run_mode", "torch_fp32", "--inputs", str(folder / "ids.npz")]
     assert main([*command, "--roads", "backwards"]) == 2
     assert "backwards" in capsys.readouterr().err
+
+
+def test_roads_are_written_as_other_verbs_write(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Page, workbook and Markdown tell what the JSON does; another ending is refused before anything runs."""
+    openpyxl = pytest.importorskip("openpyxl", reason="openpyxl is not installed")
+    folder = save(tmp_path, "GPT2LMHeadModel", transformers.GPT2Config(
+        vocab_size=64, n_embd=32, n_layer=1, n_head=4, n_positions=64,
+    ))  # fmt: skip
+    files = [tmp_path / f"roads.{ending}" for ending in ("html", "xlsx", "md")]
+    words = [word for file in files for word in ("--output", str(file))]
+    _, found = roads(folder, "--roads", "padded_left,alone", *words)
+    page = files[0].read_text(encoding="utf-8")
+    assert "<code>transformer.wpe</code>" in page
+    assert 'class="chip bad"' in page
+    book = openpyxl.load_workbook(files[1])
+    lines = list(book["Roads"].iter_rows(min_row=2, values_only=True))
+    assert [line[0] for line in lines] == ["padded_left", "alone"]
+    assert lines[0][2] == pytest.approx(found["padded_left"]["mean_abs"])
+    assert lines[1][7] is None
+    assert book.active.title == "Summary"
+    assert files[2].read_text(encoding="utf-8").count("\n| ") == 3
+    command = ["roads", "--model_dir", str(folder), "--run_mode", "torch_fp32", "--inputs", str(folder / "ids.npz")]
+    capsys.readouterr()
+    assert main([*command, "--output", str(tmp_path / "roads.csv")]) == 2
+    assert ".html" in capsys.readouterr().err

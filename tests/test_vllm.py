@@ -71,14 +71,14 @@ def test_a_healthy_model_is_the_same_to_rounding(tmp_path: Path, kind: str) -> N
     assert max(row.comparison.relative_l2 or 0 for row in report.rows if row.comparison is not None) < 1e-5
     assert report.tokens is not None
     assert report.tokens.sequences[0].mean_abs < 1e-5
-    assert report.exit_code == 0
+    assert report.exit_status == 0
 
 
 @needs_engine
 def test_bfloat16_of_a_healthy_model_is_as_expected(tmp_path: Path) -> None:
     folder = llama_folders.write(tmp_path / "llama")
     report = compared(folder, folder, "vllm_bf16")
-    assert report.exit_code == 0
+    assert report.exit_status == 0
 
 
 def stale(config: dict[str, Any], weights: dict[str, Any]) -> None:
@@ -121,7 +121,7 @@ def test_a_fault_of_the_served_model_is_named(tmp_path: Path, fault: str) -> Non
     base = llama_folders.write(tmp_path / "trainer")
     target = llama_folders.write(tmp_path / "rollout", change=change)
     report = compared(target, base)
-    assert report.exit_code == 1
+    assert report.exit_status == 1
     assert report.explanation is not None
     assert report.explanation.culprits[0].name.startswith(label)
 

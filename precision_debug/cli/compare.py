@@ -25,8 +25,8 @@ from .option_file import with_file
 from .parser import Flag, Parser, add_flags, add_options, formatter, given_of, parse, program
 
 __all__ = [
-    "DEFAULT_OUTPUT", "USAGE", "build_parser", "check_before", "make_spec", "refuse_unused", "run", "spread_of",
-    "verb_parser",
+    "DEFAULT_OUTPUT", "USAGE", "build_parser", "check_before", "make_spec", "read_verb", "refuse_unused", "run",
+    "spread_of", "verb_parser",
 ]  # fmt: skip
 
 SUMMARY = "compare two run modes of a model (the default)"
@@ -86,6 +86,32 @@ def verb_parser(
     parser.prog, parser.description, parser.usage = program(verb), Help(text or "", zh), usage
     add_flags(parser.add_argument_group(heading), flags)
     return parser
+
+
+_OF_ONE_RUN = (
+    "gen_script", "plots", "record", "save_inputs", "save_outputs", "save_tensors", "repeat", "jobs", "engine",
+    "address", "gpus", "checkpoint",
+)  # fmt: skip
+"""Options of a comparison that mean nothing where several runs are judged and one file is written."""
+
+
+def read_verb(
+    verb: str, text: str | None, zh: str, heading: Help, flags: Iterable[Flag], arguments: Sequence[str], *,
+    endings: Sequence[str],
+) -> tuple[argparse.Namespace, RunSpec]:  # fmt: skip
+    """Read the arguments of a verb that judges several runs and writes files of its own, with these endings.
+
+    Raises UsageError."""
+    parser = verb_parser(verb, text, zh, heading, flags)
+    arguments = with_file(parser, verb, arguments, without=(*_OF_ONE_RUN, "output"))
+    args = parse(parser, arguments)
+    refuse_unused(args, verb, *_OF_ONE_RUN)
+    spec = make_spec(args, command=shlex.join([program(verb), *arguments]))
+    for path in args.output:
+        if Path(path).suffix.lower() not in endings:
+            raise UsageError(f"{verb} only writes {', '.join(endings)}", where=path)
+    refuse_overwriting(args.output, spec, args.marks)
+    return args, spec
 
 
 def _verbs(place: int) -> str:

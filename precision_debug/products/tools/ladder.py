@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,8 +16,7 @@ from typing import Any
 from ...claims import State, claims_of_stage, status_of, verdict_of_stages
 from ...cli import compare
 from ...cli.language import Help, language_of
-from ...cli.option_file import with_file
-from ...cli.parser import flag, parse, program
+from ...cli.parser import flag
 from ...errors import BackendError, PrecisionDebugError, UsageError
 from ...explain.ladder import Climb, Explanation, Step, climb, explain
 from ...protocols import Ladder, Rung, Switch
@@ -32,7 +30,6 @@ from ...report.widths import text_width
 from ...report.words import word
 from ...run.interrupts import stopped, watching
 from ...run.locked_folder import scratch
-from ...run.overwriting import refuse_overwriting
 from ...run.plan import make_plan, stage_of
 from ...run.supervisor import supervise
 from ...safety.visible import visible
@@ -49,24 +46,13 @@ DESCRIPTION_ZH = """precision_debug ladder：目标的哪一级引入不一致�
 
 _DEFAULT_RUNS = 60
 
-_UNUSED = (
-    "gen_script", "plots", "record", "save_inputs", "save_outputs", "save_tensors", "repeat", "jobs", "engine",
-    "address", "gpus", "checkpoint",
-)  # fmt: skip
-
-
 def run(arguments: Sequence[str]) -> int:
     """Print the stages and the explanation, and return the exit status.
 
     0 where the target passes, 1 where a stage does not, 2 or 3 where the target could not run."""
-    parser = compare.verb_parser("ladder", __doc__, DESCRIPTION_ZH, _HEADING, _FLAGS)
-    arguments = with_file(parser, "ladder", arguments, without=(*_UNUSED, "output"))
-    args = parse(parser, arguments)
-    compare.refuse_unused(args, "ladder", *_UNUSED)
-    spec = compare.make_spec(args, command=shlex.join([program("ladder"), *arguments]))
-    if any(Path(path).suffix != ".json" for path in args.output):
-        raise UsageError("ladder only writes .json", where=args.output[0])
-    refuse_overwriting(args.output, spec, args.marks)
+    args, spec = compare.read_verb(
+        "ladder", __doc__, DESCRIPTION_ZH, _HEADING, _FLAGS, arguments, endings=(".json",)
+    )  # fmt: skip
     opening = make_plan(spec, check_machine=False).target
     ladder = opening.capabilities.ladder
     if ladder is None:
