@@ -48,7 +48,7 @@ STAGES = (
 )
 FRAMEWORKS = {
     "onnx", "onnxruntime", "torch", "paddle", "tensorrt", "openvino", "pandas", "onnxruntime_extensions",
-    "ai_edge_litert", "xllamacpp", "gguf",
+    "ai_edge_litert", "xllamacpp", "gguf", "vllm",
 }  # fmt: skip
 
 

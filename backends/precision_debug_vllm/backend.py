@@ -30,10 +30,11 @@ class VllmBackend:
     run_modes: Sequence[RunMode] = RUN_MODES
     settings: Sequence[Setting] = SETTINGS
     reasons: Catalogue = REASONS
+    named_after: Sequence[str] = ("torch",)
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(keeper=self, pairer=self, named_after=("torch",))
+        return Capabilities(keeper=self, pairer=self, namesake=self)
 
     def availability(self, mode: str) -> Availability:
         return availability(mode)

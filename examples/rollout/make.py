@@ -16,12 +16,13 @@ STALE = "model.layers.1.mlp.down_proj.weight"
 """What the rollout has from before the last update."""
 
 
-def save(folder: Path, *, stale: bool = False) -> Path:
-    """As ``save_pretrained`` writes it."""
+def save(folder: Path, *, stale: bool = False, head_dim: int = 16) -> Path:
+    """As ``save_pretrained`` writes it. head_dim: vLLM's attention on a CPU refuses 16, and takes 32."""
     torch.manual_seed(0)
     config = transformers.LlamaConfig(
         vocab_size=128, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
         num_key_value_heads=2, max_position_embeddings=128, tie_word_embeddings=False,
+        head_dim=head_dim,
     )  # fmt: skip
     model = transformers.LlamaForCausalLM(config).eval()
     with torch.no_grad():
@@ -38,4 +39,6 @@ if __name__ == "__main__":
     where = Path(sys.argv[1])
     save(where / "trainer")
     save(where / "stale", stale=True)
+    save(where / "trainer32", head_dim=32)
+    save(where / "serve", stale=True, head_dim=32)
     np.savez(where / "ids.npz", input_ids=np.random.default_rng(1).integers(0, 128, (2, 16)))

@@ -36,6 +36,7 @@ __all__ = [
     "Layer",
     "LayerKeeper",
     "Matches",
+    "Namesake",
     "OnDevice",
     "OnDeviceAlone",
     "OneRun",
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
         Layer,
         LayerKeeper,
         Matches,
+        Namesake,
         OnDevice,
         OnDeviceAlone,
         Operator,
@@ -124,8 +126,8 @@ __getattr__ = offered(
         "agreeing": "Agreeing Agreement",
         "backend": "Backend demand",
         "capabilities": "AloneFiles AloneScripter Capabilities Exporter Follower Ladder Layer LayerKeeper Matches "
-        "OnDevice OnDeviceAlone Operator OperatorRunner Operators Pairer Roads Rung Switch Watcher Watching "
-        "WeightKeeper",
+        "Namesake OnDevice OnDeviceAlone Operator OperatorRunner Operators Pairer Roads Rung Switch Watcher "
+        "Watching WeightKeeper",
         "description": "DescribedLayer DescribedWeight Describer Description",
         "executed": "Executed PrecisionReader",
         "keeping": "BETWEEN TF32_OFF WHOLE Handed InRegions Keep Keeper Remedies Remedy is_line is_switch without",

@@ -32,6 +32,7 @@ __all__ = [
     "Layer",
     "LayerKeeper",
     "Matches",
+    "Namesake",
     "OnDevice",
     "OnDeviceAlone",
     "Operator",
@@ -51,8 +52,7 @@ __all__ = [
 class Capabilities:
     """Who does each thing; None: the backend does not. A backend usually names itself.
 
-    A new capability is a protocol and a field here, and what asks for it by that name. named_after: backends whose
-    tensors' names its pairer knows, so that values need not decide.
+    A new capability is a protocol and a field here, and what asks for it by that name.
     """
 
     exporter: Exporter | None = None
@@ -75,7 +75,7 @@ class Capabilities:
     bare_runner: BareRunner | None = None
     agreeing: Agreeing | None = None
     remedies: Remedies | None = None
-    named_after: tuple[str, ...] = ()
+    namesake: Namesake | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,6 +237,14 @@ class Pairer(Protocol):
 
     def pair(self, baseline: Sequence[TensorMeta], target: Sequence[TensorMeta]) -> Matches | None:
         """Decides for the names, in both directions; None where the lists do not tell enough, and names decide."""
+
+
+class Namesake(Protocol):
+    """A backend whose pairer knows the names of other backends' tensors, so that values need not decide."""
+
+    @property
+    def named_after(self) -> Sequence[str]:
+        """Those backends, by name."""
 
 
 class OnDevice(Protocol):

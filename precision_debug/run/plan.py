@@ -212,7 +212,8 @@ def crosses(first: Opening, second: Opening) -> bool:
     maker = maker_of(first)
     if second.backend is None or maker is None or maker is second.backend:
         return False
-    if maker.name in second.backend.capabilities.named_after:
+    namesake = second.backend.capabilities.namesake
+    if namesake is not None and maker.name in namesake.named_after:
         return False
     return maker.capabilities.exporter is not None
 
