@@ -84,7 +84,9 @@ def test_doctor_says_how_far_back_each_mode_was_tried(capsys: pytest.CaptureFixt
                 assert mode.name in names or names == ["all", "of", "them"], mode.name
 
 
-@pytest.mark.parametrize("name", ["litert", "llamacpp", "onnxruntime", "openvino", "paddle", "tensorrt", "torch", "vllm"])
+@pytest.mark.parametrize(
+    "name", ["litert", "llamacpp", "onnxruntime", "openvino", "paddle", "tensorrt", "torch", "vllm"]
+)
 def test_what_was_tried_is_told_of_modes_that_there_are(name: str) -> None:
     table = __import__(f"precision_debug_{name}.tried", fromlist=["TRIED"]).TRIED
     [backend] = [one for one in registry.backends() if one.name == name]
