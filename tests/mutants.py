@@ -1,4 +1,4 @@
-"""Small mistakes, written by hand, in the four modules that decide; each should turn a quick test of its module red.
+"""Small mistakes, written by hand, in the modules that decide; each should turn a quick test of its module red.
 
 ``python tests/mutants.py [NAME…]`` applies each in a copy of the tree, runs the module's own quick tests, and prints
 the table. Each names a place in the syntax tree, so that another layout makes none stale. Names choose modules
@@ -24,12 +24,17 @@ CRITERIA = "precision_debug/explain/criteria.py"
 UNREPEATED = "precision_debug/explain/unrepeated.py"
 OPEN_PAIR, ONE_SAMPLE = "precision_debug/run/open_pair.py", "precision_debug/run/one_sample.py"
 COMPARING = "precision_debug/run/comparing.py"
+CLAIMS, FILES = "precision_debug/claims/of_report.py", "precision_debug/claims/of_files.py"
+FOUND, ASKED = "precision_debug/claims/of_search.py", "precision_debug/claims/as_asked.py"
+STANDARD, CHECK = "precision_debug/onnx/standard.py", "precision_debug/products/tools/check.py"
 
 TESTS = {
     JUDGE: "tests/test_judge.py", BORN: "tests/test_judge.py", ALIGN: "tests/test_align.py",
     PIPELINE: "tests/test_pipeline.py", OPEN_PAIR: "tests/test_pipeline.py", ONE_SAMPLE: "tests/test_pipeline.py",
     COMPARING: "tests/test_pipeline.py",
     CULPRITS: "tests/test_culprits.py", CRITERIA: "tests/test_culprits.py", UNREPEATED: "tests/test_culprits.py",
+    CLAIMS: "tests/test_claims.py", FILES: "tests/test_claims.py", ASKED: "tests/test_claims.py",
+    FOUND: "tests/test_search_claims.py", STANDARD: "tests/test_check_whole.py", CHECK: "tests/test_check_whole.py",
 }  # fmt: skip
 
 MUTANTS: tuple[tuple[str, str, str, str], ...] = (
@@ -171,6 +176,76 @@ MUTANTS: tuple[tuple[str, str, str, str], ...] = (
     (UNREPEATED, "hidden_overflow", "limit > MASK", "False"),
     (CULPRITS, "_one_of_a_switch", "len(products) < 2", "len(products) < 3"),
     (CULPRITS, "rank", "first not in subject.row_of", "True"),
+    (CLAIMS, "_ran_as_asked", "yield from (_of_doubt(code, doubt) for doubt in told)", "pass"),
+    (CLAIMS, "_ran_as_asked", "yield from (opened(code, doubt) for doubt in precision_unseen(report))", "pass"),
+    (CLAIMS, "_outputs_compared", "report.spec.without_outputs", "False"),
+    (CLAIMS, "_outputs_compared", "_undelivered(report)", "[]"),
+    (CLAIMS, "_outputs_compared", "_kept_inside(report)", "[]"),
+    (CLAIMS, "_outputs_compared", "_kind(numbers.base.dtype) != _kind(numbers.target.dtype)", "False"),
+    (
+        CLAIMS, "_outputs_compared",
+        "all(_tells_nothing(numbers.base) and _tells_nothing(numbers.target) for numbers in told)",
+        "False",
+    ),
+    (CLAIMS, "_outputs_compared", "not row.comparison.base.elements", "False"),
+    (CLAIMS, "_outputs_compared", "{report.baseline.backend, report.target.backend} <= _OWN_PROGRAM", "True"),
+    (CLAIMS, "_undelivered", "name not in of_target and name not in missing", "False"),
+    (CLAIMS, "_undelivered", "name not in of_base", "False"),
+    (
+        CLAIMS, "_kept_inside",
+        "returned and row.name in declared and row.comparison is not None"
+        " and not returned & {row.name, row.target_name or row.name}",
+        "False",
+    ),
+    (CLAIMS, "_tells_nothing", "numbers.min == numbers.max == 0", "False"),
+    (CLAIMS, "_tells_nothing", "numbers.nan + numbers.inf == numbers.elements", "False"),
+    (CLAIMS, "_tells_nothing", '"float" in numbers.dtype', "True"),
+    (CLAIMS, "_tensors_seen", "whole", "True"),
+    (CLAIMS, "_all_read", "yield from _of_sides(report, code)", "pass"),
+    (CLAIMS, "_all_read", "stopped is not None", "False"),
+    (CLAIMS, "_all_read", "sets.read < asked", "False"),
+    (CLAIMS, "_all_read", 'sets.given if "one_recorded" in codes else sets.asked', "sets.asked"),
+    (CLAIMS, "_all_read", "one.min == one.max == 0", "False"),
+    (CLAIMS, "_all_read", 'any(row.op_type == "Input" for row in report.compared)', "False"),
+    (CLAIMS, "_all_read", 'reason.code == "dump_skipped"', "False"),
+    (CLAIMS, "_unchanged", "yield from _of_sides(report, code)", "pass"),
+    (CLAIMS, "_unseen_inputs", "yield from _of_sides(report, code)", "pass"),
+    (CLAIMS, "_criterion", "report.compared and unsure", "False"),
+    (CLAIMS, "_within", "_fails(report, failed)", "False"),
+    (CLAIMS, "_outputs_finite", "min(base.inf, target.inf)", "0"),
+    (CLAIMS, "_outputs_finite", "min(base.nan, target.nan)", "0"),
+    (CLAIMS, "_repeatable", 'yield from _of_sides(report, "repeatable")', "pass"),
+    (ASKED, "precision_unseen", "largest < (promise.rounding * _UNSEEN if inside else _NOISE)", "False"),
+    (FILES, "_claims", "reason.code.startswith(_UNPROVEN)", "False"),
+    (FILES, "_claims", 'yield from (refuted("files_sound", _as_doubt(reason)) for reason in faults)', "pass"),
+    (FILES, "_claims", 'yield from (opened("constants_read", _as_doubt(reason)) for reason in unread)', "pass"),
+    (FILES, "verdict_of_files", "_NEEDED_OF_TWO if two else _NEEDED", "_NEEDED"),
+    (FOUND, "_is_answered", "0 < fix.held_out == fix.held", "True"),
+    (
+        FOUND, "_is_answered",
+        'fix is None or fix.state != "found" or claim.why is None',
+        "fix is None or claim.why is None",
+    ),
+    (FOUND, "_is_answered", 'claim.why.values.get("name") in kept', "True"),
+    (FOUND, "_held_out", "fix.held < fix.held_out", "False"),
+    (FOUND, "_handed_over", "fix.artefacts and not good", "False"),
+    (FOUND, "_set_found", 'fix.state == "unfinished"', "False"),
+    (FOUND, "_claims", "fix is None", "False"),
+    (FOUND, "verdict_of_search", "(*_NEEDED, *_NEEDED_BESIDE)", "_NEEDED"),
+    (STANDARD, "by_the_standard", "_no_operators(light)", "()"),
+    (STANDARD, "by_the_standard", "_declared_twice(light)", "()"),
+    (STANDARD, "by_the_standard", "_check(light, folder)", "None"),
+    (
+        STANDARD, "by_the_standard",
+        "onnx.shape_inference.infer_shapes(light, check_type=True, strict_mode=True)",
+        "None",
+    ),
+    (STANDARD, "by_the_standard", "_make_dense(light)", "None"),
+    (STANDARD, "_newer", "proto.ir_version > onnx.IR_VERSION", "False"),
+    (STANDARD, "_newer", "version > _known().get(domain, version)", "False"),
+    (STANDARD, "_declared_twice", "(graph.input, graph.output)", "(graph.input,)"),
+    (CHECK, "run", "unread += [one for standard in standards for one in standard.unknown]", "pass"),
+    (CHECK, "run", "not faults", "False"),
 )  # fmt: skip
 
 
@@ -251,7 +326,7 @@ def main(wanted: list[str]) -> None:
 def _red(copy: Path, tests: str, *, expected: bool) -> bool:
     """Whether a module's tests fail. expected: no error is one that the tests must not have had before."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", tests]
-    env = {"PYTHONPATH": f"{copy}:{copy / 'backends'}", "PYTHONDONTWRITEBYTECODE": "1"}
+    env = {"PYTHONPATH": f"{copy}:{copy / 'backends'}", "PYTHONDONTWRITEBYTECODE": "1", "PRECISION_DEBUG_EXAMPLES": "3"}
     done = subprocess.run(
         command, check=False, cwd=copy, env={**os.environ, **env}, capture_output=True, text=True
     )

@@ -13,6 +13,8 @@ onnx = pytest.importorskip("onnx", reason="the files are ONNX")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 from precision_debug.cli import main  # noqa: E402
+from precision_debug.onnx.model import read_model  # noqa: E402
+from precision_debug.onnx.standard import by_the_standard  # noqa: E402
 
 W = np.random.default_rng(0).standard_normal((4, 4)).astype(np.float32)
 
@@ -216,3 +218,80 @@ def test_a_weight_that_stands_twice_is_none(tmp_path: Path) -> None:
     model.graph.initializer.append(numpy_helper.from_array(W[1], "w"))
     onnx.save(model, file)
     assert main(["check", file]) == 1
+
+
+def changed(**how: Any) -> Any:
+    """A model of two operators that the standard takes, but for what is said."""
+    made = helper.make_graph(
+        how.get("nodes", [node("Relu", ["x"], "r"), node("MatMul", ["r", "w"], "y")]), how.get("name", "g"),
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 4])] * how.get("inputs", 1),
+        [helper.make_tensor_value_info("y", how.get("kind", TensorProto.FLOAT), how.get("shape", [2, 4]))]
+        * how.get("outputs", 1),
+        [numpy_helper.from_array(how.get("w", W), "w")],
+    )  # fmt: skip
+    opsets = [helper.make_opsetid(domain, version) for domain, version in how.get("opsets", [("", 17)])]
+    return helper.make_model(made, opset_imports=opsets, ir_version=how.get("ir", 8))
+
+
+INNER = helper.make_graph([node("Identitty", ["x"], "o")], "b", [],
+                          [helper.make_tensor_value_info("o", TensorProto.FLOAT, None)])  # fmt: skip
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "no such operator": ({"nodes": [node("Reluu", ["x"], "y")]}, "proven_no_operator"),
+    "one of a later opset": ({"nodes": [node("Gelu", ["x"], "y")]}, "proven_no_operator"),
+    "one in a branch": (
+        {"nodes": [node("Cast", ["x"], "c", to=9), node("If", ["c"], "y", then_branch=INNER, else_branch=INNER)]},
+        "proven_no_operator",
+    ),
+    "an output twice": ({"outputs": 2}, "proven_declared_twice"),
+    "an input twice": ({"inputs": 2}, "proven_declared_twice"),
+    "an opset twice": ({"opsets": [("", 17), ("", 13)]}, "proven_declared_twice"),
+    "no opset of a domain": ({"nodes": [node("F", ["x"], "y", domain="mine")]}, "proven_refused"),
+    "an attribute that is none": ({"nodes": [node("Relu", ["x"], "y", alpha=0.5)]}, "proven_refused"),
+    "an attribute that lacks": ({"nodes": [node("Cast", ["x"], "y")]}, "proven_refused"),
+    "an input too few": ({"nodes": [node("MatMul", ["x"], "y")]}, "proven_refused"),
+    "types that do not fit": ({"w": W.astype(np.int32)}, "proven_refused"),
+    "another type than is made": ({"kind": TensorProto.INT32}, "proven_refused"),
+    "shapes that do not fit": ({"w": np.ones((5, 4), np.float32)}, "proven_refused"),
+    "another shape than is made": ({"shape": [3, 4]}, "proven_refused"),
+    "opset 999": ({"opsets": [("", 999)]}, "standard_newer"),
+    "the opset after the newest": ({"opsets": [("", onnx.defs.onnx_opset_version() + 1)]}, "standard_newer"),
+    "a later form": ({"ir": 99}, "standard_newer"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("how", REFUSED)
+def test_what_the_checker_of_onnx_refuses_is_said_and_is_no_pass(
+    how: str, large: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """large: all weights lie outside, as those of more than 2 GB do."""
+    changes, code = REFUSED[how]
+    onnx.save_model(changed(**changes), tmp_path / "m.onnx", save_as_external_data=large, size_threshold=0)
+    standard = by_the_standard(read_model(str(tmp_path / "m.onnx")), tmp_path)
+    assert {one.code for one in (*standard.faults, *standard.unknown)} == {code}
+    assert main(["check", str(tmp_path / "m.onnx")]) == 1
+    assert len(capsys.readouterr().out.splitlines()) == 2, "what is wrong, and what was looked at"
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ({}, ()), ({"name": ""}, ("standard_unnamed",)), ({"shape": None}, ("standard_no_shape",)),
+        ({"nodes": [node("MatMul", ["r", "w"], "y"), node("Relu", ["x"], "r")]}, ("standard_unordered",)),
+        ({"nodes": [node("F", ["x"], "y", domain="mine")], "opsets": [("", 17), ("mine", 1)]}, ("standard_unchecked",)),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("large", [False, True])
+def test_what_engines_take_is_told_and_hides_no_fault(
+    how: dict[str, Any], told: tuple[str, ...], large: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "m.onnx"
+    onnx.save_model(changed(**how), path, save_as_external_data=large, size_threshold=0)
+    standard = by_the_standard(read_model(str(path)), tmp_path)
+    assert (tuple(standard.faults), tuple(standard.unknown)) == ((), ())
+    assert tuple(one.code for one in standard.told) == told
+    assert main(["check", str(path)]) == 0
+    broken = changed(**how)
+    broken.graph.node.append(node("Relu", ["x"], "beside", alpha=0.5))
+    onnx.save(broken, path)
+    assert [one.code for one in by_the_standard(read_model(str(path)), tmp_path).faults] == ["proven_refused"]

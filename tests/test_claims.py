@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import random
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,7 @@ from precision_debug.report.difference import difference
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
+from attack.pairs import drawn_pairs  # noqa: E402
 
 EXAMPLES = int(os.environ.get("PRECISION_DEBUG_EXAMPLES", "40"))
 """Of the property test: so many that continuous integration can pay for them; a night may take 5000."""
@@ -235,6 +237,16 @@ def test_no_options_bring_a_wrong_pair_to_status_0(
         return
     assert report.exit_status != 0, report.claims
     assert any(claim.state is not State.HELD for claim in report.claims)
+
+
+@settings(max_examples=EXAMPLES, deadline=None, derandomize=EXAMPLES <= 100,
+          suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])  # fmt: skip
+@given(seed=st.integers(0, 1 << 30))
+def test_a_drawn_pair_passes_where_it_is_right_and_nowhere_else(
+    tmp_path_factory: pytest.TempPathFactory, seed: int
+) -> None:
+    """Models, changes, inputs, modes, marks, criteria and flags: what is right is told by plain sessions."""
+    drawn_pairs(random.Random(seed), tmp_path_factory.mktemp("pair"))
 
 
 FP32 = Side(mode="ort_fp32", backend="onnxruntime", model="m", precision="float32")

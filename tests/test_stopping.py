@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -174,6 +177,83 @@ def test_what_somebody_works_in_is_no_leftover(place: Path, monkeypatch: pytest.
         names = {path.name for path in place.iterdir()}
         assert len(names) == 5
     assert {path.name for path in place.iterdir()} == names - {folder.name}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+def test_a_reduction_that_is_stopped_leaves_nothing(place: Path, number: signal.Signals) -> None:
+    pytest.importorskip("onnxruntime", reason="only ONNX models are reduced")
+    import numpy as np
+    from onnx import helper, save_model
+    from onnx_models import model, value
+
+    nodes = [helper.make_node("Add", [f"t{n - 1}" if n else "x", "zero"], [f"t{n}"]) for n in range(300)]
+    nodes.append(helper.make_node("Mul", ["t299", "t299"], ["y"]))
+    save_model(model(nodes, [value("x", [4])], [value("y", [4])], {"zero": np.zeros(1, np.float32)}), "m.onnx")
+    np.savez("x.npz", x=np.array([1, 2, 3, 1000], np.float32))
+    before = sorted(os.listdir())
+    process = begin("reduce", "--model_file", "m.onnx", "--run_mode", "ort_fp16_sim", "--inputs", "x.npz")
+    wait_for(lambda: list(place.glob("*/part-*")), process)
+    ended(process, number)
+    assert set(os.listdir(place)) <= {".ses"}, "which ONNX Runtime writes"
+    assert sorted(os.listdir()) == before
+
+
+_WORKS_FOR = """
+import sys, time
+from precision_debug.run.locked_folder import scratch
+with scratch(of=sys.argv[1]):
+    print("held", flush=True)
+    time.sleep(1000)
+"""
+
+
+def test_what_is_made_for_a_killed_run_goes_once_who_made_it_has_ended(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cluster's actors are nobody's children here, and end a moment after who started them."""
+    monkeypatch.setattr("tempfile.tempdir", str(place))
+    made = {}
+    for run in (".precision_debug-this", ".precision_debug-that"):
+        made[run] = subprocess.Popen([sys.executable, "-c", _WORKS_FOR, run], stdout=subprocess.PIPE, text=True)
+        stdout = made[run].stdout
+        assert stdout is not None
+        assert stdout.readline() == "held\n"
+    assert len(os.listdir(place)) == 2
+    ends = threading.Timer(0.5, made[".precision_debug-this"].kill)
+    ends.start()
+    locked_folder.clear_scratch_of(".precision_debug-this")
+    ends.join()
+    (left,) = os.listdir(place)
+    assert "that" in left
+    for process in made.values():
+        process.kill()
+        process.communicate()
+    locked_folder.clear_scratch()
+    assert os.listdir(place) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_search_by_actors_leaves_nothing_of_ours(
+    place: Path, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ray", reason="needs Ray")
+    import numpy as np
+    from planted.kept import CASES, LIMIT
+
+    case = next(case for case in CASES if case.name == "cancellation0_overflow2")
+    path, feeds = case.make(Path.cwd())
+    np.savez("inputs.npz", **feeds)
+    place = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))  # Ray's sockets lie in it: a longer name is refused
+    monkeypatch.setenv("TMPDIR", str(place))
+    process = begin(
+        "search", "--model_file", str(path), "--inputs", "inputs.npz", "--run_mode", case.mode, "--limit", str(LIMIT),
+        "--engine", "ray", "--jobs", "2", "--output", "out/o.json",
+    )  # fmt: skip
+    wait_for(lambda: list(place.glob("precision_debug-*/0")), process)
+    ended(process, number)
+    assert not list(place.glob("precision_debug-*"))
+    shutil.rmtree(place)
 
 
 def test_an_engine_that_ends_its_process_is_one_line_of_any_verb(place: Path) -> None:

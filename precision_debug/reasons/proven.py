@@ -30,6 +30,41 @@ PROVEN: Mapping[str, Wording] = {
         "The file proves it: `{name}` is made {count} {count:time|times}, so that it is not known which is read.",
         "文件即可证明：`{name}` 被产生 {count} 次，无法得知读取的是哪一个。", _EXPORT,
     ),
+    "proven_declared_twice": Wording(
+        "The file proves it: `{name}` is declared {count} {count:time|times} among its inputs, outputs or opsets.",
+        "文件即可证明：输入、输出或算子集中 `{name}` 被声明 {count} 次。", _EXPORT,
+    ),
+    "proven_no_operator": Wording(
+        "The file proves it: {count} {count:operator is|operators are} none of {domain} in opset {version}: {names}.",
+        "文件即可证明：{domain} 的算子集 {version} 中没有以下 {count} 个算子：{names}。", _EXPORT,
+    ),
+    "proven_refused": Wording(
+        "The file proves it: ONNX's own checker refuses it: {why}", "文件即可证明：ONNX 自带的检查器拒绝该文件：{why}",
+        _EXPORT,
+    ),
+    "standard_newer": Wording(
+        "The file is of version {version} of {domain}, and the onnx package here knows {known} at most, so that whether"
+        " its operators are right was not checked.",
+        "文件使用 {domain} 的版本 {version}，而此处的 onnx 包最高只认识 {known}，因此未检查其算子是否正确。",
+        "Install a newer onnx package, or check the version that the file states.",
+    ),
+    "standard_unchecked": Wording(
+        "not checked by the standard, being of other domains: {count} {count:operator|operators}: {names}",
+        "属于其他域、未按标准检查的 {count} 个算子：{names}",
+    ),
+    "standard_unnamed": Wording(
+        "of its form ONNX's checker refuses: {count} {count:graph has|graphs have} no name",
+        "ONNX 检查器不接受其形式：{count} 个图没有名字",
+    ),
+    "standard_unordered": Wording(
+        "of its form ONNX's checker refuses: in {count} {count:graph|graphs} operators do not stand in the order that"
+        " they run in",
+        "ONNX 检查器不接受其形式：{count} 个图中的算子未按执行顺序排列",
+    ),
+    "standard_no_shape": Wording(
+        "of its form ONNX's checker refuses: no shape is declared for {count} of its inputs and outputs: {names}",
+        "ONNX 检查器不接受其形式：有 {count} 个输入或输出未声明形状：{names}",
+    ),
     "proven_circle": Wording(
         "The file proves it: {count} {count:operator waits|operators wait} for results that depend on {count:its|their}"
         " own: {names}.",

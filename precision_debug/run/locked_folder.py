@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,11 @@ from ..reasons import say
 from .folder import HELD, JOB, PREFIX, SCRATCH
 from .locking import take
 
-__all__ = ["clear_scratch", "run_folder", "scratch"]
+__all__ = ["clear_scratch", "clear_scratch_of", "run_folder", "scratch"]
+
+_LOOK, _LOOKS, _SURE = 0.2, 50, 10
+"""Seconds between two looks whether the processes of a killed run are gone; looks at most; looks in a row that find no
+folder of theirs, after which none comes: a cluster's actors end a second or so after who started them."""
 
 
 def run_folder(home: Path, job: Mapping[str, Any], *, hint: str = "name another --output") -> tuple[Path, int]:
@@ -37,14 +42,15 @@ def run_folder(home: Path, job: Mapping[str, Any], *, hint: str = "name another 
 
 
 @contextlib.contextmanager
-def scratch() -> Iterator[tuple[Path, int]]:
+def scratch(of: str = "") -> Iterator[tuple[Path, int]]:
     """A folder in TMPDIR and the descriptor that holds it, gone afterwards. What dead ones left there is cleared first.
 
-    Raises OutputError.
+    of: the name of the run's folder that it is made for by another process, see ``clear_scratch_of``. Raises
+    OutputError.
     """
     clear_scratch()
     try:
-        folder, held = _made(SCRATCH, None, HELD)
+        folder, held = _made(_prefix(of), None, HELD)
     except OSError as error:
         what = say("cannot_write", error=error.strerror or error)
         raise OutputError(what, where="TMPDIR", hint=say("another_tmpdir")) from error
@@ -63,6 +69,26 @@ def clear_scratch() -> None:
             if name.startswith(SCRATCH):
                 with contextlib.suppress(OSError):
                     _clear(Path(home, name))
+
+
+def clear_scratch_of(run: str) -> None:
+    """Remove what processes that nobody here started made for a run that was killed, once they have ended too.
+
+    run: the name of the run's folder."""
+    sure = 0
+    for _ in range(_LOOKS):
+        clear_scratch()
+        with contextlib.suppress(OSError):
+            left = any(name.startswith(_prefix(run)) for name in os.listdir(tempfile.gettempdir()))
+            sure = 0 if left else sure + 1
+        if sure == _SURE:
+            return
+        time.sleep(_LOOK)
+
+
+def _prefix(run: str) -> str:
+    """How the names of folders in TMPDIR begin that are made for a run."""
+    return f"{SCRATCH}{run.removeprefix(PREFIX)}-" if run else SCRATCH
 
 
 def _clear(folder: Path) -> None:

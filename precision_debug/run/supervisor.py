@@ -29,7 +29,7 @@ from .companion_files import log_head
 from .dead_runs import clear_leftovers, is_being_rescued
 from .folder import JOURNAL, LOG
 from .interrupts import Stopping, watching
-from .locked_folder import clear_scratch, run_folder
+from .locked_folder import clear_scratch, clear_scratch_of, run_folder
 from .locking import lock_of, release, take
 from .overwriting import refuse_overwriting
 
@@ -84,6 +84,8 @@ def supervise(
             child = _start(folder, verbose, (*locks.values(), held))
             tell = on_event or _ignore
             status = _wait(child, folder, outputs, tell, stopping)
+            if status and spread is not None and spread.engine == "ray":  # its actors are children of others
+                clear_scratch_of(folder.name)
             from .outcome import error_of, finished
 
             failed = error_of(folder, status, stopping.asked)

@@ -21,7 +21,7 @@ for _path in (_TESTS, _TESTS.parent, _TESTS.parent / "backends"):
     if str(_path) not in sys.path:
         sys.path.insert(0, str(_path))
 
-from attack import commands, data, graphs, machine, names, proofs, served, stale, surfaces, written  # noqa: E402
+from attack import commands, data, graphs, machine, names, pairs, proofs, served, stale, surfaces, written  # noqa: E402
 from attack.case import Attack, holds  # noqa: E402
 
 __all__ = ["CLASSES", "Result", "main", "run", "table"]
@@ -48,6 +48,7 @@ CLASSES: dict[str, tuple[Attack, float, float]] = {
     "tampered_checkpoints": (stale.tampered_checkpoints, 0.06, 1.0),
     "tmpdirs": (stale.tmpdirs, 0.06, 1.0),
     "options_of_a_comparison": (proofs.options_of_a_comparison, 0.05, 0.01),
+    "drawn_pairs": (pairs.drawn_pairs, 0.04, 0.01),
     "stored_results": (proofs.stored_results, 0.02, 0.006),
     "criteria_of_a_test": (proofs.criteria_of_a_test, 0.04, 0.01),
     "machines_refusals": (stale.machines_refusals, 0.06, 1.0),

@@ -35,7 +35,7 @@ _Asked = tuple[int, Keys]
 def pool_of(asked: Workers, folder: Path) -> Pool:
     """Workers that run sets. Raises UsageError where Ray is missing."""
     if asked.engine == "ray":
-        return RayPool({}, asked.jobs, address=asked.address, gpus=asked.gpus, runner=SetRunner)
+        return RayPool({}, asked.jobs, address=asked.address, gpus=asked.gpus, run=folder.name, runner=SetRunner)
     return Processes({}, max(1, asked.jobs), folder / LOG, SetRunner)
 
 

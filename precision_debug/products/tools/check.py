@@ -1,8 +1,9 @@
 """precision_debug check M [M2]: faults that the file, or two files together, prove without a run.
 
-Constants that are NaN, impossible scales and zero points, int32 biases that were clipped or whose scale is not scale_x
-times scale_w, weights beyond their quantisation range, constants beyond the target's type; for two files, attributes
-and constants that differ, and batch norms that were folded wrongly. Exit status 1 if something is found.
+What ONNX's own checker refuses (operators that do not exist, types and shapes that do not fit), constants that are NaN,
+impossible scales and zero points, int32 biases that were clipped or whose scale is not scale_x times scale_w, weights
+beyond their quantisation range, constants beyond the target's type; for two files, attributes and constants that
+differ, and batch norms that were folded wrongly. Exit status 1 if something is found.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from ...cli.language import language_of
 from ...cli.parser import flag, parse, verb_parser
 from ...errors import ModelError, UsageError
 from ...report.words import explained
+from ...run.locked_folder import scratch
 from ...safety.visible import visible
 
 __all__ = ["run"]
@@ -24,8 +26,8 @@ SUMMARY_ZH = ".onnx 文件自身能证明的错误，或两个文件互相证明
 
 DESCRIPTION_ZH = """precision_debug check M [M2]：文件自身能证明的错误，或两个文件互相证明的不同，无需运行。
 
-为 NaN 的常量、不可能正确的 scale 与零点、被截断或 scale 不等于 scale_x×scale_w 的 int32 偏置、
-超出其量化范围的权重、超出目标类型的常量；对两个文件：不同的属性与常量，以及折叠错误的 batch norm。
+ONNX 自带检查器拒绝的内容（不存在的算子、不相符的类型与形状）、为 NaN 的常量、不可能正确的 scale 与零点、
+被截断或 scale 不等于 scale_x×scale_w 的 int32 偏置、超出其量化范围的权重、超出目标类型的常量；对两个文件：不同的属性与常量，以及折叠错误的 batch norm。
 有发现时退出码为 1。
 """
 
@@ -43,21 +45,28 @@ def run(arguments: Sequence[str]) -> int:
     from ...onnx.compared_files import compared_files, looked_at
     from ...onnx.model import read_model
     from ...onnx.provable import provable
+    from ...onnx.standard import by_the_standard
     from ...reasons import Text, say, some
 
     paths = [path for path in (args.model, args.second) if path]
     models = [read_model(path) for path in paths]
+    with scratch() as (folder, _):
+        standards = [by_the_standard(model, folder) for model in models]
     faults = list(dict.fromkeys(one for model in models for one in provable(model, to=args.to, int32=args.int32)))
+    if not faults:  # else the checker says the same of a broken graph in other words
+        faults = list(dict.fromkeys(one for standard in standards for one in standard.faults))
     differing = compared_files(*models) if args.second else None
     looked = [looked_at(model) for model in models]
     names = list(dict.fromkeys(name for one in looked for name in one.unread))
     unread = [say("unread_constants", count=len(names), names=some(names))] if names else []
     empty = [path for path, one in zip(paths, looked, strict=True) if not one.operators]
     unread += [say("nothing_to_look_at", file=path) for path in empty]
+    unread += [one for standard in standards for one in standard.unknown]
     claims = claims_of_files(faults, differing, unread, sum(one.constants for one in looked))
     verdict = verdict_of_files(claims, two=bool(args.second))
     language = language_of(args.lang)
     told = [say("looked_at", constants=one.constants, operators=one.operators, graphs=one.graphs) for one in looked]
+    told += [one for standard in standards for one in standard.told]
     for reason in (*faults, *(differing or ()), *unread, *told):
         print(visible(explained(reason).of(language)))
     if verdict is Verdict.PASS:

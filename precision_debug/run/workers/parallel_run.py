@@ -118,7 +118,7 @@ def _made_of(spec: RunSpec, samples: range, head: list[Plain], folder: Path) -> 
 def _pool(spec: RunSpec, asked: Workers, folder: Path) -> Pool:
     plain = encode(spec)
     if asked.engine == "ray":
-        return RayPool(plain, asked.jobs, address=asked.address, gpus=asked.gpus)
+        return RayPool(plain, asked.jobs, address=asked.address, gpus=asked.gpus, run=folder.name)
     return Processes(plain, max(1, asked.jobs), folder / LOG)
 
 

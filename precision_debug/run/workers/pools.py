@@ -206,11 +206,12 @@ def _reach(address: str) -> None:
 class RayPool:
     """Actors of a Ray cluster, which also run elsewhere: models and inputs must lie at the same paths there.
 
-    address: of the cluster; "": one is started here. gpus: of each actor. Raises UsageError where Ray is missing.
+    address: of the cluster; "": one is started here. gpus: of each actor. run: the name of the run's folder, by which
+    what actors write in TMPDIR is found where this process is killed. Raises UsageError where Ray is missing.
     """
 
     def __init__(
-        self, spec: Mapping[str, Any], size: int, *, address: str = "", gpus: float = 0.0,
+        self, spec: Mapping[str, Any], size: int, *, address: str = "", gpus: float = 0.0, run: str = "",
         runner: Callable[[Mapping[str, Any]], Runner] = PartRunner,
     ) -> None:  # fmt: skip
         ray, self._ours = connected(address, size)
@@ -223,7 +224,7 @@ class RayPool:
             self.close()
             raise UsageError(f"the cluster has no worker with {what} for us", where="--engine ray", hint="lower --gpus")
         self.size = size or int(fit)
-        self._spec, self._runner = dict(spec), (runner.__module__, runner.__name__)
+        self._spec, self._runner = dict(spec), (runner.__module__, runner.__name__, run)
         self._actor = ray.remote(num_cpus=1, num_gpus=gpus, max_restarts=0)(_Remote)
 
     def start(self) -> Worker:
@@ -246,12 +247,12 @@ class RayPool:
 class _Remote:
     """What runs in the actor's process."""
 
-    def __init__(self, spec: Mapping[str, Any], module: str, runner: str) -> None:
+    def __init__(self, spec: Mapping[str, Any], module: str, runner: str, run: str) -> None:
         import importlib
 
         self._open = contextlib.ExitStack()
         take_share(1)  # what Ray gives an actor
-        folder, _ = self._open.enter_context(scratch())
+        folder, _ = self._open.enter_context(scratch(of=run))
         made = getattr(importlib.import_module(module), runner)({**spec, "folder": str(folder)})
         self._runner: Runner = made
 
