@@ -27,7 +27,8 @@ SUMMARY_ZH = ".onnx 文件自身能证明的错误，或两个文件互相证明
 DESCRIPTION_ZH = """precision_debug check M [M2]：文件自身能证明的错误，或两个文件互相证明的不同，无需运行。
 
 ONNX 自带检查器拒绝的内容（不存在的算子、不相符的类型与形状）、为 NaN 的常量、不可能正确的 scale 与零点、
-被截断或 scale 不等于 scale_x×scale_w 的 int32 偏置、超出其量化范围的权重、超出目标类型的常量；对两个文件：不同的属性与常量，以及折叠错误的 batch norm。
+被截断或 scale 不等于 scale_x×scale_w 的 int32 偏置、超出其量化范围的权重、超出目标类型的常量；
+对两个文件：不同的属性与常量，以及折叠错误的 batch norm。
 有发现时退出码为 1。
 """
 
