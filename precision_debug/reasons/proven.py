@@ -57,8 +57,8 @@ PROVEN: Mapping[str, Wording] = {
         "ONNX 检查器不接受其形式：{count} 个图没有名字",
     ),
     "standard_unordered": Wording(
-        "of its form ONNX's checker refuses: in {count} {count:graph|graphs} operators do not stand in the order that"
-        " they run in",
+        "of its form ONNX's checker refuses: operators do not stand in the order that they run in ({count}"
+        " {count:graph|graphs})",
         "ONNX 检查器不接受其形式：{count} 个图中的算子未按执行顺序排列",
     ),
     "standard_no_shape": Wording(
