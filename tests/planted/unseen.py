@@ -3,7 +3,7 @@
 Each case is one command with its default settings, in a process of its own. Judged are the exit status, the first
 culprit, its cause, whoever else is accused, whether the culprits of a narrow type, kept in FP32 as the report says,
 repair the output, and whether sentence, HTML, workbook and JSON tell the same. ``BATCH``: first, second, third,
-fourth, fifth, sixth, seventh, eighth, ninth, or all.
+fourth, fifth, sixth, seventh, eighth, ninth, tenth, or all.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ BATCHES = {
     "seventh": ("seventh_onnx", "seventh_torch", "seventh_openvino"),
     "eighth": ("eighth_onnx", "eighth_files", "eighth_torch", "eighth_openvino", "eighth_paddle"),
     "ninth": ("ninth",),
+    "tenth": ("tenth_onnx", "tenth_files", "tenth_openvino", "tenth_torch", "tenth_paddle"),
 }
 
 
@@ -53,7 +54,8 @@ class Unseen:
 
     who: tensors any of which is right as the first culprit; () where nobody is to be accused. why: accepted causes.
     also: further culprits that must be named; extra: such as may be. status: the right exit status. says: a word that
-    the summary must have. fix: whether keeping the culprits in FP32 is to repair it.
+    the summary must have. fix: whether keeping the culprits in FP32 is to repair it. most: how many operators what is
+    pasted may keep and still be good; 0: any number.
     """
 
     name: str
@@ -67,6 +69,7 @@ class Unseen:
     status: int = 0
     says: str = ""
     fix: bool = True
+    most: int = 0
     baseline: str = ""
     options: Sequence[str] = ()
 
@@ -138,6 +141,8 @@ def _judge(case: Unseen) -> Said:
         if said.right["who"] and case.who and case.fix and found[0]["cause"] != "files_differ":
             if kept.get("option") or case.mode in KEEPERS:
                 said.right["fix"] = _repaired(case, folder, found, report, said)
+                if case.most:
+                    said.right["small"] = _how_many(kept.get("option") or "") <= case.most
             elif kept:  # there is somebody to keep, and nothing to paste
                 said.right["fix"] = False
                 said.text += f"; nothing to paste: {kept}"
@@ -204,6 +209,12 @@ def _repaired(
     before, now = _worst(report), _worst(after)
     said.text += f"; kept {kept}: status {status}, {before:.3g} -> {now:.3g}"
     return status == 0 or now < before / 10
+
+
+def _how_many(option: str) -> int:
+    """The names in what is to be pasted, as ``--option 'node_block_list=["a", "b"]'``."""
+    lists = [word.partition("=")[2] for word in shlex.split(option) if "=" in word]
+    return sum(len(json.loads(one)) if one.startswith("[") else len(one.split(",")) for one in lists)
 
 
 def _worst(report: Mapping[str, Any]) -> float:
