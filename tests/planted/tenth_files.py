@@ -104,7 +104,7 @@ def picture(g: Graph) -> Sequence[str]:
 
 pair("padding_before_in_place_of_behind", picture, _attribute("c1", auto_pad="SAME_LOWER"), "c1")
 pair("alpha_of_an_elu", picture, _attribute("elu", alpha=0.7), "elu")
-pair("slope_of_a_hard_gate", picture, _attribute("gate", alpha=0.2), "gate")
+pair("slope_of_a_hard_gate", picture, _attribute("gate", alpha=0.2), "gate", mode="ort_opt")
 pair("blocks_before_channels", picture, _attribute("shuffle", mode="DCR"), "shuffle")
 pair("nearest_that_rounds_up", picture, _attribute("up", nearest_mode="ceil"), "up")
 pair(
@@ -129,7 +129,7 @@ def clock(exchanged: bool = False, axis: int = -1, rounded: bool = True) -> Call
         whole = (
             g.op("Round", [x], "whole")
             if rounded
-            else g.op("Floor", [g.op("Add", [x, k(g, "half", 0.25)], "later")], "whole")
+            else g.op("Floor", [g.op("Add", [x, k(g, "quarter", 0.25)], "later")], "whole")
         )
         rest = g.op("Sub", [whole, x] if exchanged else [x, whole], "rest")
         share = g.op("Softmax", [g.op("Mul", [rest, k(g, "hot", 4)], "scores")], "share", axis=axis)
@@ -138,7 +138,7 @@ def clock(exchanged: bool = False, axis: int = -1, rounded: bool = True) -> Call
     return build
 
 
-pair("operands_of_a_difference_exchanged", clock(), clock(exchanged=True), "rest", OTHER, other=True)
+pair("operands_of_a_difference_exchanged", clock(), clock(exchanged=True), "rest", OTHER, other=True, mode="ort_opt")
 pair("shares_over_the_other_axis", clock(), clock(axis=1), "share", OTHER, other=True)
 pair("floor_in_place_of_rounding", clock(), clock(rounded=False), "whole", OTHER, other=True, extra=("later",))
 
@@ -157,7 +157,15 @@ def recurrent(g: Graph) -> Sequence[str]:
     return [g.dense(g.op("Tanh", [g.op("Mul", [total, k(g, "few", 0.3)], "less")], "t"), 12, 4, "y")]
 
 
-pair("reset_before_the_product", recurrent, _attribute("gru", linear_before_reset=0), "gru", OTHER, extra=("h",))
+pair(
+    "reset_before_the_product",
+    recurrent,
+    _attribute("gru", linear_before_reset=0),
+    "gru",
+    OTHER,
+    extra=("h",),
+    mode="ort_opt",
+)
 pair("sum_that_leaves_its_own_out", recurrent, _attribute("total", exclusive=1), "total", OTHER)
 
 
@@ -236,10 +244,18 @@ def dumped(name: str, build: Any, change: Any, who: str, why: str, **more: Any) 
 
     CASES.append(
         Unseen(
-            name=name, kind="dump", mode="ort_fp32", make=make, who=tuple(who.split()), why=tuple(why.split()),
-            status=int(bool(who)), options=options, fix=False, **more,
+            name=name,
+            kind="dump",
+            mode="ort_fp32",
+            make=make,
+            who=tuple(who.split()),
+            why=tuple(why.split()),
+            status=int(bool(who)),
+            options=options,
+            fix=False,
+            **more,
         )
-    )  # fmt: skip
+    )
 
 
 FOUND = "other_arithmetic files_differ kernels_disagree unfound"

@@ -178,7 +178,7 @@ def group_of_a_flat_background(g: Graph) -> Sequence[str]:
     return [g.conv(silu(g, n, "act"), 4, 4, "y")]
 
 
-@unseen("two", HALF, "far near", "overflow underflow", also=("far", "near"), extra=("nothing",), most=4)
+@unseen("two", HALF, "far near", "overflow underflow weight_underflow", also=("far", "near"), most=4)
 def one_branch_too_large_and_one_too_small(g: Graph) -> Sequence[str]:
     """Two outputs of one trunk, each with a fault of its own."""
     x = g.norm(tokens(g), 32, "n")
@@ -427,6 +427,17 @@ def unet(g: Graph) -> Sequence[str]:
 @unseen("healthy", f"{HALF} ort_opt")
 def unet_of_group_norms(g: Graph) -> Sequence[str]:
     return unet(g)
+
+
+@unseen("healthy", f"{HALF} ort_opt")
+def best_of_many_ties(g: Graph) -> Sequence[str]:
+    """Votes are whole numbers, and many are equal: both sides take the first of them."""
+    votes = g.input("x", g.random.integers(0, 9, size=(4, 60)).astype(np.float32))
+    total = g.op("Add", [g.op("Mul", [votes, k(g, "two", 2)], "twice"), k(g, "least", 1)], "total")
+    parts = ["top", "which"]
+    g.nodes.append(helper.make_node("TopK", [total, ints(g, "five", 5)], parts, name="node_top", axis=-1))
+    rows = g.op("Gather", [k(g, "table", g.random.normal(size=(60, 8))), "which"], "rows")
+    return [g.dense(rows, 8, 4, "y"), g.op("Identity", ["which"], "winners")]
 
 
 # --- float16 as ONNX Runtime deploys it on a CPU
