@@ -278,9 +278,7 @@ def window_from_a_running_sum(g: Graph) -> Sequence[str]:
     return [g.op("Tanh", [g.op("Mul", [swing, k(g, "gain", 6)], "loud")], "y")]
 
 
-@unseen(
-    "coarse", HALF, "angle when", f"{CANCELS} rounded_constant", extra=("angle", "when", "column", "cos", "sin"), most=5
-)
+@unseen("coarse", HALF, "angle when", CANCELS, extra=("angle", "when", "column", "cos", "sin"), most=5)
 def step_of_a_diffusion(g: Graph) -> Sequence[str]:
     """A time step of 9973 is cast to the model's type, which knows every eighth; then times sixteen frequencies."""
     t = g.input("t", np.array([9973, 9005, 8190, 6011], np.int64))
@@ -447,7 +445,7 @@ def best_of_many_ties(g: Graph) -> Sequence[str]:
     "weights",
     "ort_fp16",
     "n_var",
-    "weight_underflow rounded_constant underflow coarse",
+    "weight_underflow underflow coarse",
     extra=("n_var", "n_root", "n_ms"),
     most=3,
 )
