@@ -11,6 +11,7 @@ import pytest
 from precision_debug import Report
 from precision_debug.cli import main
 from precision_debug.errors import UsageError
+from precision_debug.protocols import InRegions
 from precision_debug.records import ModelFiles, SessionSpec, TensorMeta
 
 pytest.importorskip("paddle", reason="paddlepaddle is not installed")
@@ -60,6 +61,8 @@ def test_on_a_gpu_types_are_kept_and_in_tensorrt_outputs(tmp_path: Path) -> None
     assert (engine.unit, engine.key_of(meta)) == ("operator", "elementwise_add_0")
     assert engine.options(["elementwise_add_0"]) == {"disable_tensorrt_half_ops": ("elementwise_add_0",)}
     assert "disable_tensorrt_half_ops(config" in engine.hand_over(["elementwise_add_0"], (), tmp_path)[1].text
+    assert isinstance(engine, InRegions)  # each set is a build: sets grow along the data
+    assert not isinstance(mixed, InRegions)
     assert keep("onednn_fp32", tmp_path) is None
 
 

@@ -188,7 +188,7 @@ class PaddleBackend:
     def keep(self, spec: SessionSpec) -> PaddleKeep | PirKeep | None:
         """See ``protocols.Keeper``: of programs, in modes of lower precision that take names or types."""
         from .engine.pir_program import PirProgram
-        from .keep import PaddleKeep, PirKeep, types_of
+        from .keep import PaddleKeep, PirKeep, TensorRTKeep, types_of
         from .model import read_model
 
         chosen = modes.recipe(spec.mode)
@@ -198,7 +198,8 @@ class PaddleBackend:
         if isinstance(program, PirProgram) and chosen.onednn:
             names = frozenset(value.name for value in program.values if value.dtype == "float32" and not value.hidden)
             return PirKeep(spec=spec, names=names)
-        return PaddleKeep(spec=spec, recipe=chosen, types=types_of(program.values))
+        kind = TensorRTKeep if chosen.tensorrt else PaddleKeep
+        return kind(spec=spec, recipe=chosen, types=types_of(program.values))
 
     def executed(self, session: Session) -> tuple[int, int] | None:
         """See ``protocols.PrecisionReader``: by the types that Paddle's own hook saw its kernels write."""

@@ -24,7 +24,7 @@ from .modes import Recipe
 from .reasons import say
 from .settings import setting
 
-__all__ = ["NO_OPERATOR", "PaddleKeep", "PirKeep", "types_of"]
+__all__ = ["NO_OPERATOR", "PaddleKeep", "PirKeep", "TensorRTKeep", "types_of"]
 
 NO_OPERATOR = "(none)"
 """A type that no operator has: a list of those that may run in BF16 must not be empty, which would mean all."""
@@ -42,11 +42,9 @@ class PaddleKeep:
 
     @property
     def unit(self) -> str:
-        return "operator" if self.recipe.tensorrt else "operator type"
+        return "operator type"
 
     def key_of(self, meta: TensorMeta) -> str:
-        if self.recipe.tensorrt:
-            return meta.name
         kind = meta.op_type.partition(":")[0]
         if kind in self.types and self.recipe.onednn:
             return kind if lowered_as(kind) else ""  # the others run in FP32 as it is
@@ -54,8 +52,6 @@ class PaddleKeep:
 
     @property
     def _name(self) -> str:
-        if self.recipe.tensorrt:
-            return "disable_tensorrt_half_ops"
         return "bfloat16_ops" if self.recipe.onednn else "disable_mixed_precision_ops"
 
     def options(self, keys: Sequence[str]) -> Mapping[str, Any]:
@@ -95,9 +91,30 @@ class PaddleKeep:
             program, params = self._files()
             rest = visible(", ".join(keys))  # on the line of its remark
             return _ONEDNN.format(program=program, params=params, chosen=chosen, rest=rest)
-        if self._name == "disable_mixed_precision_ops":
-            return f"config.exp_disable_mixed_precision_ops(set({chosen}))"
-        return f"paddle.inference.InternalUtils.disable_tensorrt_half_ops(config, set({chosen}))"
+        return f"config.exp_disable_mixed_precision_ops(set({chosen}))"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorRTKeep(PaddleKeep):
+    """See keeping.Keep and keeping.InRegions: single operators of an engine, by the names of their outputs.
+
+    TensorRT fuses what it gets from Paddle, and each set takes a build."""
+
+    switches: tuple[str, ...] = ()
+
+    @property
+    def unit(self) -> str:
+        return "operator"
+
+    def key_of(self, meta: TensorMeta) -> str:
+        return meta.name
+
+    @property
+    def _name(self) -> str:
+        return "disable_tensorrt_half_ops"
+
+    def _snippet(self, names: Sequence[str], _keys: Sequence[str]) -> str:
+        return f"paddle.inference.InternalUtils.disable_tensorrt_half_ops(config, set({sorted(names)!r}))"
 
 
 _ONEDNN = """\
