@@ -105,25 +105,31 @@ def coarse_head(config: dict[str, Any], weights: dict[str, Any]) -> None:
 
 
 FAULTS = {
-    "stale weight": (stale, "model.layers.1.self_attn.o_proj/"),
-    "gate and up exchanged": (exchanged, "model.layers.0.mlp."),
-    "rope theta": (theta, "model.layers.0.self_attn/"),
-    "norm epsilon": (epsilon, "model.layers.0.input_layernorm/"),
-    "head in bfloat16": (coarse_head, "lm_head/"),
+    "stale weight": (stale, "model.layers.1.self_attn.o_proj/", "model.layers.1.self_attn.o_proj.weight"),
+    "gate and up exchanged": (exchanged, "model.layers.0.mlp.", "model.layers.0.mlp."),
+    "rope theta": (theta, "model.layers.0.self_attn/", ""),
+    "norm epsilon": (epsilon, "model.layers.0.input_layernorm/", ""),
+    "head in bfloat16": (coarse_head, "lm_head/", ""),
 }
-"""What is done to the folder that vLLM is given, and how the name of the first wrong operator begins."""
+"""What is done to the folder that vLLM is given; how the name of the first wrong operator begins; and how that of the
+weight does that is told to be another one: with it exchanged the error is gone."""
 
 
 @needs_engine
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_of_the_served_model_is_named(tmp_path: Path, fault: str) -> None:
-    change, label = FAULTS[fault]
+    change, label, weight = FAULTS[fault]
     base = llama_folders.write(tmp_path / "trainer")
     target = llama_folders.write(tmp_path / "rollout", change=change)
     report = compared(target, base)
     assert report.exit_status == 1
     assert report.explanation is not None
-    assert report.explanation.culprits[0].name.startswith(label)
+    first = report.explanation.culprits[0]
+    assert first.name.startswith(label)
+    if weight:
+        assert first.cause == "files_differ"
+        assert str(first.evidence["name"]).startswith(weight)
+        assert first.evidence["left"] < 1e-3
 
 
 @needs_engine

@@ -61,6 +61,8 @@ def files_differ(subject: Subject, name: str, case: Case | None = None) -> Evide
     for meta, _, held, mine, theirs in parts:
         if subject.two_frameworks and held is None:
             difference = _other_constant(mine, theirs) or _other_attribute(mine, theirs)
+            if not difference and meta.name == name and case is not None:
+                difference = _proven_constant(case, _of_region(subject, name, mine, theirs) or ())
         elif mine.op_type != theirs.op_type and (constants := _of_region(subject, name, mine, theirs)) is not None:
             difference = _exchanged(case, constants) or _other_form(subject, case, mine, theirs, meta.name)
         else:
@@ -175,6 +177,12 @@ def _exchanged(case: Case | None, pairs: Sequence[_Pair]) -> Evidence:
     pair, found = first
     found = {**found, "name": _named(pair.key, pair.other)}
     return found if best is None else {**found, "left": best}
+
+
+def _proven_constant(case: Case, pairs: Sequence[_Pair]) -> Evidence:
+    """The same between two frameworks, whose regions need not be the same operators: only what was run counts."""
+    found = _exchanged(case, pairs)
+    return found if "left" in found else {}
 
 
 def _named(key: str, other: str) -> str:
