@@ -450,7 +450,8 @@ class Decision:
     there at most; off: how far the target's are off there at most; None: not told. predicted: how many turn where every
     tensor is off by its rounding. reach: how far scores may be apart that rounding turns. expected: no more turned, and
     no clearer ones, than rounding explains. effect: relative L2 that they alone make ``at`` this output, or the part of
-    its elements that they change where it holds no floats."""
+    its elements that they change where it holds no floats. rest: relative L2 that is left there where the baseline
+    takes the target's decisions, all of them; None: no floats, or not measured."""
 
     name: str
     op_type: str
@@ -463,6 +464,7 @@ class Decision:
     expected: bool = False
     at: str = ""
     effect: Number = 0.0
+    rest: Number | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -179,3 +179,55 @@ def test_a_tolerance_of_the_users_decides_and_the_decisions_are_told(tmp_path: P
     assert report.explanation.decisions[0].expected
     assert report.explanation.culprits == ()
     assert report.verdict is Verdict.FAIL
+
+
+EXPERTS = """
+import torch
+from torch import nn
+
+
+class Experts(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.router = nn.Linear(16, 6, bias=False)
+        self.experts = nn.ModuleList(nn.Linear(16, 16) for _ in range(6))
+
+    def forward(self, x):
+        weights, chosen = torch.topk(self.router(x).softmax(-1), 2, dim=-1)
+        made = torch.zeros_like(x)
+        for number, expert in enumerate(self.experts):
+            place, token = torch.where(chosen.T == number)
+            made.index_add_(0, token, expert(x[token]) * weights[token, place, None] * SCALE)
+        return made
+
+
+def build():
+    torch.manual_seed(0)
+    layers = nn.Sequential(Experts(), nn.LayerNorm(16), Experts()).eval()
+    generator = torch.Generator().manual_seed(1)
+    return layers, (torch.randn(768, 16, generator=generator),)
+"""
+"""As transformers' Mixtral routes: each expert computes the tokens that chose it, however many these are."""
+
+
+def routed(folder: Path, scale: str) -> Report:
+    pytest.importorskip("torch", reason="torch is not installed")
+    module = folder / "experts.py"
+    module.write_text(EXPERTS.replace("SCALE", scale), encoding="utf-8")
+    return precision_debug.compare(f"{module}:build", run_mode="torch_bf16")
+
+
+def test_routing_that_rounding_turns_is_told_and_experts_of_other_tokens_are_nobodys(tmp_path: Path) -> None:
+    """Another number of tokens goes through an expert: what it computes has another shape, and is no fault."""
+    report = routed(tmp_path, "1")
+    explanation = report.explanation
+    assert explanation is not None
+    [one] = explanation.decisions
+    assert one.expected
+    assert one.margin is not None
+    assert one.rest is not None
+    assert one.rest < 0.02 < 2 * one.effect
+    others = [row for row in report.rows if row.comparison is not None and not row.comparison.shapes_match]
+    assert others
+    assert {row.status for row in others} == {Status.PASS}
+    assert report.verdict is Verdict.EXPECTED

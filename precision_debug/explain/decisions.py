@@ -155,6 +155,8 @@ class _Runs:
             for one in meta.inputs:
                 readers.setdefault(one, []).append(meta.name)
         self.readers = readers
+        self.rows = {row.name: row for row in subject.rows if row.comparison is not None}
+        """Of other shapes too: a decision may choose how many rows of a tensor go on, as an expert's tokens."""
         self.scores = {name: [one for one in _read(subject, name) if self._is_float(one)] for name in names}
 
     def _is_float(self, name: str) -> bool:
@@ -182,7 +184,7 @@ class _Runs:
         """Those of these tensors whose values can be held."""
         found, held = [], 0
         for name in names:
-            numbers = self.subject.row_of[name].comparison
+            numbers = self.rows[name].comparison
             held += 8 * numbers.base.elements if numbers is not None else 0
             if held > _HELD:
                 break
@@ -211,7 +213,7 @@ class _Runs:
 
     def of_target(self, names: Collection[str]) -> dict[str, Array]:
         subject = self.subject
-        there = {subject.row_of[name].target_name or name: name for name in names}
+        there = {self.rows[name].target_name or name: name for name in names}
         found: dict[str, Array] = {}
 
         def hook(_op: str, name: str, tensor: Any, /) -> None:
@@ -253,12 +255,12 @@ class _Turned:
     def judged(self) -> Decided | None:
         subject = self.subject
         behind = self.runs.behind(self.names)
-        numbers = {name: row.comparison for name, row in subject.row_of.items() if name in behind}
+        numbers = {name: row.comparison for name, row in self.runs.rows.items() if name in behind}
         shown = [name for name, one in numbers.items() if one is not None and not one.identical]
         nearest = {one for name in self.names if name not in subject.row_of for one in self.runs.nearest(name)}
         wanted = {*self.names, *(one for scores in self.runs.scores.values() for one in scores)}
         wanted |= {sink.name for sink in self.sinks} | {*self.runs.few(shown)}
-        there = self.runs.of_target((wanted | nearest) & subject.row_of.keys())
+        there = self.runs.of_target((wanted | nearest) & self.runs.rows.keys())
         plain = self.runs.of_baseline({}, wanted)
         values = {name: plain[name] for name in self.names if name in plain}
         fixed = run_shaken(subject, wanted, draw=0, fixed=values)
@@ -279,6 +281,7 @@ class _Turned:
         if any(max(one.count, one.predicted) > max(1.0, MOST * one.elements) for one in decisions):
             return None  # so many that no answer is left: whoever rounds there is to blame for it
         of_them = tuple(name for name in shown if self._rest(name, plain, there, got, fixed))
+        decisions = tuple(dataclasses.replace(one, rest=self._left_at(one.at, there, got)) for one in decisions)
         return Decided(decisions=decisions, behind=of_them, before=self._before(turned, of_them))
 
     def _taken(self, there: Mapping[str, Array], nearest: Collection[str]) -> dict[str, Array]:
@@ -343,6 +346,12 @@ class _Turned:
             return not _moved(got[name], there[name]).any()
         usual = error_at(self.bench, plain[name], fixed[name], rounded=rounded) if name in fixed else None
         return rest <= allowed_error(self.subject.typical_unit, usual)
+
+    def _left_at(self, name: str, there: Mapping[str, Array], got: Mapping[str, Array]) -> float | None:
+        """What is left of an output's error where the baseline takes the target's decisions."""
+        if not {name} <= there.keys() & got.keys() or there[name].dtype.kind not in "fV":
+            return None
+        return error_at(self.bench, got[name], there[name], rounded=name in self.subject.rounded)
 
     def _is_drowned(self, name: str, plain: Mapping[str, Array], there: Mapping[str, Array]) -> bool:
         """Whether scores are off by much of what they differ from each other, or of the step that they are rounded to,

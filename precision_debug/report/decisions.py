@@ -59,6 +59,12 @@ def decision_sentence(report: Report) -> Text | None:
         f"{size} of `{one.at}` differ because of them",
         f"`{one.at}` 的相对 L2 误差 {size} 由此而来" if floats else f"`{one.at}` 有 {size} 的元素因此不同",
     )  # fmt: skip
+    if floats and one.rest is not None:
+        rest = figure(float(one.rest))
+        effect = Text(
+            f"{effect.en} (with them taken in the baseline too it is off by {rest})",
+            f"{effect.zh}（基线也取这些判定时，误差为 {rest}）",
+        )
     turned = Text(
         f"{count(one.count)} of {count(one.elements)} decisions of {what}{others.en} turned{apart.en}",
         f"{what}{others.zh} 的 {count(one.elements)} 个判定中有 {count(one.count)} 个翻转{apart.zh}",
