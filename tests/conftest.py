@@ -6,7 +6,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import approval
@@ -14,7 +14,7 @@ import outcomes
 import pytest
 from hypothesis import HealthCheck, settings
 from outcomes import pytest_addoption, pytest_runtest_setup
-from warm import Warm, serving
+from warm import EveryWarm, serving
 
 __all__ = ["pytest_addoption", "pytest_runtest_setup"]
 
@@ -71,29 +71,25 @@ def _no_leaks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def warm() -> Iterator[Mapping[str, Warm]]:
-    """What forks commands, by engine; it starts when the first is asked for."""
+def warm() -> Iterator[EveryWarm]:
+    """What forks commands; each starts when it is first asked."""
     with serving() as every:
         yield every
 
 
 @pytest.fixture(autouse=True)
 def _children_are_forks(
-    request: pytest.FixtureRequest, warm: Mapping[str, Warm], monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest, warm: EveryWarm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Commands, and the engines of those called in this process, run in forks of a warm process (tests/warm.py), a
-    quarter of the cost: of one that has imported what the mark ``engine`` names. Not where the mark ``fresh`` says that
-    a test is about the process itself."""
+    quarter of the cost: of one that has imported the engine that they name, or that the mark ``engine`` does. Not where
+    the mark ``fresh`` says that a test is about the process itself."""
     mark = request.node.get_closest_marker("engine")
-    chosen = None if request.node.get_closest_marker("fresh") else warm[mark.args[0] if mark else "onnxruntime"]
+    fresh = request.node.get_closest_marker("fresh")
+    chosen = None if fresh else warm[mark.args[0]] if mark else warm
     monkeypatch.setattr("warm.here", chosen)
     if chosen is not None:
         monkeypatch.setattr("precision_debug.run.child.start", chosen.start)
-
-
-@pytest.fixture
-def forked() -> None:
-    """Nothing more: modules that were written before every test was forked ask for it."""
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -10,7 +10,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,7 +18,7 @@ from approval import begins_approved, is_approved
 from attack.case import patience
 from ci_steps import ci_steps
 from readme_blocks import Block, blocks_of, without_environment
-from warm import Warm, write_python
+from warm import EveryWarm, write_python
 
 from precision_debug import registry
 from precision_debug.cli.compare import build_parser
@@ -52,7 +51,7 @@ def rows_of_table(document: Path, header: str) -> list[list[str]]:
 
 
 @pytest.fixture(scope="module")
-def interpreter(tmp_path_factory: pytest.TempPathFactory, warm: Mapping[str, Warm]) -> dict[str, str]:
+def interpreter(tmp_path_factory: pytest.TempPathFactory, warm: EveryWarm) -> dict[str, str]:
     """An environment in whose PATH `python` is the interpreter of these tests, warm for what documents type."""
     folder = tmp_path_factory.mktemp("bin")
     return {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", **write_python(folder, warm["onnxruntime"])}

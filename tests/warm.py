@@ -15,8 +15,12 @@ from __future__ import annotations
 import ast
 import contextlib
 import fcntl
+import gc
 import importlib
+import importlib.util
 import os
+import pkgutil
+import re
 import runpy
 import select
 import shlex
@@ -31,7 +35,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
-__all__ = ["ENGINES", "Forked", "Warm", "command", "run_python", "serving", "write_python"]
+__all__ = ["ENGINES", "EveryWarm", "Forked", "Warm", "command", "run_python", "serving", "write_python"]
 
 ROOT = Path(__file__).resolve().parent.parent
 # What a library may have read when it was imported must be as it was then; these are read when a command runs.
@@ -40,12 +44,13 @@ _READ_LATE = (
     "SHLVL", "_",
 )  # fmt: skip
 _IMPORTS = (
-    "numpy", "ml_dtypes", "msgspec", "onnx", "onnx.helper", "onnx.numpy_helper", "onnxruntime", "rich.console",
-    "xlsxwriter", "precision_debug.cli.compare", "precision_debug.run.worker", "precision_debug.run.outcome",
-    "precision_debug.products.search.search_run", "precision_debug.run.bare", "precision_debug.run.called",
-    "precision_debug.report.formats.xlsx", "precision_debug.report.formats.json", "precision_debug.report.formats.html",
-    "precision_debug_onnxruntime.session", "precision_debug_onnxruntime.make",
+    "numpy", "numpy.random", "ml_dtypes", "msgspec", "onnx", "onnx.helper", "onnx.numpy_helper", "onnxruntime",
+    "rich.console", "xlsxwriter", "precision_debug_onnxruntime.session", "precision_debug_onnxruntime.make",
+    "precision_debug_onnxruntime.make.saving", "precision_debug_onnxruntime.make.simulate",
+    "precision_debug_onnxruntime.on_device",
 )  # fmt: skip
+# of our own modules, of which a command imports fifty late and its engine a hundred: pytest's, and what needs a card
+_LEFT_OUT = ("precision_debug.testing", "precision_debug.numbers.cuda", "precision_debug.numbers._")
 ENGINES = {
     "onnxruntime": (),
     "torch": ("torch", "torch._dynamo", "precision_debug_torch.session", "precision_debug_torch.make"),
@@ -54,8 +59,15 @@ ENGINES = {
         "precision_debug_paddle.engine.framework:paddle_module", "precision_debug_paddle.session",
         "precision_debug_paddle.make",
     ),
+    "openvino": ("openvino", "precision_debug_openvino.session", "precision_debug_openvino.make"),
 }  # fmt: skip
-"""What the mark ``engine(NAME)`` has imported besides, in a warm process of its own; what follows a colon is called."""
+"""What is imported besides in the warm process of an engine; what follows a colon is called."""
+# What in a command or in a child's job says who will run; the first that is installed. A wrong guess costs time alone.
+_NAMED = (
+    ("torch", re.compile(r"torch_|\.pt2?\b|\.pth\b")),
+    ("paddle", re.compile(r"onednn_|cpu_fp32|cpu_opt|dygraph_|\.pdmodel|paddle")),
+    ("openvino", re.compile(r"\bov_")),
+)
 
 
 class Forked:
@@ -153,28 +165,65 @@ class Warm:
         return told
 
 
+class EveryWarm:
+    """One warm process an engine: whoever is asked is chosen by what is asked."""
+
+    def __init__(self, engines: Mapping[str, Warm]) -> None:
+        self._engines = engines
+
+    def __getitem__(self, engine: str) -> Warm:
+        return self._engines[engine]
+
+    def chosen(self, words: str) -> Warm:
+        """The one that has imported what these words of a command, or this job of a child, name."""
+        for engine, named in _NAMED:
+            if engine in self._engines and named.search(words) and importlib.util.find_spec(engine) is not None:
+                return self._engines[engine]
+        return self._engines["onnxruntime"]
+
+    def start(self, code: str, *arguments: str, said: IO[bytes] | None, handles: Sequence[int] = ()) -> Any:
+        """What ``precision_debug.run.child.start`` does: its first argument is the folder that holds its job."""
+        job = Path(arguments[0], "job.json") if arguments else Path()
+        words = job.read_text(encoding="utf-8", errors="replace") if job.is_file() else ""
+        return self.chosen(words).start(code, *arguments, said=said, handles=handles)
+
+    def close(self) -> None:
+        """End them; their children go on."""
+        for one in self._engines.values():
+            one.close()
+
+
+class _Served(EveryWarm):
+    """As a fork sees them: what nobody has started is not started, since it would end with this fork."""
+
+    def __init__(self, engines: Mapping[str, Warm], own: Warm) -> None:
+        super().__init__(engines)
+        self._own = own
+
+    def chosen(self, words: str) -> Warm:
+        found = super().chosen(words)
+        return found if os.path.exists(found.path) else self._own
+
+
 def _fixed(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if not name.startswith(_READ_LATE)}
 
 
 @contextlib.contextmanager
-def serving() -> Iterator[Mapping[str, Warm]]:
-    """What forks commands, by engine; each starts when it is first asked. They end with the context, their children
-    go on."""
+def serving() -> Iterator[EveryWarm]:
+    """What forks commands; each starts when it is first asked. They end with the context, their children go on."""
     global here
     from precision_debug.run import child
 
     with tempfile.TemporaryDirectory(prefix="warm-") as folder:
-        every = {name: Warm(f"{folder}/{name}", dict(os.environ), child.start, modules)
-                 for name, modules in ENGINES.items()}  # fmt: skip
-        here = every["onnxruntime"]
+        here = every = EveryWarm({name: Warm(f"{folder}/{name}", dict(os.environ), child.start, modules)
+                                  for name, modules in ENGINES.items()})  # fmt: skip
         yield every
         here = None
-        for one in every.values():
-            one.close()
+        every.close()
 
 
-here: Warm | None = None
+here: EveryWarm | Warm | None = None
 """What ``command`` asks; a test of another engine sets it."""
 
 
@@ -194,13 +243,14 @@ def run_python(
     timeout = patience(timeout)
     environment = os.environ if env is None else env
     whole = [sys.executable, *words]
-    if here is None or not here.serves(environment):
+    warm = here.chosen(" ".join(words)) if isinstance(here, EveryWarm) else here
+    if warm is None or not warm.serves(environment):
         return subprocess.run(
             whole, capture_output=True, text=True, check=False, timeout=timeout, env=environment, cwd=cwd or None
         )
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, open(os.devnull, "rb") as nothing:
         fds = [nothing.fileno(), out.fileno(), err.fileno()]
-        done = Forked(None, here.ask({"words": whole}, fds, environment, str(cwd)))
+        done = Forked(None, warm.ask({"words": whole}, fds, environment, str(cwd)))
         try:
             done.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -243,7 +293,7 @@ def serve(path: str, handle: int, modules: Sequence[str]) -> None:
     sys.path[:] = [path for path in sys.path if path != str(ROOT / "tests")]
     sys.path[:0] = [str(ROOT), str(ROOT / "backends")]
     environment = dict(os.environ)
-    for name in (*_IMPORTS, *modules):
+    for name in (*_IMPORTS, *_own_modules(), *modules):
         with contextlib.suppress(ImportError):
             module, _, function = name.partition(":")
             imported = importlib.import_module(module)
@@ -251,7 +301,12 @@ def serve(path: str, handle: int, modules: Sequence[str]) -> None:
                 getattr(imported, function)()
     from precision_debug.run import child
 
-    child.start = Warm(path, environment, child.start).start
+    # the engines that the tests' process has started; another one would end with the command that started it
+    there = {name: Warm(str(Path(path).with_name(name)), environment, child.start) for name in ENGINES}
+    own = there[Path(path).name]
+    child.start = _Served(there, own).start
+    gc.collect()
+    gc.freeze()
     signal.signal(signal.SIGCHLD, _reap)
     listening = socket.socket(fileno=handle)
     while 0 not in select.select([listening, 0], [], [])[0]:
@@ -263,6 +318,16 @@ def serve(path: str, handle: int, modules: Sequence[str]) -> None:
     with contextlib.suppress(ChildProcessError):
         while True:
             os.wait()
+
+
+def _own_modules() -> Iterator[str]:
+    """Every module of the core and its products, and of each backend what tells of it; none imports a framework."""
+    import precision_debug
+
+    for module in pkgutil.walk_packages(precision_debug.__path__, "precision_debug.", onerror=lambda name: None):
+        if not module.name.startswith(_LEFT_OUT) and not module.name.endswith("__main__"):
+            yield module.name
+    yield from (module.name for module in pkgutil.iter_modules([str(ROOT / "backends")]))
 
 
 def _reap(*_: object) -> None:
