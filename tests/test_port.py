@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from approval import holds_approved
+from warm import command, run_python
 
 from precision_debug import Report
 from precision_debug.explain import files
@@ -82,10 +81,8 @@ def test_a_batch_norm_and_what_it_was_folded_into_share_no_constants() -> None:
 @both
 def test_the_example_finds_each_mistake(root: Path, tmp_path: Path) -> None:
     (tmp_path / "output").mkdir()
-    done = subprocess.run(
-        [sys.executable, str(root / "examples" / "port" / "align.py")], cwd=tmp_path, capture_output=True, text=True,
-        timeout=600, check=False, env=environment(root),
-    )  # fmt: skip
+    script = str(root / "examples" / "port" / "align.py")
+    done = run_python(script, cwd=tmp_path, timeout=600, env=environment(root), engine="torch")
     assert done.returncode == 0, done.stderr
     readme = (root / "examples" / "port" / "README.md").read_text(encoding="utf-8")
     assert done.stdout.strip() == readme.split("```text\n")[1].split("\n```")[0]
@@ -97,11 +94,9 @@ def test_either_side_may_be_paddle(turned: bool, root: Path, tmp_path: Path) -> 
     port = root / "examples" / "port"
     sides = [(f"{port}/network_torch.py:build", "torch_fp32"), (f"{port}/network_paddle.py:padding", "dygraph_fp32")]
     (base, base_mode), (target, mode) = reversed(sides) if turned else sides
-    done = subprocess.run(
-        [sys.executable, "-m", "precision_debug", "--baseline_model", base, "--baseline", base_mode, "--model_file",
-         target, "--run_mode", mode, "--output", "o.json"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
-        env=environment(root),
+    done = command(
+        "--baseline_model", base, "--baseline", base_mode, "--model_file", target, "--run_mode", mode,
+        "--output", "o.json", cwd=tmp_path, env=environment(root),
     )  # fmt: skip
     assert done.returncode == 1, done.stderr
     assert holds_approved(done.stdout)

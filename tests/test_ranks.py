@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from warm import run_together
 
 import precision_debug
 from precision_debug.products.dumps.dump import read_dump
@@ -40,9 +42,14 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def recorded(llama: Path, dump: Path, *words: str) -> Path:
-    """By the example, in processes of its own that talk over gloo."""
-    command = [sys.executable, str(ENGINE), str(llama), str(llama / "ids.npy"), str(dump), *words]
-    subprocess.run(command, check=True, cwd=ROOT, timeout=900)
+    """By the example, in processes that talk over gloo: of its own as it starts them, beyond two as forks."""
+    command = [str(ENGINE), str(llama), str(llama / "ids.npy"), str(dump), *words]
+    asked = dict(zip(words[::2], words[1::2], strict=False))
+    count = int(asked.get("--ranks", 1)) * int(asked.get("--stages", 1))
+    if count == 2:
+        subprocess.run([sys.executable, *command], check=True, cwd=ROOT, timeout=900)
+    else:
+        run_together(*[command] * count, env=os.environ, engine="torch", timeout=900, ranks=True)
     return dump
 
 
@@ -61,7 +68,7 @@ def wanted(name: str) -> list[str]:
     [
         (["--ranks", "2"], ""),
         (["--ranks", "4", "--wrong", "1"], "model.layers.1.mlp.gate_proj"),
-        (["--ranks", "2", "--stages", "2", "--anew", "--wrong", "3"], "model.layers.3.mlp.gate_proj"),
+        (["--ranks", "2", "--stages", "2", "--wrong", "3", "--anew"], "model.layers.3.mlp.gate_proj"),
     ],
     ids=["two ranks", "four ranks, two heads of k", "two stages of two ranks"],
 )

@@ -395,9 +395,12 @@ def test_more_rows_than_a_sheet_holds(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_a_chart_of_many_rows_is_thinned_and_says_so(tmp_path: Path) -> None:
     report = make_report(12000)  # over 5000 of them are compared, see ``curve``
-    book = book_of(report, tmp_path)
-    assert 1000 < book["ChartData"].max_row <= 5001
+    path = write(report, tmp_path / "o.xlsx")
+    # these sheets alone: openpyxl takes ten times as long for all of the table's cells as we to write them
+    book = openpyxl.load_workbook(path, read_only=True)
+    assert 1000 < sum(1 for _ in book["ChartData"].iter_rows(max_col=1, values_only=True)) <= 5001
     assert any("Thinned" in text for text in texts(book["Chart"]))
+    book.close()
 
 
 def test_the_engines_layers_are_a_sheet(tmp_path: Path, root: Path) -> None:

@@ -29,10 +29,10 @@ FILE = rank_faults.__file__
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory, python: str) -> Path:
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with a folder for each case, all trained by two processes."""
     folder = tmp_path_factory.mktemp("rank_rows")
-    rank_faults.recorded(folder, [*CASES], python)
+    rank_faults.recorded(folder, [*CASES])
     return folder
 
 

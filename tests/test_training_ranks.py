@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
 from approval import holds_approved
+from warm import run_together
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
@@ -46,20 +46,13 @@ HEALTHY = (
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory, root: Path, python: str) -> Path:
+def runs(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Path:
     """The folder with a folder for each case, all trained by two processes."""
     folder = tmp_path_factory.mktemp("ranks")
     environment = {**os.environ, "PYTHONPATH": f"{root}:{root / 'backends'}", "GLOO_SOCKET_IFNAME": "lo"}
+    script = str(root / "tests" / "training_ranks.py")
     words = [str(folder), *FAULTS, *HEALTHY]
-    started = [
-        subprocess.Popen(
-            [python, str(root / "tests" / "training_ranks.py"), str(rank), *words], env=environment,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )
-        for rank in range(2)
-    ]  # fmt: skip
-    said = [one.communicate(timeout=300)[0] for one in started]
-    assert [one.returncode for one in started] == [0, 0], "\n".join(said)
+    run_together(*([script, str(rank), *words] for rank in range(2)), env=environment, engine="torch")
     return folder
 
 

@@ -22,9 +22,13 @@ from unittest import mock
 from precision_debug.cli import main
 from precision_debug.products.search import search_verb, sweep_verb
 from precision_debug.products.tools import ladder
-from precision_debug.run import supervisor
+from precision_debug.run import child, supervisor
 from precision_debug.run.outcome import Outcome
+sys.path.append(sys.argv[1])
+import warm
 said = []
+forks = contextlib.ExitStack()
+child.start = forks.enter_context(warm.serving())["onnxruntime"].start
 for words in json.load(sys.stdin):
     out, err = io.StringIO(), io.StringIO()
     no_run = mock.patch.object(supervisor, "supervise", return_value=Outcome(None, None))
@@ -34,9 +38,11 @@ for words in json.load(sys.stdin):
         except SystemExit as leaving:
             status = leaving.code
     said.append([words, status, out.getvalue(), err.getvalue()])
+forks.close()
 json.dump(said, sys.stdout)
 """
-"""Every command in one process, up to where a run would start: starting Python for each would take minutes."""
+"""Every command in one process, up to where a run would start, and its children as forks of another that lacks the
+same: starting Python for each would take minutes."""
 
 
 def files(folder: Path) -> list[str]:
@@ -77,13 +83,14 @@ def commands(names: list[str]) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("absent", [ENGINES, (*ENGINES, *LIBRARIES)], ids=["no engine", "the core alone"])
-def test_nothing_ends_with_an_internal_error(absent: tuple[str, ...], tmp_path: Path) -> None:
+def test_nothing_ends_with_an_internal_error(absent: tuple[str, ...], root: Path, tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
     every = commands(files(work))
     paths = [str(without(*absent, folder=tmp_path / "without")), os.environ["PYTHONPATH"]]
     done = subprocess.run(
-        [sys.executable, "-c", ALL], input=json.dumps(every), cwd=work, capture_output=True, text=True, check=False,
+        [sys.executable, "-c", ALL, str(root / "tests")], input=json.dumps(every), cwd=work, capture_output=True,
+        text=True, check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -32,16 +32,17 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
-__all__ = ["ENGINES", "EveryWarm", "Forked", "Warm", "command", "run_python", "serving", "write_python"]
+__all__ = ["ENGINES", "EveryWarm", "Forked", "Warm", "command", "run_python", "run_together", "serving", "write_python"]
 
 ROOT = Path(__file__).resolve().parent.parent
 # What a library may have read when it was imported must be as it was then; these are read when a command runs.
 _READ_LATE = (
     "PRECISION_DEBUG_", "PYTEST_", "LC_", "LANG", "TMPDIR", "PYTHONPATH", "COLUMNS", "PWD", "OLDPWD", "PATH",
-    "SHLVL", "_",
+    "SHLVL", "_", "RANK", "WORLD_SIZE", "MASTER_", "GLOO_",
 )  # fmt: skip
 _IMPORTS = (
     "numpy", "numpy.random", "ml_dtypes", "msgspec", "onnx", "onnx.helper", "onnx.numpy_helper", "onnxruntime",
@@ -54,7 +55,10 @@ _LEFT_OUT = ("precision_debug.testing", "precision_debug.numbers.cuda", "precisi
 ENGINES = {
     "onnxruntime": (),
     "torch": ("torch", "torch._dynamo", "precision_debug_torch.session", "precision_debug_torch.make"),
-    "transformers": ("torch", "torch._dynamo", "precision_debug_torch.session", "transformers"),
+    "transformers": (
+        "torch", "torch._dynamo", "precision_debug_torch.session", "precision_debug_torch.make", "transformers",
+        "transformers.models.auto.modeling_auto", "transformers.models.llama.modeling_llama",
+    ),
     "paddle": (
         "precision_debug_paddle.engine.framework:paddle_module", "precision_debug_paddle.session",
         "precision_debug_paddle.make",
@@ -197,7 +201,7 @@ class _Served(EveryWarm):
     """As a fork sees them: what nobody has started is not started, since it would end with this fork."""
 
     def __init__(self, engines: Mapping[str, Warm], own: Warm) -> None:
-        super().__init__(engines)
+        super().__init__({**engines, "torch": own} if own is engines["transformers"] else engines)
         self._own = own
 
     def chosen(self, words: str) -> Warm:
@@ -235,15 +239,18 @@ def command(
 
 
 def run_python(
-    *words: str, timeout: float = 300, env: Mapping[str, str] | None = None, cwd: str | Path = ""
-) -> subprocess.CompletedProcess[str]:
-    """Run ``python SCRIPT WORDS`` or ``python -m MODULE WORDS`` so. timeout: seconds on an idle machine."""
+    *words: str, timeout: float = 300, env: Mapping[str, str] | None = None, cwd: str | Path = "", engine: str = "",
+) -> subprocess.CompletedProcess[str]:  # fmt: skip
+    """Run ``python SCRIPT WORDS`` or ``python -m MODULE WORDS`` so. timeout: seconds on an idle machine. engine: the
+    one that a script imports, where its words do not name it."""
     from attack.case import patience
 
     timeout = patience(timeout)
     environment = os.environ if env is None else env
     whole = [sys.executable, *words]
-    warm = here.chosen(" ".join(words)) if isinstance(here, EveryWarm) else here
+    warm = here
+    if isinstance(here, EveryWarm):
+        warm = here[engine] if engine else here.chosen(" ".join(words))
     if warm is None or not warm.serves(environment):
         return subprocess.run(
             whole, capture_output=True, text=True, check=False, timeout=timeout, env=environment, cwd=cwd or None
@@ -261,6 +268,21 @@ def run_python(
         said, told = (file.read().decode("utf-8").replace("\r\n", "\n") for file in (out, err))
     assert done.returncode is not None
     return subprocess.CompletedProcess(whole, done.returncode, said, told)
+
+
+def run_together(
+    *commands: Sequence[str], env: Mapping[str, str], engine: str, timeout: float = 300, ranks: bool = False
+) -> None:
+    """Run Python scripts at once, each as ``run_python`` does. ranks: each is told its number, as RANK. Raises
+    AssertionError with what all said where one failed."""
+    with ThreadPoolExecutor(len(commands)) as pool:
+        waiting = [
+            pool.submit(run_python, *words, timeout=timeout, engine=engine,
+                        env={**env, "RANK": str(n)} if ranks else env)
+            for n, words in enumerate(commands)
+        ]
+        done = [one.result() for one in waiting]
+    assert not any(one.returncode for one in done), "\n".join(one.stdout + one.stderr for one in done)
 
 
 def write_python(folder: Path, warm: Warm) -> dict[str, str]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -278,20 +277,15 @@ def train(rank: int, folder: Path, names: list[str]) -> None:
     dist.destroy_process_group()
 
 
-def recorded(folder: Path, names: list[str], python: str = sys.executable) -> None:
+def recorded(folder: Path, names: list[str]) -> None:
     """Train the cases by a process for each rank; each has its own folder."""
+    sys.path.append(str(Path(__file__).parents[1]))  # where this is run as a script
+    from warm import run_together
+
     root = Path(__file__).parents[2]
     environment = {**os.environ, "PYTHONPATH": f"{root}:{root / 'backends'}", "GLOO_SOCKET_IFNAME": "lo"}
-    started = [
-        subprocess.Popen(
-            [python, str(Path(__file__)), "--rank", str(rank), str(folder), *names], env=environment,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )
-        for rank in range(RANKS)
-    ]  # fmt: skip
-    said = [one.communicate(timeout=300)[0] for one in started]
-    if any(one.returncode for one in started):
-        raise RuntimeError("\n".join(said))
+    words = [[str(Path(__file__)), "--rank", str(rank), str(folder), *names] for rank in range(RANKS)]
+    run_together(*words, env=environment, engine="torch")
 
 
 def outcome(case: Case, folder: Path, step: str = "backward") -> tuple[bool, str]:
