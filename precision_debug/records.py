@@ -477,17 +477,18 @@ class Explanation:
     budget: tensor to the share of the squared error that its operator explains at ``at``, for those that were tried.
     expected, actual: relative L2 at ``at`` that rounding everywhere predicts, and that was measured. unit: the model's
     typical relative error of rounding once. allowed: relative L2 up to which a tensor's error is as expected;
-    allowed_at: of outputs that have a bound of their own, as a training step's gradients. candidates: operators whose
-    error could be carried to the outputs; tried: those of which it was, alone. rest: the share of the squared error
-    that all the others make together; None where there is none, or that was not measured. part: the most that one of
-    the parts makes into which the others were halved; None where they were not. overlap: of a diffuse error, why no
-    operator is named although one of them alone makes as much. repaired_sets: of an error that no operator alone
-    explains, the sets of a few that were left out; where it is diffuse none of them halves it. passes: what the
-    culprits make is worth no failed run. unfelt: the first tensor beyond bounds where no output is.
-    decided_by_rounding: outputs of a step whose error says nothing, since their exact value is 0, or the sign of such a
-    one. rounded: tensors of whole numbers that are floats, rounded, and are judged as these. decisions: that were
-    taken otherwise, by which outputs are off; then ``at`` is one of the scores that they are taken by. turned: tensors
-    that differ by these alone, which are as expected.
+    allowed_at: of outputs that have a bound of their own, as a training step's gradients, and where narrow types feed
+    some outputs and not others. candidates: operators whose error could be carried to the outputs; tried: those of
+    which it was, alone. rest: the share of the squared error that all the others make together; None where there is
+    none, or that was not measured. part: the most that one of the parts makes into which the others were halved; None
+    where they were not. overlap: of a diffuse error, why no operator is named although one of them alone makes as much.
+    repaired_sets: of an error that no operator alone explains, the sets of a few that were left out; where it is
+    diffuse none of them halves it. passes: what the culprits make is worth no failed run. unfelt: the first tensor
+    beyond bounds where no output is. of_step: of a training step. decided_by_rounding: outputs of a step whose error
+    says nothing, since their exact value is 0, or the sign of such a one. rounded: tensors of whole numbers that are
+    floats, rounded, and are judged as these. decisions: that were taken otherwise, by which outputs are off; then
+    ``at`` is one of the scores that they are taken by. turned: tensors that differ by these alone, which are as
+    expected.
     """
 
     state: str
@@ -510,6 +511,7 @@ class Explanation:
     repaired_sets: tuple[RepairedSet, ...] = ()
     passes: bool = False
     unfelt: str = ""
+    of_step: bool = False
     decided_by_rounding: tuple[str, ...] = ()
     rounded: tuple[str, ...] = ()
     decisions: tuple[Decision, ...] = ()

@@ -86,6 +86,8 @@ class OrtSession:
         entry = self._by_name.get(name) or self._by_name.get(name.rpartition("@")[0])
         own = name if entry is None else entry.meta.origin or entry.meta.name
         found = self._source.operator_of(own.removesuffix("!rounded"))
+        if found is not None and name in found.reads:  # integers, by the name of what is dequantised from them
+            found = self._source.operator_of(name) or found
         if found is not None or entry is None or entry.value.node is None:
             return found
         return self._constants.described(entry.value.node)

@@ -77,8 +77,8 @@ def allowed_by(explanation: Explanation | None, precision: str) -> float:
 
 def allowed_to_many(explanation: Explanation | None) -> float | None:
     """The bound of the same run where no single operator makes most of the error; None where that was not measured, or
-    each output has a bound of its own."""
-    if explanation is None or explanation.unit is None or explanation.allowed_at:
+    of a training step, each of whose gradients has a bound of its own."""
+    if explanation is None or explanation.unit is None or explanation.of_step:
         return None
     return allowed_error(float(explanation.unit), None if explanation.expected is None else float(explanation.expected))
 

@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 
 from ..numbers.born import finite_l2, infinite_introduced
-from ..numbers.precisions import PRECISIONS
+from ..numbers.precisions import PRECISIONS, QUANTISED
 from ..reasons import CORE, say
 from ..reasons.causes import CAUSES
 from ..records import Introduced
 from .bounds import BEYOND
 from .casts import cause_by_cast
 from .files import files_differ, narrower_constants, other_operator, other_weight
-from .grid import grid_cause, of_whom, outlier_of, stored_cause
+from .grid import coarse_scale, grid_cause, of_whom, outlier_of, stored_cause
 from .inside_region import NEARLY_EQUAL, subtracts, subtracts_inside
 from .introduced import Alone
 from .operator_facts import (
@@ -267,8 +267,8 @@ def _by_values(subject: Subject, alone: Alone, name: str, exact: Array, wrong: A
         exact, wrong = exact.astype(np.float64), wrong.astype(np.float64)
     one = _Operator(subject=subject, alone=alone, name=name, exact=exact, wrong=wrong)
     for rule in (
-        _beyond_the_range, _born_there, _in_integers, _below_the_range, _divided_by_infinity, _otherwise_in_float32,
-        _in_sums,
+        _beyond_the_range, _born_there, _read_on_steps, _in_integers, _below_the_range, _divided_by_infinity,
+        _otherwise_in_float32, _in_sums,
     ):  # fmt: skip
         if evidence := rule(one):
             return evidence
@@ -323,6 +323,29 @@ def _born_there(one: _Operator) -> Told | None:
         return "range_inside", {"largest": one.largest_input, "limit": one.limit}
     what = " and ".join(word for word, n in (("NaN", found.born_nan), ("Inf", found.born_inf)) if n)
     return "born", {"what": what, "count": found.born_nan + found.born_inf}
+
+
+def _read_on_steps(one: _Operator) -> Told | None:
+    """What it reads is rounded to integers: by itself, as its file asks, or before it with a scale far too large."""
+    subject, row = one.subject, one.subject.row_of[one.name]
+    meta, target = subject.targets.get(row.target_name), subject.operators()[1]
+    operator = target.operator(row.target_name) if target is not None and meta is not None and meta.rounds else None
+    sources = subject.sources(one.name)
+    if meta is not None and operator is not None and sources and QUANTISED.search(meta.op_type):
+        asked = {key: operator.attributes[key] for key in _ASKS if key in operator.attributes}
+        block = int(operator.attributes.get("block_size", 0))
+        evidence = {
+            "from": subject.partner.get(meta.rounds[0], sources[0]), "block": block,
+            "asked": ", ".join(f"{key} {value}" for key, value in asked.items()) or meta.op_type,
+        }  # fmt: skip
+        if told := _proven(one, "reads_rounded", evidence):
+            return told
+    scaled = coarse_scale(one.case) if subject.quantised_file else {}
+    return ("coarse_scale", scaled) if scaled else None
+
+
+_ASKS = ("accuracy_level",)
+"""Attributes by which a file lets an operator of floats compute in integers."""
 
 
 def _in_integers(one: _Operator) -> Told | None:

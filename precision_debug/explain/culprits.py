@@ -66,7 +66,7 @@ def suspects_before(subject: Subject, most: int = 24) -> list[str]:
         error = finite_l2(row)
         sources = [source for source in subject.sources(name) if source in subject.row_of]
         inherited = max((finite_l2(subject.row_of[source]) or 0.0 for source in sources), default=0.0)
-        floor = max(inherited, subject.typical_unit)
+        floor = max(inherited, subject.unit_behind(name))
         growth = (math.inf if error == math.inf else error / floor) if error is not None and floor else 0.0
         if row.non_finite:
             growth = max(growth, 1e6)
@@ -184,7 +184,7 @@ def _ranked(
             continue
         if subject.same_steps and not far and not poisons:
             continue  # a step that fell to the other side, and what that becomes
-        usual_size = sink.rel_l2 <= LOOK * subject.typical_unit
+        usual_size = sink.rel_l2 <= LOOK * subject.unit_behind(sink.name)
         if not far and not poisons and not certain and usual_size and _is_all(subject, name, effects):
             continue  # all of the error is that of all of the model, and no more than it may be
         if not sink.is_output and any(one.is_output for one in sinks):
@@ -242,7 +242,7 @@ def _is_all(subject: Subject, name: str, effects: Collection[str]) -> bool:
 
 def _outweighs(subject: Subject, sink: Sink, name: str, effects: Mapping[str, Sequence[Effect]]) -> bool:
     """Whether one operator's share at a sink, where more than a few roundings are lost, is far above any other's."""
-    return sink.rel_l2 > LOOK * subject.typical_unit and _leads(sink, name, effects)
+    return sink.rel_l2 > LOOK * subject.unit_behind(sink.name) and _leads(sink, name, effects)
 
 
 def _leads(sink: Sink, name: str, effects: Mapping[str, Sequence[Effect]]) -> bool:
@@ -400,7 +400,7 @@ def _deciding(carried: Sequence[Effect], sinks: Mapping[str, Sink], looked: Coll
 
 def is_far_off(subject: Subject, sink: Sink) -> bool:
     """Whether an error is more than a healthy model has, by its size alone."""
-    return bool(sink.non_finite or sink.flips or sink.rel_l2 > min(MOST, BEYOND * subject.typical_unit))
+    return bool(sink.non_finite or sink.flips or sink.rel_l2 > min(MOST, BEYOND * subject.unit_behind(sink.name)))
 
 
 def _amplifier(subject: Subject, alone: Alone, author: str, at: str) -> str:

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from .. import registry
@@ -161,12 +162,13 @@ def _explained(
         if sick and not expected:
             expected = expected_errors(subject, plain, judged)
         def usual(name: str) -> float:
-            return allowed_error(subject.typical_unit, expected.get(name))
+            return allowed_error(subject.unit_behind(name), expected.get(name))
 
+        bounds = {sink.name: usual(sink.name) for sink in judged} if subject.few_narrow or subject.fed_by_none else {}
         culprits = by_zeros_that_count(subject, alone, culprits, sinks, plain, work)
         culprits = as_one_outlier(subject, alone, culprits, tried, sinks, plain, work)
         named = culprits
-        culprits, at = confirmed(subject, alone, culprits, tried, sinks, plain, work), _worst(sinks)
+        culprits, at = confirmed(subject, alone, culprits, tried, sinks, plain, work), _worst(sinks, bounds)
         sets = tuple[RepairedSet, ...]()
         if looked and not culprits:
             beyond = any(sink.name == at and sink.rel_l2 > usual(at) for sink in judged)
@@ -214,7 +216,7 @@ def _looked(subject: Subject, judged: Sequence[Sink], always: bool) -> tuple[fro
     always: predict it, so that the report can say how far the outputs are from it.
     """
     looked = suspicious(subject, judged, {})
-    off = any(sink.squared and sink.rel_l2 > max(subject.typical_unit, LOOK_LEAST) for sink in judged)
+    off = any(sink.squared and sink.rel_l2 > max(subject.unit_behind(sink.name), LOOK_LEAST) for sink in judged)
     if (looked and not subject.few_narrow) or not (off or always):
         return looked, {}
     expected = expected_errors(subject, known_sinks(subject, judged) or plain_sinks(subject, [], judged), judged)
@@ -259,13 +261,19 @@ def _explanation(
     expected: Mapping[str, float], at: str, first: str,
 ) -> Explanation:  # fmt: skip
     """The explanation that follows from what was measured."""
-    unit = subject.typical_unit
+    unit = subject.unit_behind(at)
     lost = [sink for sink in judged if sink.non_finite or sink.flips]
     # what one operator makes is little; of an output with NaN or Inf, what is left without these is everybody's
     of_one = any(not CAUSES[culprit.cause].of_many for culprit in culprits)
     one_makes_it = of_one and not any(sink.non_finite for sink in judged)
-    allowed = worth(subject.unit_at(expected.get(at), at)) if one_makes_it else allowed_error(unit, expected.get(at))
-    beyond = bool(lost) or any(sink.rel_l2 > allowed for sink in judged)
+
+    def bound(name: str) -> float:
+        known = expected.get(name)
+        return worth(subject.unit_at(known, name)) if one_makes_it else allowed_error(subject.unit_behind(name), known)
+
+    allowed = bound(at)
+    own = {sink.name: bound(sink.name) for sink in judged} if subject.few_narrow or subject.fed_by_none else {}
+    beyond = bool(lost) or any(sink.rel_l2 > own.get(sink.name, allowed) for sink in judged)
     outputs_fine = not any(is_far_off(subject, sink) for sink in judged)
     return concluded(
         culprits,
@@ -277,6 +285,7 @@ def _explanation(
         method=alone.method,
         unit=unit,
         allowed=allowed,
+        allowed_at={name: one for name, one in own.items() if one != allowed},
         first_non_finite=_first_non_finite(subject),
         rounded=tuple(name for name in subject.row_of if name in subject.rounded),
         candidates=len(tried.effects) + len(tried.untried),
@@ -295,10 +304,13 @@ def _draw(subject: Subject, alone: Alone, culprits: Sequence[Culprit], on_portra
                 on_portrait(portrait)
 
 
-def _worst(sinks: tuple[Sink, ...]) -> str:
-    """Where effects are judged: the output that is worst, else the first failing tensor."""
+def _worst(sinks: tuple[Sink, ...], bounds: Mapping[str, float] = MappingProxyType({})) -> str:
+    """Where effects are judged: the output that is worst, else the first failing tensor. bounds: of the outputs, where
+    each has one of its own."""
     outputs = [sink for sink in sinks if sink.is_output and (sink.squared or sink.non_finite)] or list(sinks)
-    return max(outputs, key=lambda sink: (sink.non_finite, sink.rel_l2)).name if outputs else ""
+    if not outputs:
+        return ""
+    return max(outputs, key=lambda sink: (sink.non_finite, sink.rel_l2 / bounds.get(sink.name, 1.0))).name
 
 
 def _first_non_finite(subject: Subject) -> str:

@@ -23,6 +23,7 @@ from .bounds import BEYOND
 from .operators import MOVE, plain_type
 from .subject import Subject
 from .undo import LEFT, Case, left_when
+from .units import NARROW, unit_of
 
 __all__ = ["files_differ", "narrower_constants", "other_operator", "other_weight"]
 
@@ -72,6 +73,7 @@ def files_differ(subject: Subject, name: str, case: Case | None = None) -> Evide
     for meta, row, held, mine, theirs in parts:  # what a region reads may be an engine's doing: its constants are not
         difference = _reads_others_there(subject, meta.name, mine, theirs) if held is not None else {}
         difference = difference or _reads_others(subject, meta, row) or _put_between(subject, name, row)
+        difference = difference or _cast_left_out(subject, name, row)
         if difference:
             return difference
     return next((found for _, _, _, mine, theirs in parts if (found := _around(baseline, target, mine, theirs))), {})
@@ -386,6 +388,31 @@ def _reads_others_there(subject: Subject, name: str, mine: Operator, theirs: Ope
     if mapped == mine.reads or not {*mapped, *mine.reads} <= subject.row_of.keys():
         return {}
     return {"what": say("an_input"), "name": name, "base": ", ".join(mine.reads), "target": ", ".join(mapped)}
+
+
+def _cast_left_out(subject: Subject, name: str, row: Row | None) -> Evidence:
+    """A cast to a narrow type before an operator that the baseline's file alone has; {} where there is none, or where
+    the target has such a type on its way, too."""
+    if row is None or row.name != name or subject.two_frameworks or promised(subject.precision).narrow:
+        return {}
+    casts = [
+        meta for meta in subject.region_of.get(name, ())
+        if "cast" in meta.op_type.lower() and meta.name != name and unit_of(meta.dtype, None) > NARROW
+    ]  # fmt: skip
+    waiting, seen = [row.target_name], set[str]()
+    while waiting and casts:
+        one = subject.targets.get(waiting.pop())
+        if one is None or one.name in seen:
+            continue
+        if unit_of(one.dtype, None) > NARROW:
+            return {}
+        seen.add(one.name)
+        waiting += [read for read in one.inputs if read not in subject.partner]
+    if not casts:
+        return {}
+    read = ", ".join(casts[0].inputs) or "constants"
+    told = ", ".join(f"{meta.op_type} {meta.name} ({meta.dtype})" for meta in casts)
+    return {"what": say("an_input"), "name": name, "base": f"{told} of {read}", "target": read}
 
 
 def _put_between(subject: Subject, name: str, row: Row | None) -> Evidence:

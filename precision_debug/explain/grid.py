@@ -11,15 +11,17 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import PrecisionDebugError
 from ..reasons import say
-from ..records import Stored
+from ..records import Operator, Stored
 from .introduced import MASK
 from .operator_facts import error_share
 from .operators import SUM_UP
 from .subject import Subject
 from .undo import LEFT, Case, coarse_constant, left_without, of_several_places
+from .units import steps_of
 
-__all__ = ["grid_cause", "of_whom", "outlier_of", "stored_cause"]
+__all__ = ["coarse_scale", "grid_cause", "of_whom", "outlier_of", "stored_cause"]
 
 Array = np.ndarray[Any, Any]
 Evidence = dict[str, Any]
@@ -253,6 +255,115 @@ def _on_one_grid(values: Array, held_as: str) -> bool:
         return False
     places = (some - some[0]) / float(np.diff(some).min())
     return bool(np.abs(places - np.rint(places)).max() < _BESIDE)
+
+
+_UNUSED = 4.0
+"""Times that a scale is larger than the values need from which on two bits of the type are given away."""
+
+
+def coarse_scale(case: Case) -> Evidence:
+    """That the target's file quantises what an operator reads, or its result, with a scale far above what its values
+    need, where a fitting one takes most of the error away; {} where there is none such."""
+    for source, operator in _quantisers_before(case.subject, case.name):
+        inside = source != case.name and source not in case.subject.row_of
+        values = _seen_inside(case, source) if inside else case.exact if source == case.name else case.given(source)
+        held = [np.asarray(one) for one in operator.parameters.values()]
+        if values is None or len(held) != 2 or not values.size or any(one.size != 1 for one in held):
+            continue
+        scale, zero = float(held[0].reshape(-1)[0]), held[1].reshape(-1)[0]
+        steps = steps_of(held[1].dtype.name)
+        ends = min(0.0, float(np.min(values))), max(0.0, float(np.max(values)))
+        fits = (ends[1] - ends[0]) / steps if steps else 0.0
+        if not 0 < _UNUSED * fits <= scale:
+            continue
+        evidence = {
+            "from": source, "type": held[1].dtype.name, "scale": scale, "fits": fits, "steps": steps,
+            "used": round((ends[1] - ends[0]) / scale), "largest": max(-ends[0], ends[1]),
+        }  # fmt: skip
+        coarse, fine = _on(values, scale, zero), _on(values, fits, round(-ends[0] / fits) + _lowest(held[1].dtype))
+        if inside:
+            left = _left_inside(case, source, coarse, fine)
+        elif source == case.name:
+            left = float(np.linalg.norm(fine - values)) / case.own if case.own else 1.0
+        else:
+            left = _left_with(case, source, coarse, fine)
+        if left is not None and left <= LEFT:
+            return {**evidence, "left": left}
+    return {}
+
+
+def _on(values: Array, scale: float, zero: Any) -> Array:
+    """Numbers on a quantiser's grid, wherever it ends."""
+    return np.asarray((np.rint(values.astype(np.float64) / scale + float(zero)) - float(zero)) * scale)
+
+
+def _lowest(dtype: Any) -> int:
+    return int(np.iinfo(dtype).min)
+
+
+def _left_with(case: Case, source: str, coarse: Array, fine: Array) -> float | None:
+    """Part of an operator's error that is left where it reads the one in place of the other; None: not run."""
+    one, other = case.again({source: coarse}), case.again({source: fine})
+    if one is None or other is None or one.shape != case.wrong.shape or not case.own:
+        return None
+    return float(np.linalg.norm(case.wrong - (one - other) - case.exact)) / case.own
+
+
+def _seen_inside(case: Case, source: str) -> Array | None:
+    """A tensor that the target does not show, as the baseline has it."""
+    return _run_with(case, source, None).get(source)
+
+
+def _left_inside(case: Case, source: str, coarse: Array, fine: Array) -> float | None:
+    """The same of a tensor inside of a region."""
+    one, other = (_run_with(case, source, grid).get(case.name) for grid in (coarse, fine))
+    if one is None or other is None or one.shape != case.wrong.shape or not case.own:
+        return None
+    return float(np.linalg.norm(case.wrong - (one.astype(np.float64) - other) - case.exact)) / case.own
+
+
+def _run_with(case: Case, source: str, put: Array | None) -> dict[str, Array]:
+    """That tensor and the operator's own of a run of the baseline, with others put in its place; {} where the engine
+    does not run so."""
+    seen: dict[str, Array] = {}
+    bench = case.subject.bench
+
+    def replace(_op: str, name: str, value: Any) -> Any:
+        array = bench.host(value)
+        seen[name] = np.array(array)
+        if name != source or put is None or put.shape != array.shape:
+            return None
+        return bench.with_error(value, array, put.astype(array.dtype))
+
+    try:
+        case.subject.operators()[0].run_replacing(
+            case.subject.feeds, case.subject.showing(replace), {source, case.name}
+        )
+    except PrecisionDebugError:
+        return {}
+    return seen
+
+
+def _quantisers_before(subject: Subject, name: str) -> Iterator[tuple[str, Operator]]:
+    """The quantising operators of the target's file between the compared tensors and one, each with what it reads."""
+    target, row = subject.operators()[1], subject.row_of[name]
+    inside = {meta.name for meta in subject.region_of.get(name, ())}
+    waiting, seen = [row.target_name], set[str]()
+    while waiting and target is not None and len(seen) < _FEW_OPERATORS:
+        one = waiting.pop()
+        found = None if one in seen else target.operator(one)
+        seen.add(one)
+        if found is None:
+            continue
+        reads = [read for read in found.reads if read]
+        source = subject.partner.get(reads[0], reads[0] if reads[0] in inside else "") if reads else ""
+        if found.op_type == "QuantizeLinear" and source:
+            yield source, found
+        waiting += [read for read in reads if read not in subject.partner]
+
+
+_FEW_OPERATORS = 32
+"""Between two tensors that are compared."""
 
 
 def stored_cause(subject: Subject, name: str) -> Told | None:

@@ -341,7 +341,7 @@ def _introduced(subject: Subject, name: str, exact: Any, wrong: Any, method: str
     held_as = subject.held_as.get(name, "")
     error = relative_error(exact, wrong, found.base, largest_of(held_as), found.sqnr_db, bench)
     unit = subject.unit(name, found.base)
-    typical = max(unit, subject.typical_unit)
+    typical = max(unit, subject.unit_behind(name))
     non_finite = found.target.nan > found.base.nan or found.target.inf > found.base.inf
     if method == "replayed" and any(map(subject.broken, subject.sources(name))):
         non_finite = False  # it was given NaN or Inf: what an operator makes of those is not a loss of its own

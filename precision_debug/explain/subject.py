@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import BackendError, PrecisionDebugError
-from ..numbers.precisions import QUANTISED, QUANTISED_WEIGHT, promised
+from ..numbers.precisions import FEW_BITS, QUANTISED, QUANTISED_WEIGHT, promised
 from ..numbers.tokens import Tokens
 from ..pairing.align import stem
 from ..protocols import Feeds, Operators, Replace, Replacer, Session, Workbench
@@ -25,6 +25,8 @@ from .units import FEW_STEPS, INT4, INT8, INT16, INTEGERS, NARROW, bits_of, held
 from .workbench import HostWorkbench
 
 __all__ = ["FLOAT8", "Subject", "replaces"]
+
+_WIDE_UNIT = unit_of("float32", None)
 
 FLOAT8 = "float8."
 """What the operator types of layers in float8 begin with."""
@@ -257,7 +259,30 @@ class Subject:
         come to there, which is predicted, if that is more. So of floats that are rounded to whole numbers: what is far
         below a step becomes a whole one in a few elements."""
         steps = self.few_narrow or name in self.rounded
-        return max(self.typical_unit, expected or 0.0) if steps else self.typical_unit
+        unit = self.unit_behind(name)
+        return max(unit, expected or 0.0) if steps else unit
+
+    def unit_behind(self, name: str) -> float:
+        """The unit that is typical of what a tensor is made of: float32's where the model's own types alone are narrow
+        somewhere, and nothing narrow is before it."""
+        wide = max(_WIDE_UNIT, unit_of(self.held_as.get(name, ""), None))
+        return min(self.typical_unit, wide) if name in self.fed_by_none else self.typical_unit
+
+    @cached_property
+    def fed_by_none(self) -> frozenset[str]:
+        """The compared tensors of a wide run that are narrow on neither side, and that nothing narrow is before, where
+        something narrow is elsewhere. Empty where the mode, or a quantised file, makes any of them coarse."""
+        if self.arithmetic not in {"", "float32", "float64"} or self._of_integers or self.is_step:
+            return frozenset()
+        behind = _behind_narrow(self.tensors)
+        there = _behind_narrow(tuple(self.targets.values()))
+        if not behind and not there:
+            return frozenset()
+        return frozenset(
+            name for name, row in self.row_of.items()
+            if name not in behind and row.target_name not in there and row.target_name.rpartition("@")[0] not in there
+            and unit_of(self.held_as.get(name, ""), None) <= NARROW
+        )  # fmt: skip
 
     @property
     def arithmetic(self) -> str:
@@ -306,7 +331,15 @@ class Subject:
         own, meta = unit_of(self.held_as.get(name, ""), stats), self.meta_of.get(name)
         if meta is None or self.whole_steps(name):
             return own
-        return max(own, unit_of(meta.dtype, None), self._unit_of_operands(name))
+        return max(own, unit_of(meta.dtype, None), self._unit_of_operands(name), self._unit_of_what_it_reads(name))
+
+    def _unit_of_what_it_reads(self, name: str) -> float:
+        """Of an operator of floats that rounds what it reads to 8 bits inside, in the target alone, that rounding."""
+        row, mine = self.row_of.get(name), self.meta_of.get(name)
+        meta = self.targets.get(row.target_name) if row is not None else None
+        if meta is None or mine is None or not meta.rounds or mine.rounds or not QUANTISED.search(meta.op_type):
+            return 0.0
+        return INT8
 
     def _unit_of_operands(self, name: str) -> float:
         """Of a product whose operands the target rounds to float8 and whose result it holds in a wider type, the unit
@@ -354,7 +387,7 @@ class Subject:
 
     def error_units(self, row: Row) -> float | None:
         """A row's cumulative error in the model's units of rounding."""
-        error, unit = row.relative_l2, self.typical_unit
+        error, unit = row.relative_l2, self.unit_behind(row.name)
         if self.few_narrow and row.comparison is not None:
             unit = max(unit, self._own_unit(row.name, row.comparison.base))
         return None if error is None or not unit else error / unit
@@ -399,7 +432,8 @@ class Subject:
 
     @staticmethod
     def _rounds_to_steps(meta: TensorMeta) -> bool:
-        return bool(QUANTISED.search(meta.op_type)) and not _dequantises(meta.op_type)
+        held = FEW_BITS.search(meta.op_type) and not meta.rounds  # weights alone, which stay what they are
+        return bool(QUANTISED.search(meta.op_type)) and not _dequantises(meta.op_type) and not held
 
     def _rounds_integers(self, meta: TensorMeta) -> bool:
         """Whether an operator makes floats of integers: then it is the first to round them, or to overflow."""
@@ -480,6 +514,17 @@ def _has_coarse_steps(subject: Subject) -> bool:
             if alike and np.linalg.norm(theirs - ours) > INT16 * np.linalg.norm(ours):
                 return True
     return False
+
+
+def _behind_narrow(tensors: Sequence[TensorMeta]) -> set[str]:
+    """The tensors that are held in a narrow type, and all that is made of them; of what a body runs nobody lists what
+    it hands on, so that all of its operator's results are."""
+    found: set[str] = set()
+    for meta in tensors:  # in execution order
+        body = plain_type(meta.op_type) in BODIES
+        if body or unit_of(meta.dtype, None) > NARROW or not found.isdisjoint(meta.inputs):
+            found.add(meta.name)
+    return found
 
 
 def _dequantises(op_type: str) -> bool:

@@ -290,6 +290,25 @@ def _constant_on_a_grid(case: Case, evidence: Evidence) -> Array | None:
     return _best(case, (case.without_error_of({evidence["weight"]: grid}) for grid in grids))
 
 
+def _reads_rounded(case: Case, evidence: Evidence) -> Array | None:
+    """What it reads as it is, in place of rounded to 8 bits: in blocks of the last axis, or all on one grid."""
+    source, block = evidence["from"], evidence["block"]
+    given = case.given(source)
+    if given is None or given.dtype.kind != "f" or not given.size:
+        return None
+    values = given.astype(np.float64)
+    if not block:
+        return case.without_error_of({source: on_a_grid(values, "uint8")})
+    size = values.shape[-1]
+    padded = np.zeros((*values.shape[:-1], -(-size // block) * block))
+    padded[..., :size] = values
+    parts = padded.reshape(-1, block)
+    scale = np.max(np.abs(parts), axis=1, keepdims=True) / np.iinfo(np.int8).max
+    with np.errstate(all="ignore"):
+        held = np.where(scale > 0, np.rint(parts / scale) * scale, 0.0)
+    return case.without_error_of({source: held.reshape(padded.shape)[..., :size]})
+
+
 def _best(case: Case, several: Iterator[Array | None]) -> Array | None:
     known = [one for one in several if one is not None]
     return min(known, key=lambda one: _left(case, one), default=None)
@@ -392,6 +411,7 @@ EXPERIMENTS: Mapping[str, Callable[[Case, Evidence], Array | float | None]] = {
     "scale": _factor,
     "outlier_channel": _channel,
     "constant_scale": _constant_on_a_grid,
+    "reads_rounded": _reads_rounded,
     "cancellation": _rounded_constants,
     "held_narrower": _held_in_its_file,
 }

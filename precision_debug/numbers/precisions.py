@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from .number_types import NUMBER_TYPES
 
 __all__ = [
-    "BEFORE_ROUNDING", "BEHIND_FLOAT32", "CONVERTS", "MIXED", "MODEL", "PRECISIONS", "QUANTISED",
+    "BEFORE_ROUNDING", "BEHIND_FLOAT32", "CONVERTS", "FEW_BITS", "MIXED", "MODEL", "PRECISIONS", "QUANTISED",
     "QUANTISED_WEIGHT", "Precision",
     "is_narrow", "promised",
 ]  # fmt: skip
@@ -26,6 +26,9 @@ BEHIND_FLOAT32 = " behind float32"
 
 QUANTISED = re.compile(r"quanti[sz]|^qlinear|^q(gemm|attention|moe)$|integer|nbits|int_mm", re.IGNORECASE)
 """Types of operators that make or read quantised tensors, in any of the frameworks."""
+
+FEW_BITS = re.compile(r"nbits|blockquantized", re.IGNORECASE)
+"""Of them, those whose weights alone are integers, unless they say that they round what they read, too."""
 
 QUANTISED_WEIGHT = " quantised"
 """How the type of an operator ends that is the baseline's with a weight of few bits, and everything else as it was."""

@@ -83,6 +83,44 @@ QUANTISED_CAUSES: Mapping[str, Cause] = {
         ),
         evidence={"ratio": _FIGURE},
     ),
+    "coarse_scale": Cause(
+        undone=Wording("with a scale that its values fit", "若比例与其数值相称"),
+        en="a scale far too large for its values", zh="比例远大于其数值所需",
+        do="Calibrate that tensor again: its scale leaves most of the type's steps unused.",
+        do_zh="重新校准该张量：其比例使该类型的大部分步长闲置。",
+        why=Wording(
+            "`{from}` is quantised to {type} with a scale of {scale}, so that its values, up to {largest}, take"
+            " {used} {used:step|steps} of {steps}; {fits} would do",
+            "`{from}` 以比例 {scale} 量化为 {type}，其数值（最大 {largest}）只用到 {steps} 个步长中的 {used} 个；"
+            "比例 {fits} 即可",
+        ),
+        sentence=Wording(
+            "{what} `{name}` lost the precision: {why}. Quantise `{from}` again with that scale.",
+            "{what} `{name}` 丢失了精度：{why}。请用该比例重新量化 `{from}`。",
+        ),
+        evidence={
+            "from": _TEXT, "type": _TEXT, "scale": _FIGURE, "largest": _FIGURE, "used": _COUNT, "steps": _COUNT,
+            "fits": _FIGURE,
+        },
+    ),
+    "reads_rounded": Cause(
+        undone=Wording("with what it reads not rounded", "若其读取的数不舍入"),
+        en="it rounds what it reads to 8 bits", zh="它将读取的数舍入到 8 位",
+        do="Let the operator multiply in float: accuracy_level 0 or 1 of MatMulNBits.",
+        do_zh="让该算子以浮点相乘：将 MatMulNBits 的 accuracy_level 设为 0 或 1。",
+        why=Wording(
+            "it rounds what it reads, `{from}`, to 8-bit integers before it multiplies, as the file asks ({asked})",
+            "它在相乘之前将读取的 `{from}` 舍入为 8 位整数，这是文件所要求的（{asked}）",
+        ),
+        sentence=Wording(
+            "{what} `{name}` lost the precision: {why}. Let it multiply in float (accuracy_level 0 or 1 of"
+            " MatMulNBits), or scale down what is large in `{from}`.",
+            "{what} `{name}` 丢失了精度：{why}。请让它以浮点相乘（将 MatMulNBits 的 accuracy_level 设为 0 或 1），"
+            "或缩小 `{from}` 中的大数。",
+        ),
+        evidence={"from": _TEXT, "asked": _TEXT, "block": _COUNT},
+        mended=False,
+    ),
     "constant_scale": Cause(
         undone=Wording("with that constant as the model has it", "若该常量与模型一致"),
         en="one scale for a constant of very different numbers", zh="常量的数值相差悬殊却共用一个比例",

@@ -12,9 +12,11 @@ from precision_debug.onnx.graph import initializers_of, ordered, outer_reads, sc
 from .same_tensor import Edge, find_edges
 from .types import Types
 
-__all__ = ["Known", "Source", "spellings"]
+__all__ = ["INSERTED_CAST", "Known", "Source", "spellings"]
 
-_CAST = "InsertedPrecisionFreeCast_"
+INSERTED_CAST = "InsertedPrecisionFreeCast_"
+"""How the names begin of what ONNX Runtime computes in float32 in place of a float16 that it has no kernel for."""
+
 _TOKEN = re.compile(r"_token_\d+$")
 _FUSION = re.compile(r"^(.+)/\w*Fusion\w*/?(_token_\d+)?$")
 _BIAS = "/MatMulAddFusion"
@@ -165,10 +167,11 @@ class Known:
     def copied(self, name: str) -> str:
         """The tensor that a cast was named after when another value had that name; "" for other values. ONNX Runtime
         names so what stands before a transposition that it moved behind the cast, whose layout is another then."""
-        if not name.startswith(_CAST) or _TOKEN.sub("", name) == name:
+        if not name.startswith(INSERTED_CAST) or _TOKEN.sub("", name) == name:
             return ""
-        tensor = _TOKEN.sub("", name.removeprefix(_CAST))
-        return "" if name.removeprefix(_CAST) in self.source.tensors or tensor not in self.source.tensors else tensor
+        tensor = _TOKEN.sub("", name.removeprefix(INSERTED_CAST))
+        taken = name.removeprefix(INSERTED_CAST) in self.source.tensors
+        return "" if taken or tensor not in self.source.tensors else tensor
 
     def after(self, name: str) -> str:
         """The one output of the converted graph's node whose name a value of the running graph bears; "" where it is
@@ -216,6 +219,6 @@ def spellings(name: str) -> Iterator[str]:
     plain = _MOVED.sub("", name.removesuffix("/duplicated"))
     if plain != name:
         yield plain
-    if plain.startswith(_CAST):
-        yield plain.removeprefix(_CAST)
-        yield _TOKEN.sub("", plain.removeprefix(_CAST))
+    if plain.startswith(INSERTED_CAST):
+        yield plain.removeprefix(INSERTED_CAST)
+        yield _TOKEN.sub("", plain.removeprefix(INSERTED_CAST))

@@ -48,6 +48,18 @@ class Entry:
         return self.value.scope.loop_depth > 0
 
 
+IN_INT8 = 4
+"""``accuracy_level`` of MatMulNBits from which on it rounds what it multiplies to integers of 8 bits, in its blocks."""
+
+
+def rounds_what_it_reads(node: Any) -> bool:
+    """Whether an operator of float tensors rounds the first of them to integers itself, by the file's own word."""
+    if node is None or node.domain != "com.microsoft":
+        return False
+    in_blocks = node.op_type == "MatMulNBits" and (attribute(node, "accuracy_level") or 0) >= IN_INT8
+    return in_blocks or node.op_type in {"DynamicQuantizeMatMul", "DynamicQuantizeLSTM"}
+
+
 _RENAMES = frozenset({"Constant", "Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Dropout", "Cast"})
 """What they give of a constant may lie in the constant's own memory."""
 
@@ -135,6 +147,7 @@ def list_tensors(
             view=view.label or holding.before,
             unseen=NOTHING if view.at_end and is_output else view.unseen,
             is_output=is_output,
+            rounds=inputs[:1] if rounds_what_it_reads(maker.node) else (),
         )
         entries.append(Entry(value=value, meta=meta, view=view, later=later, form=holding.form))
     return entries

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from precision_debug.onnx.graph import all_graphs, reorder
 from precision_debug.onnx.model import Model
@@ -15,10 +15,12 @@ from precision_debug.protocols import Feeds
 from precision_debug.reasons import Reason
 
 from ..engine.remedies import raise_constants
+from ..engine.tensor_list import rounds_what_it_reads
 from ..engine.types import Types
 from ..keep import Blocked
+from ..reasons import say
 from ..settings import setting
-from .float16 import after_conversion, convert, float16_notes
+from .float16 import after_conversion, convert, float16_notes, narrow_on_cpu
 from .opset import raised
 from .running_graph import dump, infer_types, unoptimised
 
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
     from ..modes import Recipe
 
 __all__ = ["Built", "build", "changed"]
+
+_IN_FLOAT32 = 1
+"""``accuracy_level`` of MatMulNBits that multiplies in float32."""
 
 _BFLOAT16 = 13
 """The first opset that has bfloat16."""
@@ -63,9 +68,33 @@ def changed(
         copy.CopyFrom(source.proto)
         raise_constants(copy, least)
         source = dataclasses.replace(source, proto=copy)
+    if not recipe.change and not recipe.optimise and recipe.mode.precision == "float32":
+        return _multiplied_in_float32(source)
     if recipe.change == "bfloat16_sim":
         return raised(source, _BFLOAT16, "bfloat16")
     return source, ()
+
+
+def _multiplied_in_float32(source: Model) -> tuple[Model, tuple[Reason, ...]]:
+    """The model with what its file lets multiply in int8 done in float32, and a note where there is some: whoever asks
+    for the unfused run in float32 asks what that costs."""
+    if not any(map(_may_multiply_in_int8, _nodes(source.proto))):
+        return source, ()
+    copy = type(source.proto)()
+    copy.CopyFrom(source.proto)
+    count = 0
+    for node in filter(_may_multiply_in_int8, _nodes(copy)):
+        next(one for one in node.attribute if one.name == "accuracy_level").i = _IN_FLOAT32
+        count += 1
+    return dataclasses.replace(source, proto=copy), (say("multiplied_in_float32", count=count),)
+
+
+def _nodes(proto: Any) -> Iterator[Any]:
+    return (node for graph in all_graphs(proto.graph) for node in graph.node)
+
+
+def _may_multiply_in_int8(node: Any) -> bool:
+    return node.op_type == "MatMulNBits" and rounds_what_it_reads(node)
 
 
 def build(source: Model, model: Model, recipe: Recipe, runtime: Runtime, folder: Path) -> Built:
@@ -82,6 +111,8 @@ def build(source: Model, model: Model, recipe: Recipe, runtime: Runtime, folder:
             running, types, recipe.change.removesuffix("_sim"), folder, Blocked.of(runtime, source, running)
         )
         types = infer_types(running, runtime, folder)
+    if not recipe.change and recipe.engine == "cpu":
+        notes = narrow_on_cpu(running, types)
     if recipe.change == "float16":
         notes = float16_notes(running, types, recipe.engine == "cpu")
     return Built(running=running, types=types, notes=notes)

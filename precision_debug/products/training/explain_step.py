@@ -90,6 +90,7 @@ def explained_step(subject: Subject, work: Work, folder: Path) -> tuple[Explanat
         allowed=allowed,
         allowed_at={name: bound for name, bound in before.items() if bound != allowed},
         candidates=len(names),
+        of_step=True,
         decided_by_rounding=tuple(sink.name for sink in sinks if sink.name in decided),
         unfelt=first if first and not culprits and not off and not subject.row_of[first].is_output else "",
         seconds=work.seconds,
