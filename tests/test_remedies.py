@@ -20,6 +20,7 @@ from precision_debug.events import KeepFound
 from precision_debug.protocols import Executed
 from precision_debug.report.blame import blame
 from precision_debug.report.next_step import OR, PASTE
+from precision_debug.report.slices import slice_section
 from precision_debug.run.remedies import with_remedy
 from precision_debug.search import ENGINE_OPTION, ToKeep, TradePoint, Tried
 
@@ -121,3 +122,35 @@ def test_what_holds_comes_first_and_what_keeps_nothing_before_what_keeps_some() 
     assert with_remedy(kept("none", 0.9), None).tried.state == "none"
     refuted = kept("lessened", 0.4, in_vain=TradePoint(what="curve", kept=1, error=1.0, passes=False))
     assert with_remedy(refuted, (remedy, False)).unit == "operator"
+
+
+def packing(folder: Path) -> list[dict[str, Any]]:
+    """Boxes of hundreds and scores of at most 1, joined: one scale makes every score 0."""
+    graph = Graph(seed=5)
+    x = graph.input("x", graph.random.normal(size=(1, 64, 16)).astype(np.float32))
+    stem = graph.op("MatMul", [x, graph.weight("w", graph.random.normal(size=(16, 16)) / 4)], "stem")
+    features = graph.op("Relu", [stem], "features")
+    parts = []
+    for name, width, size in (("boxes", 4, 640.0), ("scores", 5, 1.0)):
+        weight = graph.weight(f"w_{name}", graph.random.normal(size=(16, width)) / 3)
+        told = graph.op("Sigmoid", [graph.op("MatMul", [features, weight], f"m_{name}")], f"k_{name}")
+        parts.append(graph.op("Mul", [told, graph.weight(f"s_{name}", np.float32(size))], name))
+    graph.save(folder / "head.onnx", [graph.op("Concat", parts, "y", axis=-1)])
+    return [{"x": graph.random.normal(size=(1, 64, 16)).astype(np.float32)} for _ in range(4)]
+
+
+def test_what_packs_unlike_quantities_is_left_out_and_its_slices_are_shown(tmp_path: Path) -> None:
+    feeds = packing(tmp_path)
+    report = precision_debug.compare(tmp_path / "head.onnx", run_mode="ort_int8", inputs=feeds)
+    assert [one.cause for one in report.explanation.culprits][:1] == ["packed"] if report.explanation else False
+    kept = report.to_keep
+    assert kept is not None
+    assert kept.tried is not None
+    assert (kept.tried.state, set(kept.settings)) == ("mended", {"nodes_to_exclude"})
+    assert len(kept.settings["nodes_to_exclude"]) == 1
+    again = precision_debug.compare(tmp_path / "head.onnx", run_mode="ort_int8", inputs=feeds, **kept.settings)
+    assert not any(row.comparison.lost for row in again.outputs if row.comparison is not None)
+    shown = slice_section(report).lines
+    assert next((line[1].text.en, line[2].text.en, line[3].tone) for line in shown) == ("2", "4 - 8 of 9", "bad")
+    assert all(line[2].text.en != "6 of 9" for line in shown)
+    assert slice_section(again).lines == ()

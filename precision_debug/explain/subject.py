@@ -203,7 +203,7 @@ class Subject:
     def quantised_file(self) -> bool:
         """Whether the target's file brings integers that stand for numbers, and the baseline's none: a quantised model
         beside the one that it was made of, in whichever run modes."""
-        return any(QUANTISED.search(meta.op_type) for meta in self.targets.values()) and not self._of_integers
+        return any(QUANTISED.search(meta.op_type) for meta in self.targets.values()) and not self.quantises
 
     @cached_property
     def weights_alone(self) -> bool:
@@ -223,10 +223,10 @@ class Subject:
     @property
     def quantises_itself(self) -> bool:
         """Whether both sides run one file that quantises, whatever modes they are."""
-        return self._of_integers and not self.two_files
+        return self.quantises and not self.two_files
 
     @cached_property
-    def _of_integers(self) -> bool:
+    def quantises(self) -> bool:
         """Whether the baseline's graph itself quantises."""
         return any(QUANTISED.search(meta.op_type) for meta in self.tensors)
 
@@ -272,17 +272,7 @@ class Subject:
     def fed_by_none(self) -> frozenset[str]:
         """The compared tensors of a wide run that are narrow on neither side, and that nothing narrow is before, where
         something narrow is elsewhere. Empty where the mode, or a quantised file, makes any of them coarse."""
-        if self.arithmetic not in {"", "float32", "float64"} or self._of_integers or self.is_step:
-            return frozenset()
-        behind = _behind_narrow(self.tensors)
-        there = _behind_narrow(tuple(self.targets.values()))
-        if not behind and not there:
-            return frozenset()
-        return frozenset(
-            name for name, row in self.row_of.items()
-            if name not in behind and row.target_name not in there and row.target_name.rpartition("@")[0] not in there
-            and unit_of(self.held_as.get(name, ""), None) <= NARROW
-        )  # fmt: skip
+        return _fed_by_none(self)
 
     @property
     def arithmetic(self) -> str:
@@ -323,7 +313,7 @@ class Subject:
             return own
         if self.whole_steps(name) and self.held_as.get(name) == meta.dtype:
             return own * FEW_STEPS
-        if self._of_integers and (inside := sum(map(self._rounds_to_steps, self.region_of.get(name, ())))):
+        if self.quantises and (inside := sum(map(_rounds_to_steps, self.region_of.get(name, ())))):
             own = max(own, INT8 * FEW_STEPS * math.sqrt(inside))  # what is fused falls to steps that nobody sees
         return own
 
@@ -331,25 +321,7 @@ class Subject:
         own, meta = unit_of(self.held_as.get(name, ""), stats), self.meta_of.get(name)
         if meta is None or self.whole_steps(name):
             return own
-        return max(own, unit_of(meta.dtype, None), self._unit_of_operands(name), self._unit_of_what_it_reads(name))
-
-    def _unit_of_what_it_reads(self, name: str) -> float:
-        """Of an operator of floats that rounds what it reads to 8 bits inside, in the target alone, that rounding."""
-        row, mine = self.row_of.get(name), self.meta_of.get(name)
-        meta = self.targets.get(row.target_name) if row is not None else None
-        if meta is None or mine is None or not meta.rounds or mine.rounds or not QUANTISED.search(meta.op_type):
-            return 0.0
-        return INT8
-
-    def _unit_of_operands(self, name: str) -> float:
-        """Of a product whose operands the target rounds to float8 and whose result it holds in a wider type, the unit
-        of the coarsest operand; else 0."""
-        row = self.row_of.get(name)
-        meta = self.targets.get(row.target_name) if row is not None else None
-        if meta is None or not meta.op_type.startswith(FLOAT8):
-            return 0.0
-        types = [self.targets[one].dtype for one in meta.inputs if one in self.targets]
-        return max(unit_of(dtype, None) for dtype in ("float8_e4m3fn", *types) if dtype.startswith("float8"))
+        return max(own, unit_of(meta.dtype, None), _unit_of_operands(self, name))
 
     def whole_steps(self, name: str) -> bool:
         """Whether the target holds a tensor as integers, whose rounding error does not depend on the value."""
@@ -364,7 +336,7 @@ class Subject:
     def same_steps(self) -> bool:
         """Whether some tensors are the same integers on both sides: then a difference far below a step becomes a whole
         one in a few elements, and such steps spread, without anybody's fault. Only where nothing else is rounded."""
-        return self.typical_unit <= NARROW and self._of_integers
+        return self.typical_unit <= NARROW and self.quantises
 
     def whole_in_both(self, row: Row) -> bool:
         """Whether both sides hold a tensor as the same integers."""
@@ -429,11 +401,6 @@ class Subject:
         return bool(bits_of(held)) and self.moves_on(name) and all(
             self.held_as.get(one) == held for one in self.sources(name)
         )  # fmt: skip
-
-    @staticmethod
-    def _rounds_to_steps(meta: TensorMeta) -> bool:
-        held = FEW_BITS.search(meta.op_type) and not meta.rounds  # weights alone, which stay what they are
-        return bool(QUANTISED.search(meta.op_type)) and not _dequantises(meta.op_type) and not held
 
     def _rounds_integers(self, meta: TensorMeta) -> bool:
         """Whether an operator makes floats of integers: then it is the first to round them, or to overflow."""
@@ -516,6 +483,33 @@ def _has_coarse_steps(subject: Subject) -> bool:
     return False
 
 
+def _unit_of_operands(subject: Subject, name: str) -> float:
+    """Of an operator that the target gives what it reads in fewer bits than its result, the unit of the coarsest: of a
+    product whose operands are float8, and of one of floats that rounds what it reads to 8 bits inside; else 0."""
+    row, mine = subject.row_of.get(name), subject.meta_of.get(name)
+    meta = subject.targets.get(row.target_name) if row is not None else None
+    if meta is None:
+        return 0.0
+    if meta.op_type.startswith(FLOAT8):
+        types = [subject.targets[one].dtype for one in meta.inputs if one in subject.targets]
+        return max(unit_of(dtype, None) for dtype in ("float8_e4m3fn", *types) if dtype.startswith("float8"))
+    alone = mine is not None and not mine.rounds
+    return INT8 if alone and meta.rounds and QUANTISED.search(meta.op_type) else 0.0
+
+
+def _fed_by_none(subject: Subject) -> frozenset[str]:
+    if subject.arithmetic not in {"", "float32", "float64"} or subject.quantises or subject.is_step:
+        return frozenset()
+    behind, there = _behind_narrow(subject.tensors), _behind_narrow(tuple(subject.targets.values()))
+    if not behind and not there:
+        return frozenset()
+    return frozenset(
+        name for name, row in subject.row_of.items()
+        if name not in behind and there.isdisjoint({row.target_name, row.target_name.rpartition("@")[0]})
+        and unit_of(subject.held_as.get(name, ""), None) <= NARROW
+    )  # fmt: skip
+
+
 def _behind_narrow(tensors: Sequence[TensorMeta]) -> set[str]:
     """The tensors that are held in a narrow type, and all that is made of them; of what a body runs nobody lists what
     it hands on, so that all of its operator's results are."""
@@ -525,6 +519,12 @@ def _behind_narrow(tensors: Sequence[TensorMeta]) -> set[str]:
         if body or unit_of(meta.dtype, None) > NARROW or not found.isdisjoint(meta.inputs):
             found.add(meta.name)
     return found
+
+
+def _rounds_to_steps(meta: TensorMeta) -> bool:
+    """Whether an operator rounds to integers while it runs; weights of few bits alone stay what they are."""
+    held = FEW_BITS.search(meta.op_type) and not meta.rounds
+    return bool(QUANTISED.search(meta.op_type)) and not _dequantises(meta.op_type) and not held
 
 
 def _dequantises(op_type: str) -> bool:

@@ -343,8 +343,9 @@ CAUSES: Mapping[str, Cause] = {
         do="Give what is lost an output, or a scale, of its own: split the operator that packs it, or keep it.",
         do_zh="给丢失的部分单独的输出或单独的比例：拆开把它拼入的算子，或保留该算子。",
         why=Wording(
-            "slices {slices} of axis {axis} ({count} of {all}) are lost, off by {part} of their own size: they reach"
-            " {peak}, and share one type with values up to {largest}",
+            "{count:slice|slices} {slices} of axis {axis} ({count} of {all}) {count:is|are} lost, off by {part} of"
+            " {count:its|their} own size: {count:it reaches|they reach}"
+            " {peak}, and {count:shares|share} one type with values up to {largest}",
             "第 {axis} 轴的切片 {slices}（{all} 个中的 {count} 个）已丢失，误差为其自身大小的 {part}："
             "其最大值为 {peak}，却与最大为 {largest} 的值共用同一类型",
         ),

@@ -59,7 +59,8 @@ ROWS: Mapping[str, Wording] = {
         "Use --atol if integers that far apart are the same to you.",
     ),
     "slices_lost": Wording(
-        "slices {slices} of axis {axis} ({count} of {all}) are lost: off by {part:.0%} of their own size; they reach"
+        "{count:slice|slices} {slices} of axis {axis} ({count} of {all}) {count:is|are} lost: off by {part:.0%} of"
+        " {count:its|their} own size; {count:it reaches|they reach}"
         " {peak:.3g} beside values up to {largest:.3g}",
         "第 {axis} 轴的切片 {slices}（{all} 个中的 {count} 个）已丢失：误差为其自身大小的 {part:.0%}；"
         "其最大值为 {peak:.3g}，而同一输出的最大值为 {largest:.3g}",

@@ -22,6 +22,7 @@ from .precision import precision
 from .provenance import provenance
 from .repeated import repeat_section
 from .section import Cell, Section, linked, pair, plain
+from .slices import slice_section
 from .tokens import effect_sections, token_section
 from .tolerance import tolerance_text
 from .values import growth, newly_broken
@@ -123,6 +124,7 @@ def summary(report: Report) -> Summary:
         _worst(report),
         _outputs(report),
         _scores(report),
+        slice_section(report),
         token_section(report),
         *effect_sections(report),
         repeat_section(report),

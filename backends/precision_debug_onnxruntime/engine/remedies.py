@@ -10,7 +10,8 @@ import numpy as np
 
 from precision_debug.errors import UsageError
 from precision_debug.numbers.number_types import NUMBER_TYPES
-from precision_debug.onnx.graph import all_graphs
+from precision_debug.onnx.graph import all_graphs, ordered
+from precision_debug.onnx.model import read_model
 from precision_debug.protocols import Remedy
 from precision_debug.reasons import did_you_mean
 from precision_debug.records import Culprit
@@ -48,6 +49,7 @@ def remedies_of(change: str, options: Mapping[str, Any], model: str, culprits: S
     causes = frozenset(one.cause for one in culprits)
     if change.startswith("int8"):
         types = frozenset(kind for one in culprits for kind in one.op_types)
+        yield from _scales_apart(change, options, model, culprits)
         yield from _of_int8(change, options, causes, types)
     elif change:
         narrow = NUMBER_TYPES["bfloat16" if change.startswith("bfloat16") else "float16"]
@@ -59,6 +61,31 @@ def remedies_of(change: str, options: Mapping[str, Any], model: str, culprits: S
                 made=f"{model.removesuffix('.onnx')}.raised.onnx",
             )  # fmt: skip
             yield Remedy(settings={"raise_constants": given}, text=lines)
+
+
+_BEHIND = 24
+"""Nodes between a join and the outputs, at most, that are left in float with it."""
+
+
+def _scales_apart(
+    change: str, options: Mapping[str, Any], model: str, culprits: Sequence[Culprit]
+) -> Iterator[Remedy]:
+    """What packs unlike quantities left unquantised, so that each of them keeps a scale of its own: alone, and with all
+    that comes after it, where another operator would give the whole one scale again."""
+    joins = list(dict.fromkeys(one.node for one in culprits if one.cause == "packed" and one.node))
+    if not joins or change != "int8":
+        return
+    graph = read_model(model).proto.graph
+    reached = {name for node in graph.node if node.name in joins for name in node.output}
+    behind = list(joins)
+    for node in ordered(graph):
+        if node.name not in joins and not reached.isdisjoint(node.input):
+            reached.update(node.output)
+            behind.append(node.name)
+    kept = list(setting(options, "nodes_to_exclude"))
+    for nodes in (joins, behind) if len(joins) < len(behind) <= _BEHIND else (joins,):
+        names = tuple(dict.fromkeys([*kept, *nodes]))
+        yield Remedy(settings={"nodes_to_exclude": names}, text=f"quantize_static(…, nodes_to_exclude={list(names)!r})")
 
 
 def _of_int8(

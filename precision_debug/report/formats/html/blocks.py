@@ -21,7 +21,7 @@ __all__ = ["ABOVE", "FOUND", "IN_ANSWER", "UNEXPLAINED", "answer", "block", "bud
 FOUND = ("fix", "fix_kept", "fix_trade", "fix_artefacts")
 """What a search found, right below its answer."""
 
-ABOVE = ("outputs", "scores", "tokens", "token_effects", "precision")
+ABOVE = ("outputs", "slices", "scores", "tokens", "token_effects", "precision")
 """Sections that stand open below the table; the others follow them, folded."""
 
 UNEXPLAINED = ("first", "worst")
