@@ -13,6 +13,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 import precision_debug
 from precision_debug.claims import Verdict
+from precision_debug.errors import BackendError
+from precision_debug.explain import decisions
+from precision_debug.reasons import as_reason
 from precision_debug.records import Row, Status
 from precision_debug.report.decisions import decision_sentence
 from precision_debug.report.lead import lead
@@ -231,3 +234,23 @@ def test_routing_that_rounding_turns_is_told_and_experts_of_other_tokens_are_nob
     assert others
     assert {row.status for row in others} == {Status.PASS}
     assert report.verdict is Verdict.EXPECTED
+
+
+@pytest.mark.parametrize("error", [BackendError("the engine is gone", where="here"), ValueError("not two shapes")])
+def test_what_stops_the_look_at_decisions_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """The comparison stands, with its numbers, and a note says that decisions were not looked at, and why."""
+
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(decisions._Runs, "of_target", fail)
+    path, feeds = model(tmp_path, "labels")
+    report = precision_debug.compare(path, run_mode="ort_fp16_sim", inputs=feeds)
+    told = [one for one in map(as_reason, report.notes) if one.code == "decisions_not_looked_at"]
+    assert len(told) == 1
+    assert str(error).split(":")[-1].strip() in str(told[0].args["detail"])
+    assert report.explanation is not None
+    assert report.explanation.decisions == ()
+    assert report.outputs[0].comparison is not None

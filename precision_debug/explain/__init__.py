@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from ..safety.late import offered
 
 __all__ = [
-    "LEAST", "MOST", "Subject", "allowed_by", "allowed_to_many", "decided_otherwise", "explain", "hidden_share",
-    "is_mended", "is_of_many", "with_choices", "with_decisions", "worth",
+    "LEAST", "MOST", "NOT_LOOKED_AT", "Subject", "allowed_by", "allowed_to_many", "decided_otherwise", "explain",
+    "hidden_share", "is_mended", "is_of_many", "with_choices", "with_decisions", "worth",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
     from .bounds import LEAST, MOST, allowed_by, allowed_to_many, worth
     from .choices import with_choices
     from .conclusion import hidden_share, is_of_many
-    from .decisions import decided_otherwise, with_decisions
+    from .decisions import NOT_LOOKED_AT, decided_otherwise, with_decisions
     from .explain_run import explain
     from .subject import Subject
     from .units import is_mended
@@ -24,7 +24,7 @@ __getattr__ = offered(
     __name__,
     {
         "bounds": "LEAST MOST allowed_by allowed_to_many worth", "choices": "with_choices",
-        "conclusion": "hidden_share is_of_many", "decisions": "decided_otherwise with_decisions",
+        "conclusion": "hidden_share is_of_many", "decisions": "NOT_LOOKED_AT decided_otherwise with_decisions",
         "explain_run": "explain", "subject": "Subject", "units": "is_mended",
     },
 )  # fmt: skip

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import PrecisionDebugError
 from ..numbers.arrays import as_array
 from ..numbers.precisions import QUANTISED
 from ..numbers.widen import widen
@@ -29,7 +30,7 @@ from .subject import Subject, replaces
 from .work import Work
 from .workbench import HostWorkbench
 
-__all__ = ["Decided", "decided_otherwise", "with_decisions"]
+__all__ = ["NOT_LOOKED_AT", "Decided", "decided_otherwise", "with_decisions"]
 
 Array = np.ndarray[Any, Any]
 
@@ -43,6 +44,9 @@ _STEPS = _ROUND | words("Cast Convert CAST to _to_copy")
 
 _FOLLOWS = words("Shape Size ShapeOf shape NonZero nonzero ConstantOfShape Constant Input Dropout")
 """What they say does not hang on the values of a float, or says once more what a decision says."""
+
+NOT_LOOKED_AT = (PrecisionDebugError, ArithmeticError, LookupError, MemoryError, TypeError, ValueError)
+"""What may be raised while decisions are looked at, without the finished comparison being lost for it."""
 
 _DRAWS = 3
 """Runs of the baseline with roundings of their own, to see how many decisions turn: more than one, since they are
@@ -86,7 +90,8 @@ def with_decisions(explanation: Explanation, decided: Decided) -> Explanation:
 
 def decided_otherwise(subject: Subject, level: str) -> Decided | None:
     """The decisions that the outputs are off by; None where there are none, where they are off by more, or where it
-    cannot be told. Takes two runs of the baseline and one of the target, and five more where there are some."""
+    cannot be told. Takes two runs of the baseline and one of the target, and five more where there are some. Raises
+    what an engine raises that does not run so, and what a model's odd values do: see ``NOT_LOOKED_AT``."""
     if subject.is_step or subject.iterations or subject.same_integers or not replaces(subject.baseline):
         return None
     sinks = [
@@ -99,10 +104,7 @@ def decided_otherwise(subject: Subject, level: str) -> Decided | None:
     names = _decisions(subject, [sink.name for sink in sinks])
     if not names or len(names) > _MOST:
         return None
-    try:
-        return None if Work(subject, level).too_large else _Turned(subject, sinks, names).judged()
-    except Exception:  # whatever a model or an engine does here, the finished comparison is not lost for it
-        return None
+    return None if Work(subject, level).too_large else _Turned(subject, sinks, names).judged()
 
 
 def _decisions(subject: Subject, before: Sequence[str]) -> list[str]:

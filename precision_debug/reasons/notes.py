@@ -86,6 +86,12 @@ NOTES: Mapping[str, Wording] = {
         "若目标以 float16 累加，{op} `{name}` 内部可能上溢：其 {terms} 项的绝对值之和为 {most:.4g}，舍入误差至多为其"
         " {lost:.2g}。", "Keep the operator in FP32, or scale its inputs down first.",
     ),
+    "decisions_not_looked_at": Wording(
+        "Whether decisions that went otherwise (a top-k, an argmax, a threshold) explain the outputs was not looked at:"
+        " {detail}. The outputs are judged as numbers.",
+        "未能查看各输出的差异是否由不同的判定（top-k、argmax、阈值）造成：{detail}。各输出按数值评判。",
+        "Compare with another baseline, or give a tolerance.",
+    ),
     "no_second_opinion": Wording(
         "No second opinion: other engines can only run operators of .onnx files.",
         "没有第二意见：只有 .onnx 文件的算子能由其他引擎运行。", "Export the model to ONNX.",

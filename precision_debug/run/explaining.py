@@ -157,7 +157,12 @@ def _explained(
 ) -> tuple[Explanation, ToKeep | None]:  # fmt: skip
     spec, journal = work.spec, work.journal
     feeds, target_feeds = work.feeds(sample)
-    decided = explain.decided_otherwise(subject, spec.explain)
+    decided = None
+    try:
+        decided = explain.decided_otherwise(subject, spec.explain)
+    except explain.NOT_LOOKED_AT as error:
+        detail = str(error) if isinstance(error, PrecisionDebugError) else f"{type(error).__name__}: {error}"
+        work.note(say("decisions_not_looked_at", detail=detail))
     explain_one = functools.partial(
         explain.explain, level=spec.explain, folder=work.folder,
         on_portrait=lambda portrait: journal.write(events.PortraitMade(portrait=portrait)),
