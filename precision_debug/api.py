@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from . import events
 from .errors import InputError, PrecisionDebugError, UsageError
 from .reasons import say
 from .records import ModelFiles, RunSpec, Tolerance
@@ -24,6 +26,9 @@ from .run.plan import make_plan
 from .settings.options import checked_tolerance, options_of, spec_of
 
 __all__ = ["compare"]
+
+_LOG = logging.getLogger("precision_debug.compare")
+logging.getLogger("precision_debug").addHandler(logging.NullHandler())  # silent until the user sets up logging
 
 
 def compare(
@@ -46,7 +51,8 @@ def compare(
     ``inputs`` must be a path, and a crash raises BackendCrash after the partial report was written.
     options: those of the command line, as ``doctor --settings`` lists them, and the backends' own settings, for
     every side that reads them; ``**{"baseline.KEY": value}`` is for one side.
-    Raises PrecisionDebugError; an out-of-tolerance result is not an error.
+    Raises PrecisionDebugError; an out-of-tolerance result is not an error. Nothing is printed: the logger
+    "precision_debug.compare" has each stage and note (INFO) and each finished row (DEBUG).
     """
     arrays = () if isinstance(inputs, (str, os.PathLike)) else _samples(inputs)
     chosen = {"run_mode": run_mode, "inputs": "" if arrays else inputs, **options}
@@ -64,7 +70,7 @@ def compare(
         return _compared_here(spec, outputs, arrays)
     if arrays:
         raise TypeError("isolated=True takes inputs as a path: arrays do not travel to the child process")
-    outcome = supervisor.supervise(spec, outputs or [Path("output/output.xlsx")])
+    outcome = supervisor.supervise(spec, outputs or [Path("output/output.xlsx")], on_event=_log_plain)
     if outcome.error is not None:
         raise outcome.error
     assert outcome.report is not None
@@ -104,7 +110,7 @@ def _compared_here(spec: RunSpec, outputs: Sequence[Path], arrays: Sequence[Mapp
         else:
             folder, _ = stack.enter_context(scratch())
         try:
-            with Journal(folder / JOURNAL) as journal:
+            with Journal(folder / JOURNAL, on_event=_log) as journal:
                 pipeline.execute(spec, journal, folder=folder, feeds=arrays)
         except BaseException as error:
             if outputs and deliver.has_rows(folder):
@@ -113,6 +119,22 @@ def _compared_here(spec: RunSpec, outputs: Sequence[Path], arrays: Sequence[Mapp
             shutil.rmtree(folder, ignore_errors=True)
             raise
         return deliver.deliver(folder, outputs)
+
+
+def _log_plain(event: Mapping[str, Any]) -> None:
+    """Log an event as it stands in a journal; only where somebody listens is it read."""
+    if _LOG.isEnabledFor(logging.INFO) and (found := events.read(event)) is not None:
+        _log(found)
+
+
+def _log(event: Any) -> None:
+    match event:
+        case events.Stage(text=text) | events.EngineProgress(text=text) | events.Note(text=text):
+            _LOG.info("%s", text)
+        case events.RowDone(row=row):
+            _LOG.debug("%s %s: %s", row.op_type, row.name, row.status.value)
+        case events.Failure(text=text):
+            _LOG.info("%s", text)
 
 
 def _samples(inputs: Any) -> tuple[Mapping[str, Any], ...]:

@@ -323,7 +323,7 @@ def test_options_exist(document: Path) -> None:
         "--precision_golden", "--precision_reports", "--precision_thresholds",  # of the pytest plugin
     }  # fmt: skip
     lines = document.read_text(encoding="utf-8").splitlines()
-    others = re.compile(r"pip|build\.py|pytest|ruff|pre-commit|^paddle2onnx ")
+    others = re.compile(r"pip|build\.py|pytest|ruff|pre-commit|^paddle2onnx |^docker ")
     ours = "\n".join(line for line in lines if not others.search(line))
     ours = re.sub(r"`(?:polygraphy [^`]*|--\w+-[^`]*)`", "", ours)  # another program's
     named = set(re.findall(r"(?<![\w-])--[a-z]\w+", ours))

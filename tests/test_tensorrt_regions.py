@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import types
 from pathlib import Path
 
@@ -125,12 +126,13 @@ def test_operators_of_a_layer_without_metadata(name: str, wanted: tuple[str, ...
     assert operators(EngineLayer(name=name, layer_type="PointWiseV2")) == wanted
 
 
-def test_which_layer_is_timed_is_printed_now_and_then_and_understood(capsys: pytest.CaptureFixture[str]) -> None:
+def test_which_layer_is_timed_is_told_now_and_then_and_understood(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "precision_debug.tensorrt")
     trt = types.SimpleNamespace(ILogger=object)
     logger = make_logger(trt, Messages())
     for name in ("conv1", "conv2"):
         logger.log("Severity.VERBOSE", f"--------------- Timing Runner: {name} (CaskConvolution[0x80000009])")
-    lines = capsys.readouterr().err.splitlines()
+    lines = [one.getMessage() for one in caplog.records]
     assert len(lines) == 1, "a build times thousands of kernels"
     assert heard(lines[0]) == "timing kernels for conv1"
     assert heard("[TensorRT] WARNING: something else") is None

@@ -78,6 +78,7 @@ def called(
 def start() -> NoReturn:
     """What ``called`` runs (see ``import_path.command``): writes an answer into its folder."""
     import_path.clean()
+    children.print_logs()
     folder = Path(sys.argv[1])
     plain = json.loads((folder / _JOB).read_text(encoding="utf-8"))
     threading.Thread(target=_outlive, args=(folder,), daemon=True).start()

@@ -6,6 +6,7 @@ Their standard input is a pipe that says whether this process still lives: when 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import subprocess
@@ -14,7 +15,7 @@ from typing import IO
 
 from ..safety import import_path
 
-__all__ = ["end", "ended_by", "start"]
+__all__ = ["end", "ended_by", "print_logs", "start"]
 
 
 def start(
@@ -28,6 +29,13 @@ def start(
         [*import_path.command(code), *arguments],
         stdin=subprocess.PIPE, stdout=said, stderr=said, start_new_session=True, pass_fds=handles,
     )  # fmt: skip
+
+
+def print_logs() -> None:
+    """Print what our own loggers are told: in a child that is the run's log, which its caller reads."""
+    logger = logging.getLogger("precision_debug")
+    logger.addHandler(logging.StreamHandler())
+    logger.setLevel(logging.DEBUG)
 
 
 def end(child: subprocess.Popen[bytes]) -> None:

@@ -27,7 +27,7 @@ from ..records import RunSpec
 from ..safety import import_path
 from ..search.request import SearchRequest
 from ..settings.options import Workers
-from . import pipeline
+from . import child, pipeline
 from .error_transport import as_ours, failure_of
 from .folder import JOB, JOURNAL, LOG
 from .journal import UNTOLD, Journal
@@ -105,6 +105,7 @@ def _deliver(folder: Path, outputs: Sequence[Path], locks: Sequence[Path]) -> in
 def start() -> NoReturn:
     """What the supervisor runs (see ``import_path.command``)."""
     import_path.clean()
+    child.print_logs()
     # frameworks are a million objects that stay: to walk through all of them for each quarter more takes a second
     gc.set_threshold(*gc.get_threshold()[:2], _WHOLE_WALKS)
     status = main(Path(sys.argv[1]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import logging
 import re
 import time
 from dataclasses import dataclass
@@ -110,14 +111,13 @@ class Messages:
 
 
 def make_logger(trt: Any, messages: Messages) -> Any:
-    """A TensorRT logger that fills ``messages``; warnings, errors and now and then the layer that is timed it prints to
-    standard error.
+    """A TensorRT logger that fills ``messages``; warnings, errors and now and then the layer that is timed it hands to
+    Python's logger "precision_debug.tensorrt", which the tool's own processes print.
 
     It lives as long as the process, and listens at the most verbose level: only there does the builder name the
     weights that it had to change.
     """
-    import sys
-
+    log = logging.getLogger("precision_debug.tensorrt")
     last_written = 0.0
 
     class Logger(trt.ILogger):  # type: ignore[misc]
@@ -128,12 +128,12 @@ def make_logger(trt: Any, messages: Messages) -> Any:
             name = str(severity).rpartition(".")[2]
             messages.take(name, msg)
             if name == "WARNING" or (name in {"ERROR", "INTERNAL_ERROR"} and not messages.quoted):
-                print(f"[TensorRT] {name}: {msg}", file=sys.stderr)  # noqa: T201
+                log.log(logging.WARNING if name == "WARNING" else logging.ERROR, "[TensorRT] %s: %s", name, msg)
             elif name == "VERBOSE" and "Timing Runner: " in msg:
                 nonlocal last_written
                 if time.monotonic() - last_written > _OFTEN:
                     last_written = time.monotonic()
-                    print(f"[TensorRT] {name}: {msg}", file=sys.stderr, flush=True)  # noqa: T201
+                    log.debug("[TensorRT] %s: %s", name, msg)
 
     _loggers.append(Logger())
     return _loggers[-1]

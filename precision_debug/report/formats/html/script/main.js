@@ -65,7 +65,7 @@ byId("language").onclick = () => { speak(1 - state.language); remember("language
 byId("theme").onclick = () => { paint(root.dataset.theme === "dark" ? "light" : "dark"); remember("theme", root.dataset.theme); };
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape") closeRow();
-  if (opened < 0 || event.target.closest("input, .tabulator-tableholder")) return;
+  if (opened < 0 || event.target.closest("input, #grid")) return;
   const step = { ArrowLeft: 0, ArrowRight: 1 }[event.key];
   if (step !== undefined && byId("drawer").contains(event.target)) { event.preventDefault(); byId("drawer").querySelectorAll(".head button")[step].click(); }
 });

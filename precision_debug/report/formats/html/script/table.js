@@ -125,6 +125,8 @@ function wanted(record) {
 
 function groupHead(value, count, members) {
   const made = element("span");
+  made.setAttribute("role", "gridcell");
+  queueMicrotask(() => made.closest(".tabulator-group")?.setAttribute("role", "row")); // a group of rows holds rows alone
   made.append(value ? element("b", "", value) : both(words.top, "b"), element("small", "", `  ${thousands(count)}`));
   let worst = 0, failed = 0;
   for (const member of members) {
@@ -148,6 +150,7 @@ function buildTable(done) {
   order_ = order;
   layer_ = layer;
   for (const number of order) if (columns[number].first) made_.add(number);
+  const first = records.find(wanted)?.id;
   const ordered = [...order.filter((number) => made_.has(number)).map((number) => definition(columns[number], number)), layer];
   table = new Tabulator(byId("grid"), {
     data: records, columns: ordered, index: "id", layout: "fitData", nestedFieldSeparator: false, rowHeight: 27,
@@ -162,16 +165,26 @@ function buildTable(done) {
       made.classList.add(`is-${tones[record[fieldOf("status")]]}`);
       made.classList.toggle("is-culprit", data.culprits.includes(record.id));
       made.classList.toggle("is-here", record.id === place);
+      made.tabIndex = record.id === (place < 0 ? first : place) ? 0 : -1;
     },
   });
   table.on("rowClick", (_event, row) => openRow(row.getData().id));
   table.on("dataFiltered", (_filters, found) => told(found.length));
+  const named = () => { // only what is drawn can be named, and one row has to take the focus
+    if (!byId(`row-${place}`)) byId("grid").removeAttribute("aria-activedescendant");
+    const drawn = byId("grid").querySelectorAll(".tabulator-row");
+    if (drawn.length && ![...drawn].some((row) => row.tabIndex === 0)) drawn[0].tabIndex = 0;
+  };
+  for (const event of ["renderComplete", "scrollVertical"]) table.on(event, named);
   table.on("tableBuilt", () => {
-    const holder = byId("grid").querySelector(".tabulator-tableholder");
-    holder.tabIndex = 0;
-    label(holder, "aria-label", ["Rows: arrows move, Enter opens", "行：方向键移动，回车打开"]);
+    const grid = byId("grid"), holder = grid.querySelector(".tabulator-tableholder");
+    // the grid has the focus, as its role asks: what scrolls inside it is neither a row nor a group of rows
+    grid.tabIndex = 0;
+    holder.removeAttribute("tabindex");
+    holder.setAttribute("role", "presentation");
+    label(grid, "aria-label", ["Rows: arrows move, Enter opens", "行：方向键移动，回车打开"]);
     nameFilters();
-    holder.addEventListener("keydown", walked);
+    grid.addEventListener("keydown", walked);
     done();
   });
 }
@@ -221,6 +234,7 @@ function told(count) {
 const displayed = () => table.getRows("active").map((row) => row.getData().id);
 
 function walked(event) {
+  if (event.target !== byId("grid") && !event.target.classList.contains("tabulator-row")) return; // a heading, a filter
   const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: 15, PageUp: -15, Home: -Infinity, End: Infinity };
   if (event.key === "Enter" && place >= 0) { event.preventDefault(); openRow(place); return; }
   if (!(event.key in steps) || event.altKey || event.ctrlKey || event.metaKey) return;
@@ -235,12 +249,14 @@ function walked(event) {
 /** Make a row the current one, and bring it into view. */
 function stand(number) {
   byId(`row-${place}`)?.classList.remove("is-here");
+  for (const other of byId("grid").querySelectorAll('.tabulator-row[tabindex="0"]')) other.tabIndex = -1;
   place = number;
   const row = table.getRow(number);
   if (!row) return Promise.resolve();
   const mark = () => {
-    byId(`row-${number}`)?.classList.add("is-here");
-    byId("grid").querySelector(".tabulator-tableholder").setAttribute("aria-activedescendant", `row-${number}`);
+    const made = byId(`row-${number}`);
+    if (made) { made.classList.add("is-here"); made.tabIndex = 0; }
+    byId("grid").setAttribute("aria-activedescendant", `row-${number}`);
   };
   return table.scrollToRow(row, "center", false).then(mark, mark);
 }

@@ -25,7 +25,7 @@ function tokenStrip() {
     cell.dataset.token = number;
     const lost = Number.isNaN(one.difference);
     const share = one.difference === null ? 0 : lost ? 1 : Math.min(1, Math.abs(one.difference) / Math.max(most, SCALE / 50));
-    cell.style.background = lost ? "var(--violet)" : `color-mix(in srgb, var(--${one.difference < 0 ? "red" : "blue"}) ${Math.round(75 * share)}%, var(--card))`;
+    cell.style.background = `color-mix(in srgb, var(--${lost ? "violet" : one.difference < 0 ? "red" : "blue"}) ${Math.round(55 * share)}%, var(--card))`;
     if (one.flips) cell.classList.add("flips");
     if (number === data.tokens.first) cell.classList.add("first");
     cell.title = one.difference === null ? `KL ${short(one.kl)}` : `Δ log p ${short(one.difference)}, KL ${short(one.kl)}`;
@@ -80,7 +80,7 @@ function layerCurve(profile) {
     const place = data.tokens.rows[n];
     parts.push(place === null ? dot : svg("a", { href: `#row=${place}`, "data-row": place }, dot));
   });
-  const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", class: "layers" }, ...parts);
+  const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "group", class: "layers" }, ...parts);
   label(picture, "aria-label", words.layers);
   return picture;
 }
