@@ -135,13 +135,13 @@ def test_a_fault_of_the_served_model_is_named(tmp_path: Path, fault: str) -> Non
 @needs_engine
 def test_a_head_in_float32_is_vllms_own_option(tmp_path: Path) -> None:
     folder = llama_folders.write(tmp_path / "llama")
-    errors = []
+    types = []
     for options in ({}, {"head_fp32": "on"}):
-        report = compared(folder, folder, "vllm_bf16", options=options, explain="off")
+        report = compared(folder, folder, "vllm_bf16", explain="off", **options)
         [row] = [row for row in report.rows if row.target_name == "output.logits"]
         assert row.comparison is not None
-        errors.append(row.comparison.target.dtype)
-    assert errors == ["bfloat16", "float32"]
+        types.append(row.comparison.target.dtype)
+    assert types == ["bfloat16", "float32"]
 
 
 @needs_engine
