@@ -13,7 +13,7 @@ import numpy as np
 __all__ = ["VOCABULARY", "ids", "write"]
 
 VOCABULARY = 96
-WIDE, HEAD, HEADS, KEYS, INSIDE, LAYERS = 64, 32, 4, 2, 96, 2
+WIDE, HEAD, HEADS, KEYS, INSIDE, LAYERS, EXPERTS = 64, 32, 4, 2, 96, 2, 4
 
 Change = Callable[[dict[str, Any], dict[str, np.ndarray[Any, Any]]], None]
 """(config, weights by name): what is done to them before they are written."""
@@ -24,7 +24,7 @@ def ids(rows: int = 2, tokens: int = 12, seed: int = 3) -> np.ndarray[Any, Any]:
 
 
 def write(folder: Path, kind: str = "llama", change: Change = lambda config, weights: None) -> Path:
-    """kind: "llama", "qwen3"."""
+    """kind: "llama", "qwen3", "mixtral"."""
     config, weights = _config(kind), _weights(kind)
     change(config, weights)
     folder.mkdir(parents=True, exist_ok=True)
@@ -41,8 +41,9 @@ def write(folder: Path, kind: str = "llama", change: Change = lambda config, wei
 
 
 def _config(kind: str) -> dict[str, Any]:
-    name = {"llama": "Llama", "qwen3": "Qwen3"}[kind]
-    return {
+    name = {"llama": "Llama", "qwen3": "Qwen3", "mixtral": "Mixtral"}[kind]
+    more = {"num_local_experts": EXPERTS, "num_experts_per_tok": 2} if kind == "mixtral" else {}
+    return more | {
         "architectures": [f"{name}ForCausalLM"], "model_type": kind, "vocab_size": VOCABULARY, "hidden_size": WIDE,
         "intermediate_size": INSIDE, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS,
         "num_key_value_heads": KEYS, "head_dim": HEAD, "max_position_embeddings": 256, "rms_norm_eps": 1e-6,
@@ -70,6 +71,13 @@ def _weights(kind: str) -> dict[str, np.ndarray[Any, Any]]:
         if kind == "qwen3":
             weights |= {f"{front}self_attn.{letter}_norm.weight": norm(HEAD) for letter in "qk"}
         weights[f"{front}post_attention_layernorm.weight"] = norm(WIDE)
+        if kind == "mixtral":
+            block = f"{front}block_sparse_moe."
+            weights[f"{block}gate.weight"] = product(EXPERTS, WIDE)
+            for one in (f"{block}experts.{number}." for number in range(EXPERTS)):
+                weights |= {f"{one}{name}.weight": product(INSIDE, WIDE) for name in ("w1", "w3")}
+                weights[f"{one}w2.weight"] = product(WIDE, INSIDE)
+            continue
         weights |= {f"{front}mlp.{one}_proj.weight": product(INSIDE, WIDE) for one in ("gate", "up")}
         weights[f"{front}mlp.down_proj.weight"] = product(WIDE, INSIDE)
     return {**weights, "model.norm.weight": norm(WIDE), "lm_head.weight": product(VOCABULARY, WIDE)}

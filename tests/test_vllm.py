@@ -58,14 +58,16 @@ def test_a_folder_of_no_language_model_is_refused(tmp_path: Path) -> None:
 
 
 @needs_engine
-@pytest.mark.parametrize("kind", ["llama", "qwen3"])
+@pytest.mark.parametrize("kind", ["llama", "qwen3", "mixtral"])
 def test_a_healthy_model_is_the_same_to_rounding(tmp_path: Path, kind: str) -> None:
     """Every module of vLLM's has its partner, projections apart and sums put together; all tokens are compared."""
     folder = llama_folders.write(tmp_path / kind, kind)
     report = compared(folder, folder)
     paired = {row.target_name for row in report.rows if row.comparison is not None}
-    layer = {"self_attn.q_proj", "self_attn.v_proj", "self_attn.rotated_q", "self_attn.rotated_k", "mlp.up_proj",
-             "self_attn.o_proj.input", "post_attention_layernorm.input", "mlp.down_proj.input"}  # fmt: skip
+    layer = {"self_attn.q_proj", "self_attn.v_proj", "self_attn.rotated_q", "self_attn.rotated_k",
+             "self_attn.o_proj.input", "post_attention_layernorm.input"}  # fmt: skip
+    routed = {"block_sparse_moe.gate", "block_sparse_moe.experts"}
+    layer |= routed if kind == "mixtral" else {"mlp.up_proj", "mlp.down_proj.input"}
     assert {f"model.layers.1.{name}" for name in layer} | {"model.layers.0", "lm_head", "output.logits"} <= paired
     assert not [row.target_name for row in report.rows if row.status == "unmatched"]
     assert max(row.comparison.relative_l2 or 0 for row in report.rows if row.comparison is not None) < 1e-5

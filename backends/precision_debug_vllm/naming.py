@@ -54,6 +54,8 @@ def _counterpart(
     if name in calls:
         return calls[name][0]
     path, _, what = name.rpartition(".")
+    if what == "experts":  # what all of them make of a token together, which is what the block gives
+        return next((calls[key][0] for key in (path, f"{path}[0]") if key in calls), None)
     if what == "input" and path in calls and calls[path][1]:
         return by_name.get(calls[path][1][0])
     if what == "rotated_k":
