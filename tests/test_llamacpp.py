@@ -272,3 +272,25 @@ def test_the_example_is_what_its_page_says(tmp_path: Path, capsys: pytest.Captur
                  "gguf_cpu", "--inputs", f"{tmp_path}/ids.npz", "--output", f"{tmp_path}/{name}.json"]  # fmt: skip
         assert main(words) == status
     assert "freq_base" in capsys.readouterr().out
+
+
+def test_a_search_halves_the_kl_on_tokens_that_did_not_choose(tmp_path: Path, good: Path) -> None:
+    """The embedding is a lookup and no product; with it kept the KL is less than half, on other tokens too."""
+    narrow = {"token_embd.weight", "blk.1.attn_k.weight"}
+    path, mixed = gguf_files.write(tmp_path / "m.gguf", "Q4_0"), tmp_path / "mixed.gguf"
+    kinds = {tensor.name: tensor.tensor_type.name for tensor in gguf.GGUFReader(str(path)).tensors}
+    wide = tuple(name for name, kind in kinds.items() if kind != "F32" and name not in narrow)
+    opened(path, keep_fp32=wide, keep_from=str(good), save_gguf=str(mixed)).close()
+    np.savez(tmp_path / "ids.npz", input_ids=gguf_files.ids(32))
+    np.savez(tmp_path / "other.npz", input_ids=(gguf_files.ids(32) * 7 + 3) % 90)
+    status = main([
+        "search", "--model_file", str(mixed), "--baseline_model", str(good), "--run_mode", "gguf_cpu", "--quiet",
+        "--inputs", str(tmp_path / "ids.npz"), "--held_out", str(tmp_path / "other.npz"),
+        "--on", "kl", "--limit", "50%", "--option", f"keep_from={good}", "--output", str(tmp_path / "s.json"),
+    ])  # fmt: skip
+    fix = precision_debug.Report.load(tmp_path / "s.json").fix
+    assert fix is not None
+    assert [one.key for one in fix.kept] == ["token_embd.weight"]
+    assert float(fix.after) <= 0.5 * float(fix.before)
+    assert any("--tensor-type token_embd=f32" in one.text for one in fix.artefacts)
+    assert status == 0

@@ -14,7 +14,7 @@ import pytest
 
 import precision_debug
 from precision_debug.cli.summary import lines
-from precision_debug.numbers.measure_tokens import Roles, measure_tokens, otherwise, roles_of
+from precision_debug.numbers.measure_tokens import Roles, mean_kl, measure_tokens, otherwise, roles_of
 from precision_debug.observe.token_errors import by_token
 from precision_debug.report.model import Report
 
@@ -87,6 +87,19 @@ def test_numbers_are_those_of_a_slow_oracle() -> None:
         assert line.max_abs == pytest.approx(np.abs(apart).max())
         assert line.ratio == pytest.approx(math.exp(-apart.sum()))
         assert line.max_probability == pytest.approx(np.abs(np.exp(theirs[row]) - np.exp(ours[row])).max())
+
+
+def test_the_mean_kl_is_that_of_the_tokens() -> None:
+    """A search's criterion: of the output with most classes, whatever else there is; a cache holds none."""
+    draw = np.random.default_rng(0)
+    base, target = draw.normal(size=(2, 5, 40)) * 8, draw.normal(size=(2, 5, 40)) * 8
+    ours, theirs = (one - np.log(np.exp(one).sum(-1, keepdims=True)) for one in (base, target))
+    keys = draw.normal(size=(2, 5, 16))
+    got = mean_kl({"keys": keys, "scores": base}, {"keys": keys, "scores": target})
+    assert got == pytest.approx(float((np.exp(ours) * (ours - theirs)).sum(-1).mean()))
+    assert mean_kl({"scores": base}, {"scores": base}) == 0
+    with pytest.raises(ValueError, match="tokens"):
+        mean_kl({"label": np.array([3])}, {"label": np.array([3])})
 
 
 def test_padding_is_no_token_on_either_end() -> None:

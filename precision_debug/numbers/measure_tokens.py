@@ -18,7 +18,7 @@ from ..records import Number
 from .arrays import as_array
 from .tokens import Token, Tokens, TokenSequence
 
-__all__ = ["MOST", "Roles", "ids_among", "log_probability", "measure_tokens", "otherwise", "roles_of"]
+__all__ = ["MOST", "Roles", "ids_among", "log_probability", "mean_kl", "measure_tokens", "otherwise", "roles_of"]
 
 Array = np.ndarray[Any, Any]
 
@@ -242,3 +242,23 @@ def _log_softmax(logits: Array) -> Array:
         shifted = logits - np.max(logits, axis=1, keepdims=True)
         found: Array = shifted - np.log(np.sum(np.exp(shifted), axis=1, keepdims=True))
         return found
+
+
+def mean_kl(base: Mapping[str, Any], target: Mapping[str, Any]) -> float:
+    """Return KL(baseline || target) of a language model's predictions, in nats, the mean of all places.
+
+    base, target: outputs by name; the logits are the floats with most classes. Raises ValueError where there are none.
+    """
+    shapes = {name: np.shape(value) for name, value in base.items() if name in target and _is_float(value)}
+    scores = {name: shape for name, shape in shapes.items() if len(shape) > 1 and shape[-1] >= _LEAST_CLASSES}
+    if not scores:
+        raise ValueError("no output holds scores of tokens")
+    name = max(scores, key=lambda one: scores[one][-1])
+    classes = scores[name][-1]
+    mine, theirs = (_lines(as_array(side[name], name=name)) for side in (base, target))
+    total, step = 0.0, max(1, _AT_ONCE // classes)
+    for begin in range(0, len(mine), step):
+        ours, other = (_log_softmax(np.asarray(one[begin : begin + step], np.float64)) for one in (mine, theirs))
+        there = np.exp(ours)
+        total += float(np.sum(np.where(there > 0, there * (ours - other), 0)))
+    return total / len(mine)

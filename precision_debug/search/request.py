@@ -8,15 +8,18 @@ from dataclasses import dataclass, field
 from ..errors import UsageError
 from ..reasons import say
 
-__all__ = ["SearchRequest", "limit_of"]
+__all__ = ["TOKENS_KL", "SearchRequest", "limit_of"]
+
+TOKENS_KL = "kl"
+"""What is judged of a language model: KL of its predictions, the mean of all places."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchRequest:
     """What a search for operators to keep is to reach, and what it may cost.
 
-    on: "outputs", "all", or "FILE.py:function", a metric. limit: largest error ("0.02"), or a share of the error with
-    nothing kept ("50%"); "": the comparison's own tolerance decides.
+    on: "outputs", "all", "kl" (of a language model's predictions), or "FILE.py:function", a metric. limit: largest
+    error ("0.02"), or a share of the error with nothing kept ("50%"); "": the comparison's own tolerance decides.
 
     score: ``on`` is a metric(outputs, labels) of which more is better, with the baseline's outputs for labels; limit is
     then the least that its mean over the samples may be, up to 1.

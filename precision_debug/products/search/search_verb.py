@@ -124,9 +124,10 @@ def _say_open(claims: Sequence[Claim], language: str) -> None:
 _HEADING = Help("what has to hold, and for how long is it searched?", "须满足什么，搜索多久？")
 _FLAGS = (
     flag("--on",
-         "what is judged: the outputs, every tensor, or a metric(baseline, target) of your own (default outputs)",
-         "判定对象：输出、每个张量，或您自己的 metric(baseline, target)（默认 outputs）",
-         metavar="outputs|all|FILE.py:f", default="outputs"),
+         "what is judged: the outputs, every tensor, the KL of a language model's predictions, or a metric(baseline, "
+         "target) of your own (default outputs)",
+         "判定对象：输出、每个张量、语言模型预测的 KL 散度，或您自己的 metric(baseline, target)（默认 outputs）",
+         metavar="outputs|all|kl|FILE.py:f", default="outputs"),
     flag("--limit",
          "largest relative L2 error, or share of the error with nothing kept (default: the tolerance); with --metric "
          "the least that it may give, up to 1, for a target's outputs and the baseline's",

@@ -17,10 +17,11 @@ from ...feeds.script import load_function
 from ...numbers import judge
 from ...numbers.arrays import as_array
 from ...numbers.born import is_broken
+from ...numbers.measure_tokens import mean_kl
 from ...numbers.slices import Parts, lost_error, parts_of, with_slices
 from ...reasons import Reason, say
 from ...records import Comparison, Row, Status, Tolerance
-from ...search.request import SearchRequest, limit_of
+from ...search.request import TOKENS_KL, SearchRequest, limit_of
 from ...settings.options import allowed_drop
 from .check_command import CheckCommand
 
@@ -71,7 +72,7 @@ class Criterion:
         """Raises UsageError for a metric that is none, or has no limit."""
         metric = None
         if asked.on not in ("outputs", "all"):
-            metric = load_function(asked.on)
+            metric = mean_kl if asked.on == TOKENS_KL else load_function(asked.on)
         if metric is not None and asked.drop and f"{asked.on.rpartition(':')[2]}_of_all" in metric.__globals__:
             raise UsageError(say("metric_of_all"), where="--metric", hint=say("metric_of_one"))
         absolute, share = limit_of(asked.limit)
