@@ -55,3 +55,72 @@ def zero_point(name: str, shift: int) -> Callable[[Any], None]:
         told.zeroPoint = np.asarray(told.zeroPoint) + shift
 
     return change
+
+
+def with_state(flat: Any) -> None:
+    """A streaming model: the image is added to what the last run left, and the sum is left for the next.
+
+    As converters write it: CALL_ONCE runs a subgraph that gives the variable its first value.
+    """
+    from ai_edge_litert import schema_py_generated as schema
+
+    main, model = flat.main, flat.model
+    image = main.inputs[0]
+
+    def code(name: str) -> int:
+        made = schema.OperatorCodeT()
+        made.builtinCode, made.version = getattr(schema.BuiltinOperator, name), 1
+        made.deprecatedBuiltinCode = min(made.builtinCode, 127)
+        model.operatorCodes.append(made)
+        return len(model.operatorCodes) - 1
+
+    def new(graph: Any, name: str, like: Any = None, data: Any = None) -> int:
+        one = schema.TensorT()
+        one.name, one.hasRank, one.buffer = name.encode(), True, 0
+        if like is None:
+            one.type, one.shape = schema.TensorType.RESOURCE, np.zeros(0, np.int32)
+        else:
+            one.type, one.quantization, one.shape = like.type, like.quantization, np.array([1, 8, 8, 1], np.int32)
+        if data is not None:
+            buffer = schema.BufferT()
+            buffer.data = data.reshape(-1).view(np.uint8)
+            model.buffers.append(buffer)
+            one.buffer = len(model.buffers) - 1
+        graph.tensors.append(one)
+        return len(graph.tensors) - 1
+
+    def op(kind: str, reads: list[int], makes: list[int], options: str = "", **said: Any) -> Any:
+        made = schema.OperatorT()
+        made.opcodeIndex, made.inputs, made.outputs = code(kind), reads, makes
+        if options:
+            made.builtinOptionsType = getattr(schema.BuiltinOptions, options)
+            made.builtinOptions = getattr(schema, f"{options}T")()
+            vars(made.builtinOptions).update(said)
+        return made
+
+    like = main.tensors[image]
+    for graph_end in (like, main.tensors[main.outputs[0]]):
+        graph_end.shapeSignature = None
+    like.shape = np.array([1, 8, 8, 1], np.int32)
+    first = schema.SubGraphT()
+    first.tensors, first.inputs, first.outputs, first.name = [], [], [], b"begin"
+    there, value = (
+        new(first, "state"),
+        new(first, "begin", like, np.full(64, int(like.quantization.zeroPoint[0]), np.int8)),
+    )
+    named: Any = {"container": b"", "sharedName": b"state"}
+    first.operators = [
+        op("VAR_HANDLE", [], [there], "VarHandleOptions", **named),
+        op("ASSIGN_VARIABLE", [there, value], [], "AssignVariableOptions"),
+    ]
+    model.subgraphs.append(first)
+    handle, last, total = new(main, "state"), new(main, "last", like), new(main, "total", like)
+    for one in main.operators:
+        one.inputs = [total if int(index) == image else int(index) for index in one.inputs]
+    main.operators[:0] = [
+        op("CALL_ONCE", [], [], "CallOnceOptions", initSubgraphIndex=len(model.subgraphs) - 1),
+        op("VAR_HANDLE", [], [handle], "VarHandleOptions", **named),
+        op("READ_VARIABLE", [handle], [last], "ReadVariableOptions"),
+        op("ADD", [image, last], [total], "AddOptions"),
+        op("ASSIGN_VARIABLE", [handle, total], [], "AssignVariableOptions"),
+    ]

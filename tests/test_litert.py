@@ -12,7 +12,7 @@ import pytest
 
 import precision_debug
 from precision_debug.cli import main
-from precision_debug.errors import ModelError, UsageError
+from precision_debug.errors import BackendUnavailable, ModelError, UsageError
 from precision_debug.records import ModelFiles, SessionSpec
 
 pytest.importorskip("ai_edge_litert", reason="needs ai-edge-litert")
@@ -200,3 +200,75 @@ def test_operators_one_by_one_take_their_shapes_from_the_run(tmp_path: Path) -> 
     alone = session.run_replacing(feeds, lambda op, name, value: None)
     for name, value in whole.items():
         np.testing.assert_array_equal(alone[name], value, err_msg=name)
+
+
+def test_a_file_with_variables_is_compared_with_its_own_types(tmp_path: Path) -> None:
+    """Each run begins as the file does, so that the second says what the first did."""
+    path = litert_files.changed(tmp_path / "stream.tflite", litert_files.with_state)
+    feeds = {"image": litert_files.images(1)}
+    report = precision_debug.compare(path, run_mode="tflite_opt", inputs=feeds)
+    assert report.baseline.mode == "tflite_ref"
+    assert str(report.verdict) == "as expected", report.lead
+    for mode in ("tflite_ref", "tflite_opt"):
+        session = opened(path, mode)
+        seen: list[Any] = []
+        for _ in range(2):
+            shown: dict[str, Any] = {}
+            session.run(feeds, lambda op, name, value, shown=shown: shown.update({name: np.array(value)}))
+            seen.append(shown)
+        assert not np.any(seen[1]["last"])
+        np.testing.assert_allclose(seen[1]["total"], seen[0]["total"])
+        assert np.any(seen[1]["total"])
+    named = precision_debug.compare(path, run_mode="tflite_opt", baseline="tflite_fp32", inputs=feeds)
+    assert named.baseline.mode == "tflite_fp32"
+    assert all(row.status != "fail" for row in named.outputs)
+
+
+def test_a_kernel_that_only_the_delegate_has_is_told(tmp_path: Path) -> None:
+    """XNNPACK takes MediaPipe's Convolution2DTransposeBias, of which LiteRT itself has no kernel."""
+
+    def custom(name: str) -> Any:
+        def change(flat: Any) -> None:
+            from ai_edge_litert import schema_py_generated as schema
+
+            main = flat.main
+            made = schema.OperatorCodeT()
+            made.builtinCode = made.deprecatedBuiltinCode = schema.BuiltinOperator.CUSTOM
+            made.customCode, made.version = name.encode(), 1
+            flat.model.operatorCodes.append(made)
+            op, logits = schema.OperatorT(), main.tensors[main.inputs[0]]
+            like: Any = schema.TensorT()
+            vars(like).update(vars(logits))
+            like.name, like.shapeSignature, like.shape = b"wide", None, np.array([1, 16, 16, 1], np.int32)
+            logits.shapeSignature, logits.shape = None, np.array([1, 8, 8, 1], np.int32)
+            main.tensors.append(like)
+            wide = len(main.tensors) - 1
+            constants = []
+            for label, shape in (("kernel", (1, 2, 2, 1)), ("bias", (1,))):
+                one: Any = schema.TensorT()
+                one.name, one.type, one.shape = label.encode(), schema.TensorType.FLOAT32, np.array(shape, np.int32)
+                buffer: Any = schema.BufferT()
+                buffer.data = np.full(shape, 0.5, np.float32).reshape(-1).view(np.uint8)
+                flat.model.buffers.append(buffer)
+                one.buffer, one.hasRank = len(flat.model.buffers) - 1, True
+                main.tensors.append(one)
+                constants.append(len(main.tensors) - 1)
+            op.opcodeIndex = len(flat.model.operatorCodes) - 1
+            op.inputs, op.outputs = [main.inputs[0], *constants], [wide]
+            op.customOptions = np.array([1, 2, 2], np.int32).view(np.uint8)  # SAME, strides of 2
+            main.operators = [op]
+            main.outputs = [wide]
+
+        return change
+
+    for name, hint in (("Convolution2DTransposeBias", "--baseline tflite_opt"), ("Mine", "recording")):
+        path = litert_files.changed(tmp_path / f"{name}.tflite", custom(name), source="digits_float32.tflite")
+        with pytest.raises(BackendUnavailable) as caught:
+            precision_debug.compare(path, run_mode="tflite_opt", inputs={"image": litert_files.images(1)})
+        assert name in caught.value.what
+        assert hint in caught.value.hint
+    path = tmp_path / "Convolution2DTransposeBias.tflite"
+    report = precision_debug.compare(
+        path, run_mode="tflite_opt", baseline="tflite_opt", inputs={"image": litert_files.images(1)}
+    )
+    assert report.exit_status == 0

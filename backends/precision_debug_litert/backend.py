@@ -34,7 +34,7 @@ class LiteRtBackend:
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(keeper=self, describer=self, bare_runner=self)
+        return Capabilities(keeper=self, describer=self, bare_runner=self, baseline_chooser=self)
 
     def describe(self, path: str) -> Description:
         """See ``protocols.Describer``."""
@@ -66,6 +66,15 @@ class LiteRtBackend:
         from .engine.bare import run_bare
 
         return run_bare(spec.model.model_file, recipe(spec.mode), feeds)
+
+    def baseline_of(self, spec: SessionSpec) -> str:
+        """See ``protocols.BaselineChooser``: variables keep the file's own types, and the kernels are what differs."""
+        if spec.mode != "tflite_opt" or not availability(spec.mode).ok:
+            return ""
+        from .engine.graph import holds_state
+        from .model import read_model
+
+        return "tflite_ref" if holds_state(read_model(spec.model.model_file)) else ""
 
     def keep(self, spec: SessionSpec) -> LiteRtKeep | None:
         """See ``protocols.Keeper``."""

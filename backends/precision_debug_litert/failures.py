@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import AbstractContextManager
 
-from precision_debug.errors import BackendError, ModelError, shortened, translated
+from precision_debug.errors import (
+    BackendError,
+    BackendUnavailable,
+    ModelError,
+    PrecisionDebugError,
+    shortened,
+    translated,
+)
+
+from .reasons import say
 
 __all__ = ["building", "plain", "reading", "running"]
 
@@ -21,13 +31,29 @@ def reading(path: str) -> AbstractContextManager[None]:
     )
 
 
-def building(path: str, mode: str) -> AbstractContextManager[None]:
-    """Around making an interpreter: BackendError for what LiteRT raises."""
-    hint = "tflite_opt has kernels that the reference ones lack" if mode == "tflite_ref" else ""
-    return translated(
-        path,
-        lambda error: BackendError(f"LiteRT could not prepare it for {mode} ({plain(error)})", where=path, hint=hint),
-    )
+def building(path: str, mode: str, content: bytes) -> AbstractContextManager[None]:
+    """Around making an interpreter: BackendError for what LiteRT raises, BackendUnavailable where it lacks a kernel."""
+
+    def ours(error: BaseException) -> PrecisionDebugError:
+        lacking = re.search(r"nresolved custom op: ([^\s]+?)\.?(\s|$)", str(error))
+        if lacking is None:
+            return BackendError(f"LiteRT could not prepare it for {mode} ({plain(error)})", where=path)
+        runs = _runs_as_it_ships(content)
+        hint = say("opt_runs_it") if runs else say("nothing_runs_it")
+        return BackendUnavailable(say("no_kernel", mode=mode, op_type=lacking[1]), where=path, hint=hint)
+
+    return translated(path, ours)
+
+
+def _runs_as_it_ships(content: bytes) -> bool:
+    """Whether LiteRT with its delegate prepares the file: XNNPACK has kernels of operators that LiteRT itself lacks."""
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    try:
+        Interpreter(model_content=content, experimental_op_resolver_type=OpResolverType.BUILTIN).allocate_tensors()
+    except (RuntimeError, ValueError):
+        return False
+    return True
 
 
 def running(path: str, mode: str) -> AbstractContextManager[None]:

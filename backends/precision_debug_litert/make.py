@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,13 +17,21 @@ __all__ = ["Interpreted", "Maker", "Part"]
 
 @dataclass(kw_only=True)
 class Interpreted:
-    """An interpreter, and the shapes of its inputs that it has memory for; None: it has none yet."""
+    """An interpreter, and the shapes of its inputs that it has memory for; None: it has none yet.
+
+    renewed: makes another one for each run of a model with variables, which LiteRT sets to their first values once.
+    """
 
     interpreter: Any
     shapes: tuple[tuple[int, ...], ...] | None = ()
+    renewed: Callable[[], Any] | None = None
+    ran: bool = False
 
     def run(self, feeds: Mapping[int, Any]) -> None:
         """Feed these inputs, by tensor, and run. What LiteRT raises goes through."""
+        if self.renewed is not None and self.ran:
+            self.interpreter, self.shapes = self.renewed(), ()
+        self.ran = True
         shapes = tuple(np.shape(array) for array in feeds.values())
         if shapes != self.shapes:
             self.shapes = None
@@ -54,13 +62,17 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Maker:
-    """content: the flatbuffer. reference: by reference kernels, else as LiteRT ships. threads: 0: LiteRT's choice."""
+    """content: the flatbuffer. reference: by reference kernels, else as LiteRT ships. threads: 0: LiteRT's choice.
+
+    stateful: it has variables, which each run finds as the file begins.
+    """
 
     content: bytes
     path: str
     mode: str
     reference: bool
     threads: int = 0
+    stateful: bool = False
 
     def plain(self) -> Interpreted:
         """As a program would load it; by reference kernels every tensor is kept, which changes nothing there."""
@@ -82,15 +94,21 @@ class Maker:
         from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
         kernels = OpResolverType.BUILTIN_REF if self.reference else OpResolverType.BUILTIN
-        with building(self.path, self.mode), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that keeping all tensors takes memory
-            made = Interpreter(
-                model_content=content, experimental_op_resolver_type=kernels, experimental_preserve_all_tensors=keep,
-                num_threads=self.threads or None,
-            )  # fmt: skip
-            if allocates:
-                made.allocate_tensors()
-        return Interpreted(interpreter=made, shapes=() if allocates else None)
+
+        def make() -> Any:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that keeping all tensors takes memory
+                made = Interpreter(
+                    model_content=content, experimental_op_resolver_type=kernels,
+                    experimental_preserve_all_tensors=keep, num_threads=self.threads or None,
+                )  # fmt: skip
+                if allocates:
+                    made.allocate_tensors()
+                return made
+
+        with building(self.path, self.mode, content):
+            made = make()
+        return Interpreted(interpreter=made, shapes=() if allocates else None, renewed=make if self.stateful else None)
 
 
 def _alone(graph: Graph, made: Sequence[Value]) -> tuple[bytes, Mapping[int, int], Mapping[int, int]]:

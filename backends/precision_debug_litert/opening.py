@@ -9,7 +9,7 @@ from precision_debug.reasons import Reason
 from precision_debug.records import SessionSpec
 from precision_debug.settings import passed
 
-from .engine.graph import read_graph
+from .engine.graph import holds_state, read_graph
 from .engine.widen import widened
 from .keep import places_of
 from .make import Maker
@@ -58,7 +58,7 @@ def open_session(spec: SessionSpec, recipe: Recipe) -> Session:
         graph=running, inputs=inputs, file_numbers=real, raw=raw, own=own, notes=notes, tells=target,
         maker=Maker(
             content=content, path=path, mode=recipe.mode.name, reference=recipe.reference,
-            threads=setting(options, "litert_threads") or spec.cores,
+            threads=setting(options, "litert_threads") or spec.cores, stateful=holds_state(flat),
         ),
         versions={"ai-edge-litert": str(getattr(ai_edge_litert, "__version__", "unknown"))},
     )  # fmt: skip

@@ -53,6 +53,20 @@ REASONS = Catalogue("litert", {
         "输入 {name} 在文件中为 {dtype}：以实数给出，按其 scale 取整（--option quantised_inputs=raw 可直接给整数）。",
         _HOME,
     ),
+    "no_kernel": Wording(
+        "{mode} has no kernel of the custom operator {op_type}", "{mode} 没有自定义算子 {op_type} 的内核",
+    ),
+    "opt_runs_it": Wording(
+        "tflite_opt runs it (XNNPACK has one), so name what it is compared with: --baseline tflite_opt, or"
+        " --baseline_model with the model that it was converted from",
+        "tflite_opt 可运行它（XNNPACK 有该内核），请指明对比对象：--baseline tflite_opt，"
+        "或用 --baseline_model 给出转换前的模型",
+    ),
+    "nothing_runs_it": Wording(
+        "no mode of LiteRT runs it: the application that ships the file brings the kernel; compare the model that it"
+        " was converted from, or a recording of that application's run",
+        "LiteRT 的任何模式都无法运行它：内核由发布该文件的应用自带；请对比转换前的模型，或该应用运行的记录",
+    ),
     "written": Wording("The compared file was written to {path}.", "参与对比的文件已写入 {path}。", _HOME),
     # what a search gives away
     "handed_file": Wording(

@@ -15,6 +15,7 @@ __all__ = [
     "AloneFiles",
     "AloneScripter",
     "Backend",
+    "BaselineChooser",
     "BaselineStore",
     "Borrower",
     "Capabilities",
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
     from .capabilities import (
         AloneFiles,
         AloneScripter,
+        BaselineChooser,
         Capabilities,
         Exporter,
         Follower,
@@ -125,9 +127,9 @@ __getattr__ = offered(
     {
         "agreeing": "Agreeing Agreement",
         "backend": "Backend demand",
-        "capabilities": "AloneFiles AloneScripter Capabilities Exporter Follower Ladder Layer LayerKeeper Matches "
-        "Namesake OnDevice OnDeviceAlone Operator OperatorRunner Operators Pairer Roads Rung Switch Watcher "
-        "Watching WeightKeeper",
+        "capabilities": "AloneFiles AloneScripter BaselineChooser Capabilities Exporter Follower Ladder Layer "
+        "LayerKeeper Matches Namesake OnDevice OnDeviceAlone Operator OperatorRunner Operators Pairer Roads Rung "
+        "Switch Watcher Watching WeightKeeper",
         "description": "DescribedLayer DescribedWeight Describer Description",
         "executed": "Executed PrecisionReader",
         "keeping": "BETWEEN TF32_OFF WHOLE Handed InRegions Keep Keeper Remedies Remedy is_line is_switch without",

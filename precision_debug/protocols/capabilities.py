@@ -24,6 +24,7 @@ __all__ = [
     "AloneFiles",
     "AloneScripter",
     "BareRunner",
+    "BaselineChooser",
     "Capabilities",
     "Describer",
     "Exporter",
@@ -76,6 +77,7 @@ class Capabilities:
     agreeing: Agreeing | None = None
     remedies: Remedies | None = None
     namesake: Namesake | None = None
+    baseline_chooser: BaselineChooser | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +110,15 @@ class Roads(Protocol):
 
         The hook is shown what each module made of each token, [rows, tokens, …], NaN where a token is masked, as if the
         whole batch had run at once. Returns "logits". Raises PrecisionDebugError."""
+
+
+class BaselineChooser(Protocol):
+    """A backend some of whose files are not to be compared with the baseline of its modes."""
+
+    def baseline_of(self, spec: SessionSpec) -> str:
+        """Return the mode that this file is compared with in ``spec.mode`` where the user names none; "": the mode's.
+
+        Raises ModelError."""
 
 
 class BareRunner(Protocol):

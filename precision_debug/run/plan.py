@@ -311,6 +311,8 @@ def _found(model: ModelFiles, mode: str) -> Opening:
 
 def _default_baseline(spec: RunSpec, target: Opening) -> str:
     if spec.baseline_model is None and target.mode is not None:
+        if (chooser := target.capabilities.baseline_chooser) and (chosen := chooser.baseline_of(target.spec)):
+            return chosen
         if any(mode.name == target.mode.baseline for _, mode in registry.modes_for(spec.model)):
             return target.mode.baseline
         raise UsageError(

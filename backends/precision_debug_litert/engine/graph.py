@@ -12,10 +12,13 @@ from precision_debug.records import Operator
 from ..naming import dtype_of, operator_type
 from .flat import Flat, scale_of
 
-__all__ = ["BODIES", "Graph", "Value", "read_graph"]
+__all__ = ["BODIES", "STATES", "Graph", "Value", "holds_state", "read_graph"]
 
 BODIES = frozenset({"IF", "WHILE", "CALL", "CALL_ONCE", "STABLEHLO_WHILE", "STABLEHLO_COMPOSITE"})
 """They run other subgraphs of the file."""
+
+STATES = frozenset({"VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE"})
+"""They name, read and write a variable, which a streaming model carries from one run to the next."""
 
 _NO_VALUES = frozenset({"resource", "variant"})
 
@@ -122,6 +125,12 @@ def read_graph(flat: Flat) -> Graph:
         if index not in values:
             values[index] = value(index, fixed.get(index, -1), "Constant")
     return Graph(flat=flat, values=values, outputs=outputs, fixed=fixed)
+
+
+def holds_state(flat: Flat) -> bool:
+    """Tell whether a file has variables that outlive a run."""
+    used = {operator_type(code) for code in flat.model.operatorCodes}
+    return "READ_VARIABLE" in used or "ASSIGN_VARIABLE" in used
 
 
 def _indices(listed: Any) -> list[int]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..naming import dtype_of, operator_type
 from .flat import Flat, scale_of
-from .graph import BODIES
+from .graph import BODIES, STATES
 
 __all__ = ["QUANTISED", "Widened", "widened"]
 
@@ -88,7 +88,7 @@ class _Work:
 
     def able(self, op: Any) -> bool:
         """Whether it can compute in float32: no subgraph, no state, and every quantised constant can be undone."""
-        if self.kind(op) in BODIES or _listed(op.intermediates) or not self.quantised(op):
+        if self.kind(op) in BODIES | STATES or _listed(op.intermediates) or not self.quantised(op):
             return False
         for index in (int(one) for one in _listed(op.inputs) if int(one) >= 0):
             tensor = self.tensor(index)
