@@ -34,6 +34,18 @@ def test_the_users_rename_beats_both() -> None:
     assert pairs(result) == {"y": ("x", "rename map")}
 
 
+def test_what_all_readers_get_rounded_is_the_rounded_form() -> None:
+    """Whatever a file calls what its quantisers give."""
+    alike = {"node": "mul", "inputs": ("x",)}
+    forms = [meta("h", **alike), meta("h7", view="dequantised", origin="h7", **alike), meta("h8", origin="h8", **alike)]
+    assert pairs(align([meta("h")], [*forms, meta("y", inputs=("h8",))])) == {"h8": ("h", "graph metadata")}
+    assert pairs(align([meta("h")], [*forms, meta("y", inputs=("h7",))])) == {"h7": ("h", "graph metadata")}
+    read_before = [*forms, meta("y", inputs=("h8",)), meta("z", inputs=("h",))]
+    assert pairs(align([meta("h")], read_before)) == {"h": ("h", "exact")}
+    both = [meta("h"), meta("h7"), meta("h8"), meta("y")]
+    assert pairs(align(both, [*forms, meta("y", inputs=("h8",))]))["h"] == ("h", "exact")
+
+
 def test_who_was_renamed_has_no_second_partner() -> None:
     assert pairs(align([meta("a"), meta("b")], [meta("t", origin="a")], {"t": "b"})) == {"t": ("b", "rename map")}
 

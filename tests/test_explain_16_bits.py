@@ -87,7 +87,11 @@ def test_a_scale_that_leaves_it_8_bits_fails(tmp_path: Path) -> None:
     assert report.verdict is Verdict.FAIL
     assert (report.outputs[0].relative_l2 or 0) < 0.05
     assert report.explanation is not None
-    assert report.explanation.culprits
+    culprit = report.explanation.culprits[0]
+    assert (culprit.name, culprit.cause) == ("h0", "coarse_scale")  # and not h1, which reads it
+    assert culprit.evidence["from"] == "h0"
+    assert culprit.evidence["used"] < 65536 / 100
+    assert culprit.evidence["left"] < 0.05
 
 
 def test_weights_of_8_bits_are_judged_by_these(tmp_path: Path) -> None:

@@ -14,10 +14,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
+import onnxruntime
 from planted.onnx_faults import Graph, tokens
 
 import precision_debug
-from precision_debug.errors import ModelError
+from precision_debug.errors import ModelError, UsageError
 from precision_debug.records import ModelFiles, SessionSpec
 
 RANDOM = np.random.default_rng(0)
@@ -144,3 +145,81 @@ def test_what_products_around_a_concat_are_is_known_behind_the_reshapes_that_the
     assert report.explanation is not None
     culprit = report.explanation.culprits[0]
     assert (culprit.name, culprit.cause) == ("wide", "outlier_channel")
+
+
+@pytest.fixture(scope="module")
+def two_products(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    random = np.random.default_rng(3)
+    weights = {name: (random.standard_normal((64, 64)) / 8).astype(np.float32) for name in ("w1", "w2")}
+    nodes = [
+        helper.make_node("MatMul", ["x", "w1"], ["a"], name="first"),
+        helper.make_node("Relu", ["a"], ["t"], name="relu"),
+        helper.make_node("MatMul", ["t", "w2"], ["y"], name="second"),
+    ]
+    path = tmp_path_factory.mktemp("products") / "m.onnx"
+    value = helper.make_tensor_value_info
+    ends = [value("x", TensorProto.FLOAT, [8, 64])], [value("y", TensorProto.FLOAT, [8, 64])]
+    held = [numpy_helper.from_array(array, name) for name, array in weights.items()]
+    graph = helper.make_graph(nodes, "products", *ends, held)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path)
+    return path, {"x": random.standard_normal((8, 64)).astype(np.float32)}
+
+
+@pytest.mark.parametrize(
+    ("activation", "weight", "most"), [("int16", "int8", 0.02), ("int8", "int4", 0.3), ("float8", "float8", 0.2)]
+)
+def test_each_type_of_the_quantiser_is_its_own_file(
+    two_products: tuple[Path, dict[str, Any]], activation: str, weight: str, most: float, tmp_path: Path
+) -> None:
+    """Run as it is compared: without the pass that ONNX Runtime 1.32 makes float8 wrong with."""
+    from onnxruntime import quantization
+
+    path, feeds = two_products
+
+    class Feeds(quantization.CalibrationDataReader):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.left = iter([feeds])
+
+        def get_next(self) -> Any:
+            return next(self.left, None)
+
+    kinds = {"int16": "QInt16", "int8": "QInt8", "int4": "QInt4", "float8": "QFLOAT8E4M3FN"}
+    method = "Distribution" if activation == "float8" else "MinMax"
+    quantization.quantize_static(
+        str(path), str(tmp_path / "stock.onnx"), Feeds(), per_channel=True, nodes_to_exclude=["relu"],
+        activation_type=quantization.QuantType[kinds[activation]], weight_type=quantization.QuantType[kinds[weight]],
+        calibrate_method=quantization.CalibrationMethod[method],
+    )  # fmt: skip
+    off = ["ReluQuantRewrite"]
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    stock = onnxruntime.InferenceSession(str(tmp_path / "stock.onnx"), options, disabled_optimizers=off)
+    exact = onnxruntime.InferenceSession(str(path), options).run(None, feeds)[0].astype(np.float64)
+    expected = np.linalg.norm(stock.run(None, feeds)[0] - exact) / np.linalg.norm(exact)
+    report = precision_debug.compare(
+        str(path), run_mode="ort_int8", inputs=feeds, explain="off", activation_type=activation, weight_type=weight,
+        nodes_to_exclude=["relu"], disabled_optimizers=off,
+    )  # fmt: skip
+    assert report.outputs[0].relative_l2 == pytest.approx(float(expected), rel=0.02)
+    assert 1e-4 < expected < most
+
+
+def test_float8_for_one_of_both_is_refused(two_products: tuple[Path, dict[str, Any]]) -> None:
+    path, feeds = two_products
+    with pytest.raises(UsageError, match="float8"):
+        precision_debug.compare(str(path), run_mode="ort_int8", inputs=feeds, activation_type="float8")
+
+
+def test_a_pass_that_takes_float8_for_integers_is_named(two_products: tuple[Path, dict[str, Any]]) -> None:
+    """And not the type: no rounding of a Relu's result is off by more than all of it."""
+    path, feeds = two_products
+    report = precision_debug.compare(
+        str(path), run_mode="ort_int8", inputs=feeds, activation_type="float8", weight_type="float8"
+    )
+    if (report.outputs[0].relative_l2 or 0.0) < 0.2:
+        pytest.skip("this ONNX Runtime's ReluQuantRewrite leaves float8 alone")
+    assert report.explanation is not None
+    culprit = report.explanation.culprits[0]
+    assert (culprit.name, culprit.cause) == ("t", "faulty_pass")
+    assert culprit.evidence["passes"] == "ReluQuantRewrite"
+    assert culprit.evidence["after"] < 0.2

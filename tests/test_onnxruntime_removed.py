@@ -282,3 +282,38 @@ def test_a_zero_point_of_every_type_and_none(zero: str, kind: int | None, lets: 
     onnx.save(made, str(tmp_path / "quantised.onnx"))
     found = removed_wrongly(before, read_model(str(tmp_path / "quantised.onnx")))
     assert [f"{why.args['least']:.4g} to {why.args['most']:.4g}" for why in found.values()] == ([lets] if lets else [])
+
+
+@pytest.mark.parametrize("kind", [TensorProto.FLOAT8E4M3FN, TensorProto.INT8])
+def test_a_removed_activation_is_the_cause(kind: int, tmp_path: Path) -> None:
+    """And not the type, however coarse it is: clipped as the operator did, next to nothing of the error is left."""
+    weights = {f"w{n}": np.random.default_rng(n).normal(size=(32, 32)).astype(np.float32) / 6 for n in range(2)}
+    x = np.random.default_rng(5).normal(size=(16, 32)).astype(np.float32)
+    value, node = helper.make_tensor_value_info, helper.make_node
+    ends = [value("x", TensorProto.FLOAT, x.shape)], [value("y", TensorProto.FLOAT, x.shape)]
+    first = node("MatMul", ["x", "w0"], ["h"], name="first")
+    step = float(np.abs(x @ weights["w0"]).max()) / (448 if kind == TensorProto.FLOAT8E4M3FN else 127)
+    quantised = [
+        node("MatMul", ["x", "w0"], ["r"], name="first"),
+        node("QuantizeLinear", ["r", "step", "zero"], ["r_q"], name="q"),
+        node("DequantizeLinear", ["r_q", "step", "zero"], ["r_d"], name="dq"),
+        node("MatMul", ["r_d", "w1"], ["y"], name="last"),
+    ]
+    plain = [first, node("Relu", ["h"], ["r"], name="act"), node("MatMul", ["r", "w1"], ["y"], name="last")]
+    paths = [tmp_path / "float.onnx", tmp_path / "quantised.onnx"]
+    for path, nodes in zip(paths, (plain, quantised), strict=True):
+        held = [numpy_helper.from_array(array, name) for name, array in weights.items()]
+        if nodes is quantised:
+            held.append(numpy_helper.from_array(np.array(step, np.float32), "step"))
+            held.append(helper.make_tensor("zero", kind, [], [0]))
+        graph = helper.make_graph(nodes, "g", *ends, held)
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path)
+    report = precision_debug.compare(
+        str(paths[1]), baseline_model=str(paths[0]), run_mode="ort_opt", baseline="ort_fp32", inputs={"x": x}
+    )
+    assert report.explanation is not None
+    culprit = report.explanation.culprits[0]
+    assert (culprit.cause, culprit.evidence["name"]) == ("files_differ", "act")
+    if kind != TensorProto.INT8:  # there ONNX Runtime fuses what comes behind it
+        assert culprit.name == "r"
+        assert culprit.evidence["left"] < 0.2

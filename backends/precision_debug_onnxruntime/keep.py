@@ -21,7 +21,7 @@ from precision_debug.records import SessionSpec, TensorMeta
 
 from .engine.int8_units import Int8Units
 from .engine.runtime import Runtime
-from .engine.stock_script import METHODS, PER_CHANNEL, TYPES, float16_script, int4_script, int8_script
+from .engine.stock_script import METHODS, PER_CHANNEL, TYPES, float16_script, int4_script, int8_script, method_of
 from .reasons import say
 from .settings import setting
 
@@ -218,11 +218,12 @@ class OrtKeep:
             opsets = read.proto.opset_import
             channels = static and max((one.version for one in opsets if not one.domain), default=0) >= PER_CHANNEL
         left = not_removable(read) if static else {}
+        method = method_of(setting(options, "activation_type"), setting(options, "calibration"))
         text = int8_script(
             model, tuple(dict.fromkeys((*names, *left))), setting(options, "op_types"), static=static,
             activation=TYPES[setting(options, "activation_type")] if static else "",
             weight=TYPES[setting(options, "weight_type")],
-            method=METHODS[setting(options, "calibration")] if static else "", per_channel=channels,
+            method=METHODS[method] if static else "", per_channel=channels,
             reduce_range=setting(options, "reduce_range"),
         )  # fmt: skip
         library = f"onnxruntime.quantization.quantize_{'static' if static else 'dynamic'}"

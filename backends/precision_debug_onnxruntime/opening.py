@@ -25,6 +25,7 @@ from .engine.fused_into import with_absorbed
 from .engine.quantised_again import with_quantised_again
 from .engine.runtime import Runtime
 from .engine.source_tensors import Known
+from .engine.stock_script import FLOAT8
 from .engine.tensor_list import Entry, list_tensors, with_dropped
 from .engine.transposes import turned
 from .keep import Blocked
@@ -103,9 +104,16 @@ def _opened(
         runtime=runtime,
         notes=(*built.notes, *notes, *_engine_notes(recipe, settings)),
         versions={"onnxruntime": ort.__version__, "device": processor()},
-        arithmetic="tf32" if _in_tf32(recipe, settings) else "",
+        arithmetic=_arithmetic(recipe, settings),
         on_device=on_device,
     )
+
+
+def _arithmetic(recipe: Recipe, settings: Mapping[str, Any]) -> str:
+    """The type that it computes in, where that is another one than the mode promises."""
+    if recipe.change == "int8" and setting(settings, "activation_type") == FLOAT8:
+        return "float8_e4m3fn"
+    return "tf32" if _in_tf32(recipe, settings) else ""
 
 
 def _in_tf32(recipe: Recipe, settings: Mapping[str, Any]) -> bool:

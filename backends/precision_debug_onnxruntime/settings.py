@@ -22,7 +22,7 @@ _INT8 = ("ort_int8", "ort_int8_dynamic")
 _INT4 = ("ort_int4",)
 _CHANGED = (*_FLOAT16[:2], *_INT8, *_INT4)
 _OPTIMISED = ("ort_opt", "ort_fp16", "ort_int8", "ort_int8_dynamic", "ort_int4", "ort_cuda_*")
-_TYPES = ("int8", "uint8", "int16", "uint16", "int4", "uint4")
+_TYPES = ("int8", "uint8", "int16", "uint16", "int4", "uint4", "float8")
 
 
 def _card(typed: Any) -> int:
@@ -85,7 +85,8 @@ SETTINGS = (
     Setting(
         name="calibration", kind="choice", default="minmax", modes=("ort_int8",),
         choices=("minmax", "entropy", "percentile", "distribution"),
-        help="how activations' ranges are found", zh="激活值范围的校准方法",
+        help="how activations' ranges are found; of float8 by distribution alone",
+        zh="激活值范围的校准方法；float8 只能用 distribution",
     ),
     Setting(
         name="activation_type", kind="choice", default="int8", choices=_TYPES, modes=("ort_int8",),

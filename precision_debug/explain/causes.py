@@ -466,7 +466,9 @@ def _too_coarse(subject: Subject, name: str, found: Introduced) -> Told:
     # one file of integers in two runs: both round to its steps, and a float32 result is at most a few of them off
     one_file = subject.same_integers and subject.held_as.get(name) in WIDE and (found.rel_l2 or 0.0) > _SOME_STEPS
     # nor does a rounding to that grid, or its end, take more than all of a result, where the baseline rounds to it too
-    one_grid = subject.quantises_itself and (found.rel_l2 or 0.0) > 1.0
+    # 0 is on every grid: only what adds or subtracts rounded numbers is off by more than all of its result
+    once = subject.quantises_itself or not types_of(subject, name) & (SUM_UP | CANCEL)
+    one_grid = once and (found.rel_l2 or 0.0) > 1.0
     if same or one_file or one_grid or (wide and (found.rel_l2 or 0.0) > _ROUNDED and not hidden):
         return "other_arithmetic", {"rel_l2": found.rel_l2}
     return "inside_body" if types_of(subject, name) & BODIES else "coarse", {"units": found.units}

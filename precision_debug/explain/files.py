@@ -22,7 +22,7 @@ from ..records import Operator, Row, TensorMeta
 from .bounds import BEYOND
 from .operators import MOVE, plain_type
 from .subject import Subject
-from .undo import LEFT, Case, left_when
+from .undo import LEFT, Case, left_of, left_when
 from .units import NARROW, unit_of
 
 __all__ = ["files_differ", "narrower_constants", "other_operator", "other_weight"]
@@ -41,6 +41,8 @@ def files_differ(subject: Subject, name: str, case: Case | None = None) -> Evide
     baseline, target = subject.operators()
     if not subject.two_files or target is None:
         return {}
+    if gone := _removed(subject, name, case):
+        return gone
     if subject.weights_alone:
         return _beside_rounding(baseline, target, subject.row_of.get(name), name)
     if subject.quantised_file and promised(subject.precision).computes != "int8":
@@ -88,6 +90,26 @@ def _behind_casts(target: Replacer, name: str, mine: Operator | None) -> Operato
             break
         found = further
     return found
+
+
+def _removed(subject: Subject, name: str, case: Case | None) -> Evidence:
+    """A Relu or Clip that a quantiser removed though its range does not clip as that did: where clipping the target's
+    result takes most of the error away, or where it lies inside of a fused region, as the files prove; {} elsewhere."""
+    removed = subject.removed()
+    own = (subject.meta_of[name],) if name in subject.meta_of else ()
+    for meta in reversed(subject.region_of.get(name, own)) if removed else ():
+        gone = removed.get(meta.origin or meta.name)
+        if gone is None:
+            continue
+        told = {"what": say("an_operator"), "name": gone.node, "base": gone.op_type, "target": say("is_missing")}
+        if meta.name != name:
+            return told
+        if case is None or math.isnan(gone.low) or math.isnan(gone.high):
+            return {}
+        if (left := left_of(case, np.clip(case.wrong, gone.low, gone.high))) <= LEFT:
+            return {**told, "left": left}
+        case.refuted["files_differ"] = left
+    return {}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ import numpy as np
 from ..errors import BackendError, PrecisionDebugError
 from ..numbers.precisions import FEW_BITS, QUANTISED, QUANTISED_WEIGHT, promised
 from ..numbers.tokens import Tokens
+from ..onnx.removed_activations import Removed
 from ..pairing.align import stem
 from ..protocols import Feeds, Operators, Replace, Replacer, Session, Workbench
 from ..records import Operator, Row, TensorMeta, TensorStats
@@ -72,6 +73,7 @@ class Subject:
     two_files: bool = False
     two_frameworks: bool = False
     in_files: Callable[[str, str], tuple[Operator, Operator] | None] | None = None
+    removed: Callable[[], Mapping[str, Removed]] = dict
     operators_alone: Callable[[], Operators | None] | None = None
     fails: bool = False
     memory_budget: int | None = None

@@ -24,8 +24,8 @@ from .subnormal import lost_digits
 from .units import largest_of, normal_of, smallest_of, steps_of, unit_of
 
 __all__ = [
-    "EXPERIMENTS", "LEFT", "Case", "coarse_constant", "left_when", "left_without", "of_several_places", "on_a_grid",
-    "tiny_constant",
+    "EXPERIMENTS", "LEFT", "Case", "coarse_constant", "left_of", "left_when", "left_without", "of_several_places",
+    "on_a_grid", "tiny_constant",
 ]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
@@ -127,7 +127,7 @@ def left_without(case: Case, code: str, evidence: Evidence) -> float | None:
         return None
     with np.errstate(all="ignore"):
         undone = experiment(case, evidence)
-        return undone if undone is None or isinstance(undone, float) else _left(case, undone)
+        return undone if undone is None or isinstance(undone, float) else left_of(case, undone)
 
 
 def left_when(case: Case, changed: Mapping[str, Array]) -> float | None:
@@ -135,10 +135,11 @@ def left_when(case: Case, changed: Mapping[str, Array]) -> float | None:
     if case.exact.shape != case.wrong.shape or not changed.keys() <= case.constants.keys():
         return None
     undone = case.without_error_of({key: np.asarray(value) for key, value in changed.items()})
-    return None if undone is None else _left(case, undone)
+    return None if undone is None else left_of(case, undone)
 
 
-def _left(case: Case, undone: Array) -> float:
+def left_of(case: Case, undone: Array) -> float:
+    """Part of an operator's own error that is left in another result."""
     finite = np.isfinite(case.exact)
     broken = finite & ~np.isfinite(case.wrong)
     if broken.any():  # what is not a number at all is more than what is off
@@ -311,7 +312,7 @@ def _reads_rounded(case: Case, evidence: Evidence) -> Array | None:
 
 def _best(case: Case, several: Iterator[Array | None]) -> Array | None:
     known = [one for one in several if one is not None]
-    return min(known, key=lambda one: _left(case, one), default=None)
+    return min(known, key=lambda one: left_of(case, one), default=None)
 
 
 def _held(case: Case, weight: str, *, everything: bool) -> Iterator[Array]:
@@ -393,7 +394,7 @@ def _held_in_its_file(case: Case, evidence: Evidence) -> Array | None:
     undone = case.without_error_of(near)
     folded = len(case.subject.region_of.get(case.name, ())) > 1 and len(near) > 1
     few = case.own <= _FOLDED * (unit_of(evidence["held"], None) or 0.0) * _size(case.exact)
-    return None if undone is not None and folded and few and _left(case, undone) > LEFT else undone
+    return None if undone is not None and folded and few and left_of(case, undone) > LEFT else undone
 
 
 _FOLDED = 4.0

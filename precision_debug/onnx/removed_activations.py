@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from .graph import attribute, outer_reads
 from .model import Model
 from .types import numpy_dtype
 
-__all__ = ["not_removable", "removed_wrongly"]
+__all__ = ["Removed", "not_removable", "removed_operators", "removed_wrongly"]
 
 _REMOVED = ("Relu", "Clip")
 _FOLDED = ("Conv", "ConvTranspose", "Gemm", "MatMul", "Add")
@@ -70,6 +71,27 @@ def removed_wrongly(before: Model, after: Model) -> dict[str, Reason]:
         least, most, step = ranges[node.output[0]]
         if name not in found and not (least >= low - step and most <= high + step):
             found[name] = say("range_beyond_bounds", least=least, most=most)
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Removed:
+    """An operator that a quantiser removed though nothing does its work: its node, and what it clipped to."""
+
+    node: str
+    op_type: str
+    low: float
+    high: float
+
+
+def removed_operators(before: Model, after: Model) -> dict[str, Removed]:
+    """Return what was removed wrongly (see ``removed_wrongly``), by the tensor that it made."""
+    gone, constants = removed_wrongly(before, after), Constants(before)
+    found = {}
+    for node in before.proto.graph.node:
+        if node.name in gone:
+            low, high = _bounds(node, constants)
+            found[node.output[0]] = Removed(node=node.name, op_type=node.op_type, low=low, high=high)
     return found
 
 

@@ -109,6 +109,7 @@ def align(
     if matches is not None:
         return pairing.by_matches(matches)
     pairing.by_origin()
+    pairing.by_rounded_form()
     strangers = pairing.by_equal_name()
     pairing.by_quantised_form()
     if two_files and not strangers:
@@ -169,6 +170,32 @@ class _Pairing:
         for meta in self.target:
             if meta.origin:
                 self.claim(meta, self.by_source.get(meta.origin))
+
+    def by_rounded_form(self) -> None:
+        """By the quantised form that all readers of a tensor get, where nobody reads it as it was before.
+
+        What its scale loses is then an error of its own, and not of each that reads it."""
+        read = {name for meta in self.target for name in meta.inputs}
+        there = {plain_name(meta.origin or meta.name)[0] for meta in self.target if not meta.view and not meta.unseen}
+        clamped = {
+            meta.inputs[0]: meta for meta in self.baseline
+            if is_clamp(meta.op_type) and len(meta.inputs) == 1 and meta.name not in there
+        }  # fmt: skip
+        forms: dict[tuple[str, str, tuple[str, ...]], list[TensorMeta]] = {}
+        for meta in self.target:
+            if meta.node and not meta.unseen:
+                forms.setdefault((meta.node, meta.op_type, meta.inputs), []).append(meta)
+        for alike in forms.values():
+            plain = [meta for meta in alike if not meta.origin and not meta.view and meta.name in self.by_source]
+            rounded = [meta for meta in alike if meta not in plain and meta.name in read]
+            rounded = [meta for meta in rounded if not {meta.name, meta.origin} & self.by_source.keys()]
+            if len(plain) != 1 or not rounded or not any(meta.view for meta in alike):
+                continue
+            meta, base = plain[0], self.by_source[plain[0].name]
+            base = clamped.get(base.name, base)
+            made = fits(base.op_type, meta.op_type) or is_clamp(base.op_type)  # whose work the zero point does
+            if made and meta.name not in read and not meta.is_output:
+                self.claim(min(rounded, key=lambda one: bool(one.view)), base, "graph metadata")
 
     def by_equal_name(self) -> list[tuple[TensorMeta, TensorMeta]]:
         """Those whose names are equal though the one's producer cannot have made the other are returned, unpaired."""

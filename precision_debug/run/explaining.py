@@ -12,6 +12,7 @@ from .. import events, explain
 from ..errors import PrecisionDebugError
 from ..onnx.file_operators import FileOperators
 from ..onnx.model import read_model
+from ..onnx.removed_activations import Removed, removed_operators
 from ..protocols import Operators
 from ..reasons import say
 from ..records import Explanation, Operator, Status
@@ -98,6 +99,7 @@ def _subject(work: Comparing, both: OpenPair, sample: int, ran: SampleResult) ->
         two_files=base.opening.spec.model != target.opening.spec.model,
         two_frameworks=base.opening.backend is not target.opening.backend,
         in_files=_in_files(base.opening, target.opening),
+        removed=_removed(base.opening, target.opening),
         operators_alone=_operators_alone(base.opening),
         memory_budget=spec.memory_budget,
         iterations=ran.iterations,
@@ -127,6 +129,22 @@ def _operators_alone(base: Opening) -> Callable[[], Operators | None] | None:
             return None
 
     return operators
+
+
+def _removed(base: Opening, target: Opening) -> Callable[[], Mapping[str, Removed]]:
+    """See explain.Subject: of an ONNX file and one that was quantised from it."""
+    first, second = (opening.spec.model.model_file for opening in (base, target))
+
+    @functools.cache
+    def removed() -> Mapping[str, Removed]:
+        if first == second or not all(one.lower().endswith(".onnx") for one in (first, second)):
+            return {}
+        try:
+            return removed_operators(read_model(first), read_model(second))
+        except (OSError, PrecisionDebugError):
+            return {}
+
+    return removed
 
 
 def _in_files(

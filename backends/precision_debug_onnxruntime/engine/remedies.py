@@ -24,7 +24,7 @@ __all__ = ["raise_constants", "remedies_of"]
 _PRODUCTS = ("Conv", "Gemm", "MatMul")
 """What gains most of INT8: the usual advice is to leave everything else in float."""
 
-_RANGES = frozenset({"coarse", "mask_range", "outlier_channel", "saturation"})
+_RANGES = frozenset({"coarse", "mask_range", "outlier_channel", "saturation", "coarse_scale"})
 """Causes that another range of an activation may mend."""
 
 _OF_RANGES = ("percentile", "entropy", "minmax")

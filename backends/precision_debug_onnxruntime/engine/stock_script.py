@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["METHODS", "PER_CHANNEL", "TYPES", "float16_script", "int4_script", "int8_script"]
+__all__ = ["FLOAT8", "METHODS", "PER_CHANNEL", "TYPES", "float16_script", "int4_script", "int8_script", "method_of"]
 
 PER_CHANNEL = 13
 """The opset from which weights have a scale for each channel, where nobody asks for another way."""
@@ -18,7 +18,10 @@ TYPES = {
     "uint16": "QUInt16",
     "int4": "QInt4",
     "uint4": "QUInt4",
+    "float8": "QFLOAT8E4M3FN",
 }
+FLOAT8 = "float8"
+"""E4M3FN, which the quantiser takes for activations and weights alike."""
 
 _FLOAT16 = """\
 import onnx
@@ -90,6 +93,11 @@ def int4_script(model: str, nodes: Sequence[str], *, block_size: int, symmetric:
         model=model, made=f"{Path(model).stem}.int4.onnx", nodes=list(nodes), block_size=block_size,
         symmetric=symmetric, level=accuracy_level or None,
     )  # fmt: skip
+
+
+def method_of(activation: str, calibration: str) -> str:
+    """Return how ranges are found: the quantiser has one way for float8."""
+    return "distribution" if activation == FLOAT8 else calibration
 
 
 def float16_script(model: str, types: Sequence[str], nodes: Sequence[str]) -> str:

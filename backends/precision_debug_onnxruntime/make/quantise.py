@@ -20,6 +20,7 @@ from precision_debug.errors import (
     InputError,
     ModelError,
     PrecisionDebugError,
+    UsageError,
 )
 from precision_debug.onnx.graph import all_graphs
 from precision_debug.onnx.model import Model, name_nodes, read_model
@@ -32,7 +33,7 @@ from ..engine.full_disk import raise_if_full
 from ..engine.light_imports import lean_import, quantisation
 from ..engine.quiet_logging import quietly
 from ..engine.runtime import Runtime, our_errors, plain
-from ..engine.stock_script import METHODS, PER_CHANNEL, TYPES
+from ..engine.stock_script import FLOAT8, METHODS, PER_CHANNEL, TYPES, method_of
 from ..keep import nodes_named
 from ..reasons import say
 from ..settings import setting
@@ -63,6 +64,11 @@ def quantise(
     BackendError.
     """
     settings = _Settings(runtime.settings, source)
+    if change == "int8" and (settings.activation == FLOAT8) != (settings.weight == FLOAT8):
+        raise UsageError(
+            "the quantiser takes float8 for activations and weights alike", where="--option activation_type",
+            hint="give both: activation_type=float8 and weight_type=float8",
+        )  # fmt: skip
     if change == "int8" and not feeds:
         raise InputError("static quantisation needs inputs to calibrate on", where="ort_int8", hint="give --inputs")
     prepared = dump(source, runtime, folder, "basic")
@@ -238,9 +244,9 @@ class _Settings:
     """The user's options, checked."""
 
     def __init__(self, options: Mapping[str, Any], source: Model) -> None:
-        self.method: str = setting(options, "calibration")
         self.activation: str = setting(options, "activation_type")
         self.weight: str = setting(options, "weight_type")
+        self.method = method_of(self.activation, setting(options, "calibration"))
         self.per_channel: bool | None = setting(options, "per_channel")
         self.opset = max((item.version for item in source.proto.opset_import if not item.domain), default=0)
         self.reduce_range: bool = setting(options, "reduce_range")
