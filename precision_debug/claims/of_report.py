@@ -98,8 +98,9 @@ def _ran_as_asked(report: Judged) -> Iterator[Claim]:
     yield from (_of_doubt(code, doubt) for doubt in told)
     if not any(doubt.code == "precision_not_run" for doubt in report.target.doubts):
         yield from (opened(code, doubt) for doubt in precision_unseen(report))
-    yield from (held(code, doubt) for doubt in not_fp32(report))
-    yield held(code, baseline=report.baseline.mode, target=report.target.mode)
+    baseline, target = report.baseline.mode, report.target.mode
+    yield from (held(code, doubt, baseline=baseline, target=target) for doubt in not_fp32(report))
+    yield held(code, baseline=baseline, target=target)
 
 
 def _outputs_compared(report: Judged) -> Iterator[Claim]:
