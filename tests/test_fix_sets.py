@@ -573,3 +573,67 @@ def test_what_a_cause_says_to_keep_is_kept_and_what_no_precision_mends_is_not() 
     assert collected([culprit(4), culprit(20)]) == set(keys(4, 5, 20, 21))
     unmended = [culprit(20, cause="files_differ")]
     assert collected([culprit(4), *unmended]) == set(keys(4, 5))
+
+
+def seen_by(model: Model, finder: FixFinder, *sizes: int) -> list[Any]:
+    """Sets of the first so many operators, as if they had been run."""
+    some = [tuple((key,) for key in keys(*range(size))) for size in sizes]
+    for one in some:
+        finder.seen[one] = model.run([key for (key,) in one], [0], timed=False)
+    return some
+
+
+def test_of_those_that_hold_well_the_smallest_comes_first_then_the_least_error() -> None:
+    """Two barely hold, and on other inputs they might not: nine tenths of what is allowed is well."""
+    model = Model(lambda kept, _at: {2: 0.0095, 4: 0.006, 5: 0.004, 6: 0.0099}.get(len(kept), BEFORE))
+    finder = model.finder()
+    two, four, five, six = seen_by(model, finder, 2, 4, 5, 6)
+    assert sorted(finder.seen, key=finder._rank) == [four, five, two, six]
+    strict = Model(model.error, given=True).finder()
+    strict.seen = finder.seen
+    assert sorted(strict.seen, key=strict._rank) == [two, four, five, six], "a tolerance is one, whatever comes near it"
+
+
+@pytest.mark.parametrize(("count", "size"), [(72, 24), (69, 5)])
+def test_a_third_of_a_large_model_is_not_too_much(count: int, size: int) -> None:
+    """24 of 72 do it and 5 come near: beyond a third those 5 would be offered."""
+    model = Model(lambda kept, _at: 1e-3 if len(kept) >= 24 else 0.015 if len(kept) >= 5 else BEFORE, count=count)
+    finder = model.finder(most=1)
+    seen_by(model, finder, 5, 24)
+    found = finder._best([])
+    assert found is not None
+    assert len(found) == size
+
+
+def test_of_sets_with_fewer_names_one_that_leaves_more_low_is_as_good() -> None:
+    """In place of the 8 that hold, of the smaller ones those that hold too, with as little error, and no less low."""
+    model = Model(lambda kept, _at: {3: 0.0095, 4: 0.0085, 5: 0.002}.get(len(kept), 0.001), low=lambda _kept: 4)
+    finder = model.finder()
+    three, four, five, eight = seen_by(model, finder, 3, 4, 5, 8)
+    assert finder._for_no_more(eight) == four, "nine tenths of what is allowed, and no more"
+    assert finder.no_less == {four: 4}
+    lower = Model(model.error, low=lambda kept: 4 if kept >= 5 else 3)
+    other = lower.finder()
+    seen_by(lower, other, 3, 4, 5, 8)
+    assert other._for_no_more(eight) == five
+    assert other._for_no_more(five) == five
+    assert set(other.no_less) == {five}
+    assert three in other.seen
+
+
+def test_what_did_nothing_says_that_a_part_of_it_does_nothing() -> None:
+    model = Model(lambda kept, _at: 0.46 if len(kept) == 4 else 0.44 if len(kept) == 6 else 1e-3)
+    finder = model.finder()
+    seen_by(model, finder, 4, 6)
+    part, of_six = (tuple((key,) for key in keys(*some)) for some in ((1, 3), (1, 5)))
+    assert finder._in_vain(part), "it took off less than a tenth"
+    assert not finder._in_vain(of_six), "a little was taken off, and by which of the six nobody knows"
+    assert not finder._in_vain((("n9",),))
+
+
+def test_of_a_fix_that_keeps_much_the_curve_below_it_is_told() -> None:
+    """Of each size the best, and only where more kept left less; the three largest of those."""
+    model = Model(lambda kept, _at: {1: 0.4, 2: 0.41, 3: 0.3, 4: 0.2, 5: 0.1, 9: 1e-3}.get(len(kept), BEFORE))
+    finder = model.finder()
+    *_, nine = seen_by(model, finder, 1, 2, 3, 4, 5, 9)
+    assert [(point.kept, point.error) for point in finder._trade(nine)] == [(3, 0.3), (4, 0.2), (5, 0.1)]
