@@ -197,8 +197,11 @@ def test_no_reason_is_a_bare_string(root: Path) -> None:
     for path, _, tree in _sources(root):
         if path.parent.name == "reasons" or path.name in ("codec.py", "words.py"):
             continue
+        where = path.relative_to(root)
         for node in ast.walk(tree):
-            place = f"{path.relative_to(root)}:{getattr(node, 'lineno', 0)}"
+            if not isinstance(node, (ast.Call, ast.Assign, ast.AugAssign, ast.AnnAssign)):
+                continue
+            place = f"{where}:{node.lineno}"
             if isinstance(node, ast.Call):
                 name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
                 if name == "Reason":
@@ -208,7 +211,7 @@ def test_no_reason_is_a_bare_string(root: Path) -> None:
                 said = isinstance(node.func, ast.Attribute) and name in ("append", "extend", "insert")
                 if said and "notes" in ast.unparse(node.func.value) and any(map(_bare, node.args)):
                     wrong.append(f"{place}: {ast.unparse(node)[:60]}")
-            elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
+            else:
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                 names = (getattr(one, "attr", getattr(one, "id", "")) for one in targets)
                 if any(name.strip("_") in ("notes", "unseen") for name in names) and _bare(node.value):
