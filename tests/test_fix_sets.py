@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -637,3 +638,23 @@ def test_of_a_fix_that_keeps_much_the_curve_below_it_is_told() -> None:
     finder = model.finder()
     *_, nine = seen_by(model, finder, 1, 2, 3, 4, 5, 9)
     assert [(point.kept, point.error) for point in finder._trade(nine)] == [(3, 0.3), (4, 0.2), (5, 0.1)]
+
+
+def test_what_is_left_low_one_by_one_is_calibrated_as_it_is_pasted() -> None:
+    """The comparison's own calibration says of such large sets what is not so."""
+    model = Model(needs(6), rough=lambda kept, _at: 1e-3 if len(kept) > 2 else BEFORE)
+    found, tried = model.fix(2)
+    assert ("n6" in found.keys, tried.state) == (True, "mended")
+    one_left = [rough for kept, _, rough in model.runs if len(kept) == 9]
+    assert len(one_left) >= 10
+    assert not any(one_left)
+
+
+def test_of_a_file_that_another_model_was_made_into_only_what_has_a_name_there_is_kept() -> None:
+    """The ranking tells of the model that was compared, and its units are not those of the file."""
+    model = Model(needs(29), count=30)
+    finder = model.finder(most=30, ranking=groups(*range(30)))
+    finder.keepable = replace(model.keepable, known={f"t{number}": f"t{number}" for number in range(30)})
+    assert finder.find([culprit(4)]).tried is not None
+    ranked = [len(kept) for kept in model.sets() if kept == set(keys(*range(len(kept))))]
+    assert [size for size in ranked if size < 30] == []

@@ -677,3 +677,57 @@ def test_an_operator_with_most_of_the_squared_error_is_a_main_cause(share: float
 
     found, _ = searched(chain(44), error, groups)
     assert found.state == state
+
+
+def test_nothing_takes_the_place_of_two_where_the_rest_is_far_off_without_them() -> None:
+    """3 is hardly missed, and any other one is."""
+
+    def error(kept: frozenset[int]) -> float:
+        if 4 not in kept or 2 not in kept:
+            return 0.7
+        return 0.9 * LIMIT if 3 in kept else 1.1 * LIMIT
+
+    found, oracle = searched(chain(12), error, [one(n, 0.2) for n in (2, 3, 4)])
+    assert (found.state, found.kept) == ("found", {2, 3, 4})
+    assert not any(5 in kept for kept in oracle.asked if 0 < len(kept) < 12)
+
+
+def lost_without(nothing: float, needed: set[int], **alone: float) -> Error:
+    """All of the error without what is needed; some of it without one of those that only go together, none without all.
+
+    alone: the error without each, by "uNUMBER"."""
+    each = {int(name[1:]): value for name, value in alone.items()}
+
+    def error(kept: frozenset[int]) -> float:
+        missing = each.keys() - kept
+        if not needed <= kept:
+            return nothing
+        return 1e-3 if not missing or missing == each.keys() else max(each[unit] for unit in missing)
+
+    return error
+
+
+def test_what_a_group_keeps_goes_as_a_whole_wherever_it_lies() -> None:
+    """Three that hand each other nothing: with one or two of them gone a tenth of the error is back."""
+    group = Group(tensor="t10", units=frozenset({10, 14, 18}), share=0.3)
+    error = lost_without(0.7, {4}, u10=0.1, u14=0.12, u18=0.14)
+    found, _ = searched(chain(24), error, [group, one(4, 0.25)])
+    assert (found.state, found.kept) == ("found", {4})
+
+
+@pytest.mark.parametrize(
+    ("errors", "goes"),
+    [
+        ({"u10": 0.2, "u14": 0.195}, True),
+        ({"u10": 0.2, "u14": 0.15}, False),  # what is left of the two is no shorter than 0.05
+        ({"u10": 0.1, "u14": 0.12, "u18": 0.2}, False),  # one of three brings back more than half
+        ({"u10": 0.2, "u11": 0.2}, False),  # it is the edge between them that does
+        ({"u10": 0.2, "u11": 0.195}, True),
+    ],
+)
+def test_what_brings_back_more_than_half_goes_with_one_that_does_as_much(errors: dict[str, float], goes: bool) -> None:
+    several = frozenset(int(name[1:]) for name in errors)
+    group = Group(tensor="t10", units=several, share=0.3)
+    found, oracle = searched(chain(24), lost_without(0.3, {4}, **errors), [group, one(4, 0.25)])
+    assert found.kept == ({4} if goes else {4, *several})
+    assert (frozenset({4}) in oracle.asked) is goes
