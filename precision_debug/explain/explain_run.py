@@ -112,7 +112,7 @@ def explain(
     except Exception as error:
         reason = say("failed", detail=f"{type(error).__name__}: {error}")
     else:
-        return with_packers(subject, explanation), found
+        return with_packers(subject, explanation, found), found
     return Explanation(state="unknown", reason=reason, allowed=usual, seconds=work.seconds), []
 
 

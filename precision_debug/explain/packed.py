@@ -7,11 +7,11 @@ names it is that its inputs still told what the output no longer tells.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from ..numbers.judge import told_slices
 from ..pairing.packed import joins_before
-from ..records import Culprit, Explanation, Row
+from ..records import Culprit, Explanation, Introduced, Row
 from .subject import Subject
 
 __all__ = ["with_packers"]
@@ -20,9 +20,15 @@ _TOLD = 0.5
 """Relative L2 error up to which an input of the operator still tells something."""
 
 
-def with_packers(subject: Subject, explanation: Explanation) -> Explanation:
-    """The explanation with whoever packs what is lost, first; whatever was expected of the whole."""
-    found = tuple(_packers(subject))
+_MOST = 0.5
+"""Of a lost slice's error, what is left at least where the operator's own error cannot have made it."""
+
+
+def with_packers(subject: Subject, explanation: Explanation, introduced: Sequence[Introduced]) -> Explanation:
+    """The explanation with whoever packs what is lost, first; whatever was expected of the whole.
+
+    introduced: what operators added themselves, as far as it was measured."""
+    found = tuple(_packers(subject, {own.name: own for own in introduced}))
     if not found:
         return explanation
     names = {one.name for one in found}
@@ -30,7 +36,7 @@ def with_packers(subject: Subject, explanation: Explanation) -> Explanation:
     return dataclasses.replace(explanation, state="culprits", culprits=(*found, *others), passes=False)
 
 
-def _packers(subject: Subject) -> Iterator[Culprit]:
+def _packers(subject: Subject, introduced: Mapping[str, Introduced]) -> Iterator[Culprit]:
     for row in subject.row_of.values():
         numbers = row.comparison
         if not row.is_output or numbers is None or not numbers.lost:
@@ -39,6 +45,9 @@ def _packers(subject: Subject) -> Iterator[Culprit]:
         meta = subject.meta_of.get(name)
         if meta is None or any(_is_ruined(subject, source) for source in meta.inputs):
             continue
+        own = introduced.get(name)
+        if own is not None and own.max_abs is not None and all(own.max_abs < _MOST * one.error for one in numbers.lost):
+            continue  # no element of it is so far off by this operator: the error came in
         yield Culprit(
             name=name, node=meta.node, op_types=(meta.op_type,), cause="packed", evidence=told_slices(numbers),
             confidence="ranked", at=row.name, fails_first=row.name, keep=(name,),
