@@ -95,6 +95,8 @@ def cause_of(
     difference = files_differ(subject, name, case)
     if difference:
         return "files_differ", difference, (name,)
+    if subject.variant and not amplifier:
+        return "neighbours", {"variant": say(f"in_{subject.variant}")}, (name,)
     refused = not_obeyed(subject, name)
     if refused:
         return "not_obeyed", refused, (name,)

@@ -57,6 +57,7 @@ class Subject:
     sides, as the comparison's run returned them. fails: an output is beyond the tolerance that the user gave.
     iterations: how many the tensors have of which ``rows`` has those of the first and of the last iterations alone, by
     their names without one. bearers: tensors in between that bear the error of all iterations without rows, nobody's.
+    variant: what the target was given the baseline's sample in, "batch" or "padded"; "" where both were fed alike.
     tokens: of a causal language model, what it says of each on both sides.
     """
 
@@ -76,6 +77,7 @@ class Subject:
     removed: Callable[[], Mapping[str, Removed]] = dict
     operators_alone: Callable[[], Operators | None] | None = None
     fails: bool = False
+    variant: str = ""
     memory_budget: int | None = None
     iterations: Mapping[str, int] = field(default_factory=dict)
     bearers: frozenset[str] = frozenset()

@@ -130,6 +130,21 @@ CAUSES: Mapping[str, Cause] = {
         ),
         mended=False,
     ),
+    "neighbours": Cause(
+        en="it depends on what stands beside the sample", zh="依赖样本旁边的内容",
+        do="Compute it over the sample alone: no statistics of the batch, and a mask wherever padding is summed up.",
+        do_zh="只在样本自身上计算：不用批次统计量，凡对填充求和处都要有掩码。",
+        why=Wording(
+            "on the same sample it gives something else {variant}: it computes over what stands beside the sample",
+            "对同一样本，{variant}时给出不同的结果：它的计算包含了样本旁边的内容",
+        ),
+        evidence={"variant": _WORD},
+        sentence=Wording(
+            "{what} `{name}` depends on its neighbours: {why}. Compute it over the sample alone, or mask the rest.",
+            "{what} `{name}` 依赖相邻内容：{why}。请只在样本自身上计算，或用掩码排除其余部分。",
+        ),
+        mended=False,
+    ),
     "overflow": Cause(
         undone=Wording(
             "with a wider exponent for the results beyond the type's range",
@@ -575,6 +590,8 @@ _THINGS = {
     "is_there": Wording("there", "有"),
     "is_missing": Wording("missing", "无"),
     "axis_and_behind": Wording("{axis} with all axes behind it", "{axis} 及其后的所有轴"),
+    "in_batch": Wording("inside a batch", "位于批次中"),
+    "in_padded": Wording("with padding behind it", "其后有填充"),
     "an_input": Wording("what is read by", "所读取的张量："),
     "other_channels": Wording("any other", "其他任一个"),
     "quarter_of_channels": Wording("a quarter of them", "其中四分之一"),

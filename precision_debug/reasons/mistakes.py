@@ -117,6 +117,29 @@ MISTAKES: Mapping[str, Wording] = {
     "write_pairs": Wording("write KEY=VALUE,KEY=VALUE", "请写 KEY=VALUE,KEY=VALUE"),
     "write_layers": Wording("write NAME:TYPE", "请写 NAME:TYPE"),
     "write_shapes": Wording("write {{'x':[1,3,8,8]}}", "请写 {{'x':[1,3,8,8]}}"),
+    "variants_of_one": Wording(
+        "both sides are one model in one run mode, fed otherwise", "两侧须为同一模型、同一运行模式，只是输入不同"
+    ),
+    "variants_of_one_hint": Wording(
+        "leave --baseline and --baseline_model out, or name another mode of the same framework",
+        "请去掉 --baseline 与 --baseline_model，或选同一框架的其他模式",
+    ),
+    "variants_calibrate": Wording(
+        "this mode calibrates on what it is fed, and would do so otherwise on each side",
+        "该模式用所给输入校准，两侧的校准会不同",
+    ),
+    "variants_calibrate_hint": Wording(
+        "save the quantised model (--save_model) and compare that in ort_opt",
+        "请保存量化后的模型（--save_model）并用 ort_opt 对比",
+    ),
+    "variant_fixed_batch": Wording("the model takes one sample at a time", "该模型每次只接受一个样本"),
+    "variant_fixed_hint": Wording("export it with an open first axis", "请以可变的第一轴导出"),
+    "variant_no_neighbours": Wording("there is no other sample to stand beside this one", "没有其他样本可与之相邻"),
+    "variant_samples": Wording(
+        "give a batch, or several samples, with --inputs", "请用 --inputs 给出一个批次或多个样本"
+    ),
+    "variant_no_axis": Wording("no input has an axis to pad", "没有输入具有可填充的轴"),
+    "variant_no_axis_hint": Wording("name batch alone", "请只写 batch"),
     "records_over_its_baseline": Wording(
         "is also this command's baseline", "正是此命令与之比较的录制"
     ),

@@ -92,6 +92,17 @@ NOTES: Mapping[str, Wording] = {
         "未能查看各输出的差异是否由不同的判定（top-k、argmax、阈值）造成：{detail}。各输出按数值评判。",
         "Compare with another baseline, or give a tolerance.",
     ),
+    "variant_batch": Wording(
+        "One sample alone against the same sample as the first of a batch of {count}; of each tensor its own part is"
+        " compared.",
+        "同一样本单独运行，与其作为 {count} 个样本的批次之首运行对比；每个张量只比较属于它的部分。",
+    ),
+    "variant_padded": Wording(
+        "One sample of length {length} alone against the same with {more} zeros behind it (masks: {masks}); of each"
+        " tensor its own part is compared.",
+        "长度为 {length} 的同一样本，与其后补 {more} 个零（掩码：{masks}）对比；每个张量只比较属于它的部分。",
+    ),
+    "no_mask": Wording("none", "无"),
     "no_second_opinion": Wording(
         "No second opinion: other engines can only run operators of .onnx files.",
         "没有第二意见：只有 .onnx 文件的算子能由其他引擎运行。", "Export the model to ONNX.",

@@ -24,6 +24,11 @@ ROWS: Mapping[str, Wording] = {
         "its axes have another order in the target, which calls it otherwise", "目标中该张量名称不同，且轴的次序不同",
         "Look at the outputs, which keep their layout: an engine may lay out inner tensors as it likes.",
     ),
+    "other_cut": Wording(
+        "the work is cut differently there: no part of it is this sample's own",
+        "该处的切分不同：没有单独属于此样本的部分",
+        _HOME, whole=True,
+    ),
     "types": Wording("types: {base} against {target}", "类型不同：{base} 与 {target}", _SHAPES),
     "elements": Wording("{count} of {all} {all:element|elements}", "{all} 个元素中有 {count} 个", _NUMBERS),
     "elements_and": Wording(

@@ -17,6 +17,7 @@ from ..protocols import Operators
 from ..reasons import say
 from ..records import Explanation, Operator, Status
 from ..search import ToKeep
+from ..settings.options import variants_in
 from .agreeing import with_agreement
 from .comparing import Comparing
 from .faulty_pass import with_faulty_pass
@@ -107,6 +108,7 @@ def _subject(work: Comparing, both: OpenPair, sample: int, ran: SampleResult) ->
         outputs=ran.base_outputs,
         target_outputs=ran.target_outputs,
         tokens=ran.tokens,
+        variant=variants_in(spec.input_variants)[sample] if spec.input_variants else "",
         fails=spec.tolerance.given and any(row.status is Status.FAIL and row.name in outputs for row in ran.rows),
     )
 

@@ -22,6 +22,7 @@ from ..report import machine
 from ..settings import without_saving
 from .comparing import Comparing
 from .explaining import explain_sample, judge_unseen
+from .input_variants import with_variants
 from .inputs import feeds_of, storing
 from .journal import Journal
 from .one_sample import OneSample
@@ -54,6 +55,9 @@ def execute(
     journal.write(events.Start(spec=spec, machine=machine.machine(), started=machine.now()))
     plan = plan or make_plan(spec, work_dir=str(folder))
     feed_set = feeds_of(spec, plan, feeds)
+    if spec.input_variants:
+        plan, feed_set = with_variants(spec, plan, feed_set)
+        fixes = False  # what a mode keeps in a higher precision is no question here
     elsewhere = next((side_at(side.recording) for side in (plan.baseline, plan.target) if side and side.dump), None)
     if elsewhere is not None:
         plan = elsewhere.with_recorded_dumps(plan, feed_set, folder)

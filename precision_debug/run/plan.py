@@ -43,6 +43,7 @@ class Opening:
 
     iteration: of Polygraphy's outputs, the only one that is wanted; None: the one whose inputs are fed.
     comparer: what its session shows tensors to, on their own device; None: in the host's memory, as arrays.
+    alone, variants: a sample, and the same among others or padded: of its tensors the sample's own part is shown.
     arranged: how its tensors become those of the other side's, where a converter chose other layouts.
     dump: the recording is another tool's folder of tensors still. called: what the user called it.
     named: the user says which model the recording is of.
@@ -55,6 +56,8 @@ class Opening:
     iteration: int | None = None
     comparer: Comparer | None = None
     arranged: Mapping[str, Arrangement] = field(default_factory=dict)
+    alone: Feeds | None = None
+    variants: Sequence[Feeds] = ()
     dump: bool = False
     named: bool = False
     called: str = ""
@@ -91,6 +94,10 @@ class Opening:
     def open(self, feeds: Sequence[Feeds]) -> Session:
         """Load the model, or open the recording."""
         session = self._opened(feeds)
+        if self.alone is not None:
+            from .cut_session import CutSession
+
+            return CutSession(session, self.alone, self.variants)
         if not self.arranged:
             return session
         from .arranged_session import ArrangedSession  # needs numpy, which a command does without
@@ -310,6 +317,8 @@ def _found(model: ModelFiles, mode: str) -> Opening:
 
 
 def _default_baseline(spec: RunSpec, target: Opening) -> str:
+    if spec.input_variants and target.mode is not None:
+        return target.mode.name  # one run mode on other inputs
     if spec.baseline_model is None and target.mode is not None:
         if (chooser := target.capabilities.baseline_chooser) and (chosen := chooser.baseline_of(target.spec)):
             return chosen

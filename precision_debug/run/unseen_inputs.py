@@ -31,7 +31,7 @@ from .searching.held_out import held_out_feeds, is_random
 from .searching.trials import outputs_of
 from .side import OpenSide
 
-__all__ = ["calibrates_on_compared", "tell_unseen"]
+__all__ = ["calibrates_on_compared", "tell_unseen", "variations"]
 
 _OTHERS = 2
 """Inputs that are run: each costs a run of both sides."""
@@ -112,8 +112,8 @@ def _others(
     if is_random(spec, SearchRequest(), feed_set):
         return held_out_feeds(spec, SearchRequest(), base.opening, target.opening, feed_set)[0][:_OTHERS]
     if feed_set.target is None:
-        return [(varied, varied) for varied in _variations(feeds)]
-    found = [(varied, _as_fed(varied, feed_set)) for varied in _variations(feeds)]
+        return [(varied, varied) for varied in variations(feeds)]
+    found = [(varied, _as_fed(varied, feed_set)) for varied in variations(feeds)]
     return [(varied, theirs) for varied, theirs in found if theirs is not None]
 
 
@@ -128,7 +128,7 @@ def _as_fed(varied: Mapping[str, Any], feed_set: FeedSet) -> Mapping[str, Any] |
     return theirs
 
 
-def _variations(feeds: Feeds) -> Iterator[Mapping[str, Any]]:
+def variations(feeds: Feeds) -> Iterator[Mapping[str, Any]]:
     """The same input with some noise, and a little smaller; ids moved on by one; masks as they are."""
     for number in range(_OTHERS):
         random = np.random.default_rng(number)

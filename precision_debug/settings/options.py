@@ -112,6 +112,19 @@ def _sample(typed: Any) -> str:
     raise ValueError(f"{typed!r} is neither a number nor FROM:TO")
 
 
+def variants_in(text: str) -> tuple[str, ...]:
+    """Return what a sample is compared with when it is alone: "batch", "padded". Raises ValueError."""
+    found = tuple(one.strip() for one in text.split(",") if one.strip())
+    if not found or not {*found} <= {"alone", "batch", "padded"} or {*found} == {"alone"}:
+        raise ValueError(f"{text!r} is not made of alone, batch and padded")
+    return tuple(dict.fromkeys(one for one in found if one != "alone"))
+
+
+def _variants(typed: Any) -> str:
+    text = typed if isinstance(typed, str) else ",".join(map(str, typed))
+    return ",".join(("alone", *variants_in(text))) if text else ""
+
+
 def allowed_drop(text: str) -> tuple[float, bool]:
     """Return how far a metric may get worse, and whether that is a share of the baseline's. Raises ValueError."""
     number = float(text.removesuffix("%"))
@@ -252,6 +265,12 @@ class RunSpec:
         "input", "samples, from the first one, that calibrate a mode that needs it; the rest judges (default: half, or"
                  " those that --sample leaves out)",
         "用于校准的样本数（从第一个起），其余用于判断（默认：一半，或 --sample 未选的样本）", metavar="N", low=1,
+    ))  # fmt: skip
+    input_variants: str = field(default="", metadata=option(
+        "input", "one sample against itself, in one run mode: alone, inside a batch, or followed by padding; names the"
+                 " operator that depends on its neighbours",
+        "同一样本在同一运行模式下与自身对比：单独、位于批次中（batch）或其后有填充（padded）；指出依赖相邻样本的算子",
+        metavar="alone,batch,padded", reader=_variants,
     ))  # fmt: skip
     input_shapes: Mapping[str, Shape] = field(default_factory=dict, metadata=option(
         "input", "e.g. x:[1,3,224,224], for dynamic dimensions", "例如 x:[1,3,224,224]，用于动态维度",
