@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import precision_debug
-from precision_debug.errors import UsageError
+from precision_debug.errors import InputError, UsageError
 from precision_debug.reasons import as_reason
 from precision_debug.records import Status
 from precision_debug.report.model import Report, Verdict
@@ -133,3 +133,15 @@ def test_a_mode_that_calibrates_is_refused(tmp_path: Path) -> None:
     path = attention(tmp_path / "m.onnx", masked=False, centred=False)
     with pytest.raises(UsageError):
         compared(path, "batch", masked=False, mode="ort_int8")
+
+
+def test_a_model_of_one_sample_at_a_time_is_refused(tmp_path: Path) -> None:
+    path = attention(tmp_path / "m.onnx", masked=False, centred=False)
+    onnx = pytest.importorskip("onnx", reason="the models are ONNX's")
+    model = onnx.load(path)
+    for item in (*model.graph.input, *model.graph.output):
+        item.type.tensor_type.shape.dim[0].dim_value = 1
+    onnx.save(model, path)
+    pytest.importorskip("onnxruntime", reason="it runs in ONNX Runtime")
+    with pytest.raises(InputError):
+        precision_debug.compare(path, run_mode="ort_opt", input_shapes={"x": (1, 6, WIDE)}, input_variants="batch")

@@ -35,6 +35,8 @@ def words_of(one: Setting) -> tuple[list[str], Any]:
     """Words of the command line for an option, and the value that they are."""
     if one.name == "metric_drop":
         return ["1%"], "1%"
+    if one.name == "input_variants":
+        return ["batch,padded"], "alone,batch,padded"
     if one.name == "lockstep":
         return ["off"], False
     if one.kind == "flag":

@@ -96,7 +96,8 @@ def cause_of(
     if difference:
         return "files_differ", difference, (name,)
     if subject.variant and not amplifier:
-        return "neighbours", {"variant": say(f"in_{subject.variant}")}, (name,)
+        where = say("in_batch") if subject.variant == "batch" else say("in_padded")
+        return "neighbours", {"variant": where}, (name,)
     refused = not_obeyed(subject, name)
     if refused:
         return "not_obeyed", refused, (name,)

@@ -132,8 +132,10 @@ MISTAKES: Mapping[str, Wording] = {
         "save the quantised model (--save_model) and compare that in ort_opt",
         "请保存量化后的模型（--save_model）并用 ort_opt 对比",
     ),
-    "variant_fixed_batch": Wording("the model takes one sample at a time", "该模型每次只接受一个样本"),
-    "variant_fixed_hint": Wording("export it with an open first axis", "请以可变的第一轴导出"),
+    "variant_not_taken": Wording("the model does not take it ({detail})", "该模型不接受这样的输入（{detail}）"),
+    "variant_not_taken_hint": Wording(
+        "export it with open axes, or name only the variant that it takes", "请以可变的轴导出，或只写它能接受的方式"
+    ),
     "variant_no_neighbours": Wording("there is no other sample to stand beside this one", "没有其他样本可与之相邻"),
     "variant_samples": Wording(
         "give a batch, or several samples, with --inputs", "请用 --inputs 给出一个批次或多个样本"

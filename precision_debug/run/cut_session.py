@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import InputError, PrecisionDebugError
 from ..protocols import Feeds, Hook, Replace, Replacer, Session
 from ..reasons import say
 from ..records import Operator, TensorMeta
@@ -24,9 +25,14 @@ class CutSession:
     def __init__(self, session: Session, alone: Feeds, variants: Sequence[Feeds]) -> None:
         self._session = session
         self._shapes = _shapes_of(session, alone)
-        self._uncut: set[str] = set()
+        self._uncut = _of_sizes(session.tensors)
         for fed in variants:
-            for name, shape in _shapes_of(session, fed).items():
+            try:
+                shapes = _shapes_of(session, fed)
+            except PrecisionDebugError as error:
+                said = say("variant_not_taken", detail=error.what)
+                raise InputError(said, where="--input_variants", hint=say("variant_not_taken_hint")) from error
+            for name, shape in shapes.items():
                 own = self._shapes.get(name)
                 if own is None or len(own) != len(shape) or any(a > b for a, b in zip(own, shape, strict=True)):
                     self._uncut.add(name)
@@ -104,6 +110,18 @@ class CutSession:
         if shape is None or name in self._uncut or len(shape) != len(have) or shape == have:
             return tensor
         return np.ascontiguousarray(np.asarray(tensor)[tuple(slice(0, size) for size in shape)])
+
+
+_SIZES = frozenset({"Shape", "Size", "ShapeOf", "shape", "aten.sym_size"})
+
+
+def _of_sizes(tensors: Sequence[TensorMeta]) -> set[str]:
+    """What is computed from the tensors' sizes alone, which are others in a batch."""
+    found: set[str] = set()
+    for meta in tensors:  # in execution order
+        if meta.op_type in _SIZES or (meta.inputs and found.issuperset(meta.inputs)):
+            found.add(meta.name)
+    return found
 
 
 def _shapes_of(session: Session, feeds: Feeds) -> dict[str, tuple[int, ...]]:

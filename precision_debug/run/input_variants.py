@@ -63,7 +63,10 @@ def _alone(feed_set: FeedSet) -> tuple[Feeds, Feeds | None]:
     if len(sizes) == 1 and next(iter(sizes)) > 1:
         return {name: _first(value) for name, value in first.items()}, first
     others = [feed_set.feeds[number] for number in range(1, min(len(feed_set.feeds), _BATCH))]
-    fit = [one for one in others if all(np.shape(one.get(name)) == np.shape(value) for name, value in first.items())]
+    fit = [
+        one for one in others
+        if one.keys() == first.keys() and all(np.shape(one[name]) == np.shape(value) for name, value in first.items())
+    ]
     return first, _joined([first, *fit]) if fit else None
 
 
@@ -80,14 +83,16 @@ def _joined(several: Sequence[Feeds]) -> dict[str, Any]:
 
 
 def _batched(alone: Feeds, many: Feeds | None, metas: Sequence[InputMeta]) -> tuple[dict[str, Any], Reason]:
-    if any(meta.shape and isinstance(meta.shape[0], int) and meta.shape[0] == 1 and not meta.guessed for meta in metas):
-        raise InputError(say("variant_fixed_batch"), where="--input_variants batch", hint=say("variant_fixed_hint"))
+    opened = {meta.name for meta in metas if meta.shape and isinstance(meta.shape[0], str)}
+    # of a module that has example inputs nobody knows which sizes may be others
+    fixed = {meta.name for meta in metas if opened and meta.shape is not None and meta.name not in opened}
     batch = dict(many) if many is not None else {}
     if not batch:
         others = list(itertools.islice(variations(alone), _BATCH - 1))
         if not others:
             raise InputError(say("variant_no_neighbours"), where="--input_variants batch", hint=say("variant_samples"))
         batch = _joined([alone, *others])
+    batch |= {name: value for name, value in alone.items() if name in fixed}
     count = max(value.shape[0] for value in batch.values() if isinstance(value, np.ndarray) and value.ndim)
     return batch, say("variant_batch", count=int(count))
 
