@@ -267,9 +267,8 @@ class RunSpec:
         "用于校准的样本数（从第一个起），其余用于判断（默认：一半，或 --sample 未选的样本）", metavar="N", low=1,
     ))  # fmt: skip
     input_variants: str = field(default="", metadata=option(
-        "input", "one sample against itself, in one run mode: alone, inside a batch, or followed by padding; names the"
-                 " operator that depends on its neighbours",
-        "同一样本在同一运行模式下与自身对比：单独、位于批次中（batch）或其后有填充（padded）；指出依赖相邻样本的算子",
+        "input", "one sample against itself, in one mode: alone, inside a batch, or followed by padding",
+        "同一样本在同一模式下与自身对比：单独、位于批次中（batch）或其后有填充（padded）",
         metavar="alone,batch,padded", reader=_variants,
     ))  # fmt: skip
     input_shapes: Mapping[str, Shape] = field(default_factory=dict, metadata=option(
