@@ -658,3 +658,34 @@ def test_of_a_file_that_another_model_was_made_into_only_what_has_a_name_there_i
     assert finder.find([culprit(4)]).tried is not None
     ranked = [len(kept) for kept in model.sets() if kept == set(keys(*range(len(kept))))]
     assert [size for size in ranked if size < 30] == []
+
+
+def test_a_set_that_grows_along_the_data_is_told_by_what_came_of_it() -> None:
+    finder = Model(needs(4)).finder(most=2, in_regions=True)
+    assert finder._ran((("n4",),)) == (True, 1e-3)
+    assert finder._ran((("n5",),)) == (False, BEFORE)
+    assert finder._ran((("n6",),)) is None, "the runs are used up"
+    assert finder._ran((("n4",),)) == (True, 1e-3)
+
+
+@pytest.mark.parametrize(("left", "beside"), [(1e-3, [keys(0)]), (0.02, [])])
+def test_beside_a_fix_that_mends_it_stands_a_small_one_that_halves_it(left: float, beside: list[Any]) -> None:
+    """Of one that only lessens it there is no use in another."""
+    model = Model(lambda kept, _at: left if len(kept) >= 8 else 0.2 if "n0" in kept else BEFORE, count=100)
+    finder = model.finder()
+    *_, eight = seen_by(model, finder, 1, 8)
+    told = finder._to_keep(eight)
+    assert told.tried is not None
+    assert told.tried.state == ("mended" if beside else "lessened")
+    assert [one.keys for one in told.beside] == beside
+
+
+@pytest.mark.parametrize(("count", "size"), [(24, 2), (23, 9)])
+def test_of_a_small_model_more_than_a_third_is_no_large_set(count: int, size: int) -> None:
+    """9 do it and 2 come near."""
+    model = Model(lambda kept, _at: 1e-3 if len(kept) >= 9 else 0.015 if len(kept) >= 2 else BEFORE, count=count)
+    finder = model.finder(most=1)
+    seen_by(model, finder, 2, 9)
+    found = finder._best([])
+    assert found is not None
+    assert len(found) == size

@@ -731,3 +731,21 @@ def test_what_brings_back_more_than_half_goes_with_one_that_does_as_much(errors:
     found, oracle = searched(chain(24), lost_without(0.3, {4}, **errors), [group, one(4, 0.25)])
     assert found.kept == ({4} if goes else {4, *several})
     assert (frozenset({4}) in oracle.asked) is goes
+
+
+@pytest.mark.parametrize(
+    ("errors", "goes"), [({"u10": 0.03, "u14": 0.028}, False), ({"u10": 0.02, "u14": 0.019}, True)]
+)
+def test_by_a_loose_limit_what_brings_back_more_than_half_is_no_hope(errors: dict[str, float], goes: bool) -> None:
+    """The limit is a fifth of the error: what cancels does so by chance."""
+    group = Group(tensor="t10", units=frozenset({10, 14}), share=0.3)
+    found, oracle = searched(chain(24), lost_without(0.05, {4}, **errors), [group, one(4, 0.25)])
+    assert found.kept == ({4} if goes else {4, 10, 14})
+    assert (frozenset({4}) in oracle.asked) is goes
+
+
+@pytest.mark.parametrize("error", [math.inf, 0.5])
+def test_where_no_share_was_measured_nothing_is_predicted(error: float) -> None:
+    oracle = judging(12, lambda _kept: error)
+    assert predicted(oracle, lambda _kept: [one(n) for n in range(12)])[0] is None
+    assert [*oracle.asked] == [frozenset()]
