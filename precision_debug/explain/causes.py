@@ -43,7 +43,7 @@ from .rounded_constant import rounded_constant
 from .rounded_inside import mask_readers, quantised_mask, rounded_most, rounds_inside
 from .subject import Subject
 from .subnormal import below_the_range, lost_digits, rounded_off
-from .undo import Case, tiny_constant
+from .undo import Case, tiny_constant, wrapped_around
 from .units import largest_of, smallest_of
 
 __all__ = ["cause_of"]
@@ -102,7 +102,9 @@ def cause_of(
     if refused:
         return "not_obeyed", refused, (name,)
     if found.flips and not amplifier:
-        return *(_wrapped(exact, wrong) or ("flips", {"count": found.flips, "elements": found.elements})), keep
+        if wrapped := wrapped_around(subject, alone, name):
+            return "wrapped", wrapped, keep
+        return "flips", {"count": found.flips, "elements": found.elements}, keep
     if by_cast := cause_by_cast(subject, alone.casts, name, infinite_introduced(found).rel_l2):
         return (*by_cast, keep)
     if amplifier:
@@ -160,21 +162,6 @@ def _factor(subject: Subject, name: str, amplifier: str) -> float:
     step = error / inherited if inherited else math.inf
     own = finite_l2(subject.row_of[name]) or 0.0
     return step if step >= _LEAST_FACTOR or not own else error / own
-
-
-def _wrapped(exact: Array | None, wrong: Array | None) -> Told | None:
-    """Of whole numbers that are beyond a narrower type: that each that differs is what this type wraps it around to."""
-    if exact is None or wrong is None or exact.shape != wrong.shape or {exact.dtype.kind, wrong.dtype.kind} - {*"iu"}:
-        return None
-    there = np.asarray(wrong)[(differ := np.asarray(exact != wrong))]
-    here = np.asarray(exact)[differ]
-    for kind in (np.int32, np.uint32, np.int16, np.uint16, np.int8, np.uint8):
-        narrower = here.dtype.itemsize > np.dtype(kind).itemsize
-        if narrower and np.array_equal(here.astype(kind).astype(there.dtype), there):
-            largest = max(here.tolist(), key=abs)
-            evidence = {"type": np.dtype(kind).name, "largest": largest, "count": len(here), "elements": exact.size}
-            return "wrapped", evidence
-    return None
 
 
 def _by_its_own_rule(subject: Subject, name: str, exact: Array, wrong: Array) -> Told | None:

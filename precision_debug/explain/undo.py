@@ -25,7 +25,7 @@ from .units import largest_of, normal_of, smallest_of, steps_of, unit_of
 
 __all__ = [
     "EXPERIMENTS", "LEFT", "Case", "coarse_constant", "left_of", "left_when", "left_without", "of_several_places",
-    "on_a_grid", "tiny_constant",
+    "on_a_grid", "tiny_constant", "wrapped_around",
 ]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
@@ -419,7 +419,64 @@ EXPERIMENTS: Mapping[str, Callable[[Case, Evidence], Array | float | None]] = {
 """By cause: what the operator would have given without it, or the part of its error that is left; None: not run."""
 
 
+def wrapped_around(subject: Subject, alone: Alone, name: str) -> dict[str, Any]:
+    """Evidence that every whole number that differs is what a narrower type makes of the exact one; {} where none does.
+
+    Either the exact results are wrapped around to that type, or those of the operator whose constants are cut off at
+    its ends, as OpenVINO cuts them: it is computed once more with these, in whole numbers.
+    """
+    exact, wrong = alone.exact_of(name), alone.wrong_of(name)
+    if exact is None or wrong is None or exact.shape != wrong.shape or {exact.dtype.kind, wrong.dtype.kind} - {*"iu"}:
+        return {}
+    exact, wrong = np.asarray(exact), np.asarray(wrong)
+    differ = exact != wrong
+    largest = max(exact[differ].tolist(), key=abs, default=0)
+    case = Case(subject=subject, alone=alone, name=name, exact=exact, wrong=wrong)
+    for kind in (np.int32, np.uint32, np.int16, np.uint16, np.int8, np.uint8):
+        if exact.dtype.itemsize <= np.dtype(kind).itemsize:
+            continue
+        evidence = {"type": np.dtype(kind).name, "largest": largest, "count": int(differ.sum()), "elements": exact.size}
+        if np.array_equal(exact[differ].astype(kind).astype(wrong.dtype), wrong[differ]):
+            return evidence
+        ends = np.iinfo(kind)
+        compute = _exactly(case)
+        cut = {
+            key: held for key, value in _whole_constants(subject, name).items()
+            if not np.array_equal(held := np.clip(value, ends.min, ends.max), value)
+        }  # fmt: skip
+        found = compute(cut) if compute is not None and cut else None
+        if found is not None and np.array_equal(found.astype(kind).astype(wrong.dtype), wrong):
+            key, held = next(iter(cut.items()))
+            value = _whole_constants(subject, name)[key]
+            place = np.argmax(np.abs(value.astype(np.float64) - held))
+            return {**evidence, "constant": key, "value": int(value.flat[place]), "cut": int(held.flat[place])}
+    return {}
+
+
+def _whole_constants(subject: Subject, name: str) -> dict[str, Array]:
+    """The whole numbers among the constants that a region's operators read."""
+    replacer = subject.operators()[0]
+    found = {
+        key: np.asarray(value) for meta in subject.region_of.get(name, ())
+        if (operator := replacer.operator(meta.name)) is not None for key, value in operator.parameters.items()
+    }  # fmt: skip
+    return {key: value for key, value in found.items() if value.dtype.kind in "iu" and value.size}
+
+
 def _by_its_engine(case: Case) -> Callable[[Mapping[str, Array]], Array | None] | None:
+    """As ``_exactly``, in float64."""
+    exactly = _exactly(case)
+    if exactly is None:
+        return None
+
+    def compute(changed: Mapping[str, Array]) -> Array | None:
+        found = exactly(changed)
+        return None if found is None else found.astype(np.float64)
+
+    return compute
+
+
+def _exactly(case: Case) -> Callable[[Mapping[str, Array]], Array | None] | None:
     """The region's operators one after the other, in the baseline's own engine, where it runs them alone."""
     operators = None if case.subject.operators_alone is None else case.subject.operators_alone()
     if operators is None:
@@ -456,8 +513,7 @@ def _by_its_engine(case: Case) -> Callable[[Mapping[str, Array]], Array | None] 
             if found is None:
                 return None
             values.update({key: np.asarray(value) for key, value in found.items()})
-        result = values.get(own.get(case.name, case.name))
-        return None if result is None else result.astype(np.float64)
+        return values.get(own.get(case.name, case.name))
 
     return compute
 

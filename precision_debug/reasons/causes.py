@@ -493,7 +493,18 @@ CAUSES: Mapping[str, Cause] = {
             "{count} of its {elements} whole numbers, up to {largest}, are beyond {type} and wrap around",
             "其 {elements} 个整数中有 {count} 个（最大为 {largest}）超出 {type} 并回绕",
         ),
-        evidence={"count": _COUNT, "elements": _COUNT, "largest": _COUNT, "type": _TEXT},
+        instead={
+            "cut": Wording(
+                "its constant {constant}, {value}, is beyond {type} and held as {cut}: computed with that in {type}, which"
+                " wraps around, {count} of its {elements} whole numbers differ as they do in the target",
+                "其常量 {constant}（{value}）超出 {type}，被存为 {cut}：以此在会回绕的 {type} 中计算，其 {elements} 个整数中有"
+                " {count} 个的差异与目标中一致",
+            ),
+        },
+        evidence={
+            "count": _COUNT, "elements": _COUNT, "largest": _COUNT, "type": _TEXT, "constant": _TEXT, "value": _COUNT,
+            "cut": _COUNT,
+        },
     ),
     "flips": Cause(
         en="decisions flip", zh="判定翻转",
