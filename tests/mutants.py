@@ -33,7 +33,7 @@ TESTS = {
     PIPELINE: "tests/test_pipeline.py", OPEN_PAIR: "tests/test_pipeline.py", ONE_SAMPLE: "tests/test_pipeline.py",
     COMPARING: "tests/test_pipeline.py",
     CULPRITS: "tests/test_culprits.py", CRITERIA: "tests/test_culprits.py", UNREPEATED: "tests/test_culprits.py",
-    CLAIMS: "tests/test_claims.py", FILES: "tests/test_claims.py", ASKED: "tests/test_claims.py",
+    CLAIMS: "tests/test_claims_made.py", FILES: "tests/test_claims_made.py", ASKED: "tests/test_claims_made.py",
     FOUND: "tests/test_search_claims.py", STANDARD: "tests/test_check_whole.py", CHECK: "tests/test_check_whole.py",
 }  # fmt: skip
 
@@ -302,8 +302,8 @@ def main(wanted: list[str]) -> None:
         copy = Path(folder, "copy")
         shutil.copytree(root, copy, ignore=shutil.ignore_patterns(".git", "output", "__pycache__", ".*_cache"))
         print("| module | place | before | after | killed | s |\n|---|---|---|---|---|---:|")
-        for path in dict.fromkeys(path for path, *_ in chosen):
-            _red(copy, TESTS[path], expected=False)
+        for tests in dict.fromkeys(TESTS[path] for path, *_ in chosen):
+            _red(copy, tests, expected=False)
         for path, place, before, after in chosen:
             text = (copy / path).read_text(encoding="utf-8")
             begun = time.monotonic()

@@ -143,3 +143,30 @@ def test_whole_numbers_that_wrap_around_are_no_decisions(tmp_path: Path) -> None
     assert (first.name, first.cause, more) == ("scaled", "wrapped", [])
     beyond = 3_000_000 * x > np.iinfo(np.int32).max
     assert first.evidence == {"type": "int32", "largest": 3_000_000 * x.max(), "count": beyond.sum(), "elements": 60}
+
+
+@pytest.mark.parametrize(
+    ("kind", "large"), [("Mul", 2654435761), ("Add", 2**40 + 5), ("Mul", 3_000_000_000)]
+)
+def test_a_whole_number_that_an_engine_cuts_off_is_told_with_what_it_is_held_as(
+    tmp_path: Path, kind: str, large: int
+) -> None:
+    pytest.importorskip("openvino", reason="openvino is not installed")
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    ids, out = (helper.make_tensor_value_info(name, TensorProto.INT64, [60]) for name in ("x", "y"))
+    held = [numpy_helper.from_array(np.array(value, np.int64), name) for name, value in (("big", large), ("m", 1009))]
+    nodes = [helper.make_node(kind, ["x", "big"], ["hashed"]), helper.make_node("Mod", ["hashed", "m"], ["y"])]
+    graph = helper.make_graph(nodes, "cut", [ids], [out], held)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, path := str(tmp_path / "cut.onnx"))
+    x = np.random.default_rng(3).integers(2000, 4000, size=60)
+    report = precision_debug.compare(path, run_mode="ov_fp32", baseline="ort_fp32", inputs={"x": x})
+    assert report.explanation is not None
+    first, *more = report.explanation.culprits
+    assert (first.name, first.cause, more) == ("hashed", "wrapped", [])
+    cut = int(np.clip(large, -(2**31), 2**31 - 1))
+    expected = {"type": "int32", "constant": "big", "value": large, "cut": cut}
+    assert {key: first.evidence.get(key) for key in expected} == expected

@@ -64,12 +64,13 @@ def grid_cause(case: Case) -> Told:
     if scaled := coarse_constant(case):  # its zeros stand at an end of the range, and are not cut off
         return "constant_scale", scaled
     outliers: list[tuple[float, Evidence]] = []
-    for code, evidence in _suspected(case, _step(wrong)):
-        if (proven := case.proven(code, evidence)) is not None:
-            return code, proven
-        if code == "outlier_channel" and not evidence.get("several"):
-            left = left_without(case, code, evidence)
-            outliers += [] if left is None else [(left, evidence)]
+    for code, ways in _suspected(case, _step(wrong)):
+        proven = [told for evidence in ways if (told := case.proven(code, evidence)) is not None]
+        if proven:  # of several, what leaves least
+            return code, min(proven, key=lambda told: float(told.get("left", 0.0)))
+        if code == "outlier_channel" and not ways[0].get("several"):
+            left = left_without(case, code, ways[0])
+            outliers += [] if left is None else [(left, ways[0])]
     for _, first in sorted(outliers, key=lambda pair: pair[0])[:1]:
         lefts = [left for left, one in outliers if one["channel"] == first["channel"]]
         if len(lefts) > 1 and (left := of_several_places(lefts)) <= LEFT:  # in what it reads, and again in its result
@@ -77,21 +78,26 @@ def grid_cause(case: Case) -> Told:
     return "coarse", {"units": None, **_on_a_grid(exact, wrong, _step(wrong))}
 
 
-def _suspected(case: Case, step: float) -> Iterator[Told]:
+def _suspected(case: Case, step: float) -> Iterator[tuple[str, list[Evidence]]]:
+    """Yield what may be why, each with the ways in which it may be so, the likeliest first."""
     subject, exact, wrong = case.subject, case.exact, case.wrong
     if shifted := _shifted(exact, wrong, step):  # first: zeros that are read as another number lie below its lowest
-        yield "zero_point", {"weight": "", **shifted}
+        yield "zero_point", [{"weight": "", **shifted}]
     if cut := _saturated(exact, wrong):
-        yield "saturation", cut
+        yield "saturation", [cut]
     if scaled := _scaled(exact, wrong, step):
-        yield "scale", scaled
+        yield "scale", [scaled]
     given = {source: case.alone.exact_of(source) for source in subject.sources(case.name)}
     for where, values in (("", exact), *case.constants.items(), *given.items()):
-        outlier = None if values is None else outlier_of(values)
-        if outlier is not None and values is not None and (where or _on_one_grid(wrong, case.narrow)):
-            who = of_whom(subject, where or case.name, values, outlier, weight=where in case.constants)
-            yield "outlier_channel", {"from": where, "who": who, **outlier}
-            yield "outlier_channel", {"from": where, "who": who, **outlier, "several": outlier["axis"]}
+        found = [] if values is None else _outliers_of(values)
+        if values is None or not found or not (where or _on_one_grid(wrong, case.narrow)):
+            continue
+        ways: list[Evidence] = [
+            {"from": where, "who": of_whom(subject, where or case.name, values, one, weight=where in case.constants),
+             **one} for one in found
+        ]  # fmt: skip
+        yield "outlier_channel", ways
+        yield "outlier_channel", [{**ways[0], "several": ways[0]["axis"]}]
 
 
 def _saturated(exact: Array, wrong: Array) -> Evidence:
@@ -167,10 +173,14 @@ _DEAD = 1e-4
 def outlier_of(values: Array) -> Evidence | None:
     """The channel whose range is far above the others', or at least above a quarter of them, along the axis where that
     is clearest. ratio: beside ``than``, which says which."""
+    return next(iter(_outliers_of(values)), None)
+
+
+def _outliers_of(values: Array) -> list[Evidence]:
+    """One channel of each axis that has such a one, the clearest first: one number that is large is one along each."""
     if values.ndim < 2 or values.size < 16 or values.dtype.kind != "f":
-        return None
-    best: Evidence | None = None
-    clearest = _OUTLIER
+        return []
+    found: list[tuple[float, Evidence]] = []
     for axis in range(values.ndim):
         if values.shape[axis] < 4:
             continue
@@ -180,14 +190,13 @@ def outlier_of(values: Array) -> Evidence | None:
         if alive.size < 4:
             continue
         ratio = float(ranges.max() / np.quantile(alive, 0.25))  # half may be large, as of two that were joined
-        if ratio > clearest:
-            clearest = ratio
+        if ratio > _OUTLIER:
             alone = largest > _OUTLIER * second
-            best = {
+            found.append((ratio, {
                 "channel": int(ranges.argmax()), "axis": axis, "ratio": float(largest / second) if alone else ratio,
                 "than": say("other_channels") if alone else say("quarter_of_channels"),
-            }  # fmt: skip
-    return best
+            }))  # fmt: skip
+    return [evidence for _, evidence in sorted(found, key=lambda pair: -pair[0])]
 
 
 _CONV = frozenset({"Conv", "conv", "MaxPool", "pool", "BatchNorm", "batch_norm", "Resize", "CONV"})

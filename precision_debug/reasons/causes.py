@@ -495,10 +495,10 @@ CAUSES: Mapping[str, Cause] = {
         ),
         instead={
             "cut": Wording(
-                "its constant {constant}, {value}, is beyond {type} and held as {cut}: computed with that in {type}, which"
-                " wraps around, {count} of its {elements} whole numbers differ as they do in the target",
-                "其常量 {constant}（{value}）超出 {type}，被存为 {cut}：以此在会回绕的 {type} 中计算，其 {elements} 个整数中有"
-                " {count} 个的差异与目标中一致",
+                "its constant {constant}, {value}, is beyond {type} and held as {cut}: computed with that in {type},"
+                " which wraps around, {count} of its {elements} whole numbers differ as they do in the target",
+                "其常量 {constant}（{value}）超出 {type}，被存为 {cut}：以此在会回绕的 {type} 中计算，"
+                "其 {elements} 个整数中有 {count} 个的差异与目标中一致",
             ),
         },
         evidence={

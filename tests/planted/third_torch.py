@@ -271,7 +271,7 @@ def hash_of_64_bits() -> Any:
     return remapped(torch.int64)
 
 
-@unseen("files", "torch_fp32", "_to_copy mul add floor_divide remainder", "files_differ other_arithmetic flips",
+@unseen("files", "torch_fp32", "_to_copy mul add floor_divide remainder", "files_differ other_arithmetic wrapped",
         base="hash_of_64_bits")  # fmt: skip
 def hash_of_32_bits() -> Any:
     return remapped(torch.int32)
