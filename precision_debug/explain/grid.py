@@ -66,8 +66,8 @@ def grid_cause(case: Case) -> Told:
     outliers: list[tuple[float, Evidence]] = []
     for code, ways in _suspected(case, _step(wrong)):
         proven = [told for evidence in ways if (told := case.proven(code, evidence)) is not None]
-        if proven:  # of several, what leaves least
-            return code, min(proven, key=lambda told: float(told.get("left", 0.0)))
+        if proven:  # of several, what leaves least; where about as much is left, the clearest
+            return code, min(proven, key=lambda told: round(float(told.get("left", 0.0)), 1))
         if code == "outlier_channel" and not ways[0].get("several"):
             left = left_without(case, code, ways[0])
             outliers += [] if left is None else [(left, ways[0])]

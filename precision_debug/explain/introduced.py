@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -158,7 +158,8 @@ def _run_alone(
         with contextlib.closing(subject.bench.waiting(folder, subject.budget(WAITING))) as waiting:
             if alone.method == "isolated":
                 casts = Casts(subject)
-                _isolated(subject, note, cast("Kept", waiting), casts)
+                with _unrounded(subject, folder) as true:
+                    _isolated(subject, note, cast("Kept", waiting), casts, true)
                 alone.casts = casts.found
             else:
                 replayed(subject, note, cast("Kept", waiting))
@@ -170,19 +171,52 @@ def _run_alone(
     return alone
 
 
-def _isolated(subject: Subject, note: Callable[[str, Any, Any], bool], waiting: Kept, casts: Casts) -> None:
-    """note: says whether both are the same numbers."""
+@contextlib.contextmanager
+def _unrounded(subject: Subject, folder: Path) -> Iterator[Mapping[str, Any] | Kept]:
+    """The baseline's own tensors, of a target of integers; nothing of others.
+
+    What such a target holds of one coarse tensor may be another tensor altogether, and what its readers make of that
+    lies beyond ranges that were right: each operator is then given the baseline's values on the target's grid, not what
+    was computed of the coarse ones before.
+    """
+    if subject.arithmetic not in _OF_STEPS or subject.bench.on_device:
+        yield {}
+        return
+    names = frozenset(subject.partner.values())
+    with contextlib.closing(cast("Kept", subject.bench.store(folder, KEPT_IN_MEMORY // 2))) as true:
+
+        def keep(_op: str, name: str, value: Any, /) -> None:
+            if name in names and name not in true:
+                true.put(name, np.array(as_array(value, name=name)))
+
+        subject.baseline.run(subject.feeds, keep, names)
+        yield true
+
+
+def _isolated(
+    subject: Subject, note: Callable[[str, Any, Any], bool], waiting: Kept, casts: Casts,
+    true: Mapping[str, Any] | Kept,
+) -> None:  # fmt: skip
+    """note: says whether both are the same numbers. true: see ``_unrounded``."""
     bench = subject.bench
     partner = subject.partner  # target name to baseline name
     target_of = {base: target for target, base in partner.items()}
     wanted = frozenset(target_of)
     passing = Passing(subject, waiting)
 
+    def own_of(name: str, value: Any) -> Any:
+        """The baseline's own tensor in place of one that was computed of held ones; what only moves follows of it."""
+        own = None if subject.moves_on(name) else true.get(name)
+        return own if own is not None and own.shape == value.shape else None
+
     def of_baseline(_op: str, name: str, value: Any) -> Any:
         target = target_of.get(name)
         if target is None:
             return None
         value = passing.put(name, seen(value))
+        if (own := own_of(name, value)) is not None:
+            held = _as_held(subject, target, own)
+            return own if held is None else held
         return None if subject.is_rounded(name) else _as_held(subject, target, value)
 
     def of_target(_op: str, name: str, value: Any) -> Any:
@@ -194,7 +228,8 @@ def _isolated(subject: Subject, note: Callable[[str, Any, Any], bool], waiting: 
             return None
         wrong = bench.lasting(seen(value))
         same = note(base, exact, wrong) and subject.moves_on(base) and not subject.broken(base)
-        put = passing.taken(base, exact, wrong, same=same)
+        own = own_of(base, exact)
+        put = passing.taken(base, exact if own is None else own, wrong, same=same)
         if name in casts.names:
             casts.see(name, np.array(bench.host(wrong if put is None else put)))
         return put
