@@ -311,6 +311,8 @@ def test_files_pass_only_where_all_of_them_was_looked_at(
 ) -> None:
     claims, two = claims_of_files(faults, differing, unread, 3), differing is not None
     assert verdict_of_files(claims, two=two) is verdict
+    told = {one.why.code for one in claims if one.why is not None and one.state is not State.HELD}
+    assert told == {one.code for one in (*faults, *(differing or ()), *unread)}, "each says why"
     assert verdict is not Verdict.PASS or all(
         verdict_of_files([one for one in claims if one is not left], two=two) is Verdict.INCONCLUSIVE for left in claims
     )
