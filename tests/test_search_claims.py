@@ -79,6 +79,16 @@ def test_what_is_open_of_the_comparison_is_open_of_every_set(code: str, fix: Fix
     assert verdict(report_of(failure="killed"), fix, "command") is Verdict.PARTIAL
 
 
+@pytest.mark.parametrize("judge", ["tolerance", "limit", "metric", "command"])
+def test_a_claim_of_a_search_that_nobody_makes_is_open(judge: Judge) -> None:
+    claims = claims_of_search(report_of(), fix_of(), judge)
+    assert verdict_of_search(claims, judge) is Verdict.PASS
+    left_to_others = {"outputs_compared", "outputs_finite"}  # which a limit, a metric or a command may judge otherwise
+    for code in {one.code for one in claims} - left_to_others:
+        kept = [one for one in claims if one.code != code]
+        assert verdict_of_search(kept, judge) is Verdict.INCONCLUSIVE, code
+
+
 def test_what_is_found_closes_what_was_open_with_nothing_kept() -> None:
     inside = report_of(Doubt(code="sum_overflows", values={"name": "big"}))
     elsewhere = report_of(Doubt(code="sum_overflows", values={"name": "rest"}))
