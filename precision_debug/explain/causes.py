@@ -328,7 +328,9 @@ def _read_on_steps(one: _Operator) -> Told | None:
             "from": subject.partner.get(meta.rounds[0], sources[0]), "block": block,
             "asked": ", ".join(f"{key} {value}" for key, value in asked.items()) or meta.op_type,
         }  # fmt: skip
-        if told := _proven(one, "reads_rounded", evidence):
+        given = None if one.case is None else one.case.given(sources[0])
+        by_whom = asked or block or given is None or outlier_of(given) is None  # else the outlier is why it loses
+        if by_whom and (told := _proven(one, "reads_rounded", evidence)):
             return told
     scaled = coarse_scale(one.case) if subject.quantised_file else {}
     return ("coarse_scale", scaled) if scaled else None
