@@ -14,6 +14,7 @@ import functools
 import importlib
 import pkgutil
 import re
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -167,6 +168,9 @@ def find(model: ModelFiles, mode: str) -> tuple[Backend, RunMode]:
                 "beside_its_export", ending=".onnx", mode=mode, baseline=baseline, model=model.path, modes=hint
             )  # fmt: skip
         raise UsageError(say("mode_does_not_read", mode=mode, kind=kind, wanted=wanted), where=model.path, hint=hint)
+    several = mode.replace(",", " ").split()
+    if len(several) > 1:
+        raise UsageError(say("several_modes", mode=mode), hint=say("sweep_them", modes=shlex.join(several)))
     hint = say("near_modes_for", near=_near_modes(mode, names), kind=kind)
     raise UsageError(say("unknown_mode", mode=mode), hint=hint)
 

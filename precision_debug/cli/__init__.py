@@ -115,7 +115,7 @@ def _run(arguments: list[str]) -> int:
         arguments = completion.begin(verbs())
     if arguments[:1] in (["help"], ["version"]):
         arguments = ["--version"] if arguments[0] == "version" else [*arguments[1:2], "--help"]
-    if arguments and not arguments[0].startswith("-") and arguments[0] not in verbs():
+    if arguments and not re.match("[-\u2010-\u2015\u2212]", arguments[0]) and arguments[0] not in verbs():
         if foreign := polygraphy.answer(arguments):
             raise UsageError(foreign)
         raise _no_verb(arguments[0])

@@ -43,12 +43,24 @@ _SYNONYMS = {
     "--precision": ("--run_mode",), "--backend": ("--run_mode",), "--engine_mode": ("--run_mode",),
     "--debug": ("--verbose",), "--layers": ("--mark",), "--tensors": ("--mark",), "--language": ("--lang",),
     "--samples": ("--sample",), "--threads": ("--jobs",), "--workers": ("--jobs",), "--silent": ("--quiet",),
+    "--gpu": ("--run_mode",), "--cuda": ("--run_mode",), "--cpu": ("--run_mode",), "--html": ("--output",),
+    "--xlsx": ("--output",), "--excel": ("--output",), "--json": ("--output",), "--csv": ("--output",),
+    "--md": ("--output",), "--markdown": ("--output",), "--pdf": ("--output",),
+    "-m": ("--model_file",), "-i": ("--inputs",), "-b": ("--baseline",), "-r": ("--run_mode",), "-t": ("--run_mode",),
+    "-p": ("--params_file",), "-s": ("--input_shapes",), "-q": ("--quiet",), "-l": ("--lang",),
 }  # fmt: skip
 """Options as other tools call them, which no spelling leads to."""
 
 
 _BELOW_ZERO = re.compile(r"-\.?\d")
 """What begins so is a value, never an option: a number below zero, or a range from one."""
+
+
+def _plain_dashes(word: str) -> str:
+    """An option as it is typed, where an editor or a page made other dashes of its own, or one is missing."""
+    dashes = re.match("[-\u2010-\u2015\u2212]+", word)
+    rest = word[len(dashes[0]):] if dashes else word
+    return word if dashes is None else f"--{rest}" if len(rest) > 1 else f"-{rest}"
 
 
 class Parser(argparse.ArgumentParser):
@@ -89,11 +101,12 @@ class Parser(argparse.ArgumentParser):
     def _meant(self, message: str) -> str:
         """Return the options that the unknown ones may have meant; "" where none is near, or nothing is unknown."""
         found = re.fullmatch(r"unrecognized arguments: (.*)", message, re.DOTALL)
-        unknown = [word.partition("=")[0] for word in (found[1].split() if found else ()) if word.startswith("--")]
+        words = [_plain_dashes(word.partition("=")[0]) for word in (found[1].split() if found else ())]
+        unknown = [word for word in words if re.match("--?[a-z]", word)]
         known = list(self._option_string_actions)
         near: dict[str, None] = {}
         for word in unknown:
-            other = [one for one in _SYNONYMS.get(word, ()) if one in known]
+            other = [one for one in (word, *_SYNONYMS.get(word, ())) if one in known]
             near |= dict.fromkeys(other or nearest(word, known, 2))
         model = "" if unknown or not found or "--model_file" not in known else found[1]
         if re.fullmatch(r"\S+\.\w+", model):

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
-from ..reasons import say
+from ..reasons import did_you_mean, say
 from ..records import InputMeta
+from ..safety.nearest import files_beside
 from ..safety.special_file import refuse_special
 from .check import check_names
 from .dataset import is_dataset, load_dataset
@@ -44,7 +45,8 @@ def load_sets(source: str, inputs: Sequence[InputMeta], samples_axis: int | None
     if path.is_dir():
         return load_dataset(path, inputs) if is_dataset(path) else _folder(path, inputs)
     if not path.is_file():
-        raise InputError(say("no_such_inputs"), where=source, hint=_KINDS)
+        near = did_you_mean(source, files_beside(source), 1)
+        raise InputError(say("no_such_inputs"), where=source, hint=near or _KINDS)
     return _file(path, inputs) if samples_axis is None else _along(path, inputs, samples_axis)
 
 

@@ -97,6 +97,22 @@ FAILURES: Mapping[str, Wording] = {
         "did you mean {near:or}? `precision_debug doctor` lists the modes for {kind}",
         "是否想写 {near:or}？`precision_debug doctor` 列出 {kind} 可用的模式",
     ),
+    "download_it": Wording(
+        "only files of this machine are read: download it first", "只读取本机的文件：请先下载"
+    ),
+    "several_modes": Wording(
+        "'{mode}' is several run modes, and --run_mode takes one", "'{mode}' 是多个运行模式，而 --run_mode 只取一个"
+    ),
+    "sweep_them": Wording(
+        "`precision_debug sweep … --run_modes {modes}` compares each",
+        "`precision_debug sweep … --run_modes {modes}` 逐一比较",
+    ),
+    "model_as_mode": Wording("is a model file, not a run mode", "是模型文件，不是运行模式"),
+    "model_by_its_option": Wording(
+        "another model to compare with is --baseline_model {path}; --baseline and --run_mode take a run mode or a"
+        " recording",
+        "要比较的另一个模型请写 --baseline_model {path}；--baseline 与 --run_mode 取运行模式或录制",
+    ),
     "neither_mode_nor_folder": Wording(
         "is neither a run mode nor a folder or file here", "既不是运行模式，也不是此处的文件夹或文件"
     ),

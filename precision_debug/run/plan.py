@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,9 +19,10 @@ from .. import recording, registry
 from ..errors import ModelError, RecordingError, UsageError
 from ..numbers.cores import share_of_cores
 from ..protocols import Backend, Capabilities, Comparer, Feeds, Session, demand
-from ..reasons import say
+from ..reasons import did_you_mean, say
 from ..recording.format import TENSORS
 from ..records import InputMeta, ModelFiles, RunMode, RunSpec, SessionSpec
+from ..safety.nearest import files_beside
 from ..safety.path_encoding import is_utf8
 from ..safety.special_file import refuse_special
 from ..settings import SIDES, Setting, Taker, read_by, share
@@ -309,7 +311,10 @@ def _found(model: ModelFiles, mode: str) -> Opening:
         raise ModelError(said, where=model.params_file, hint=say("leave_it_out"))
     plain = model.path if Path(model.path).exists() else model.path.partition(".py:")[0] + ".py"
     if not Path(model.path).exists() and not (".py:" in model.path and Path(plain).exists()):
-        raise ModelError(say("no_such_model"), where=model.path, hint=say("check_the_path"))
+        near = say("download_it") if "://" in model.path else did_you_mean(model.path, files_beside(model.path), 1)
+        raise ModelError(say("no_such_model"), where=model.path, hint=near or say("check_the_path"))
+    if Path(mode).suffix and registry.modes_for(ModelFiles(model_file=mode)):
+        raise UsageError(say("model_as_mode"), where=mode, hint=say("model_by_its_option", path=shlex.quote(mode)))
     if not any(mode == one.name for _, one in registry.modes_for(model)) and not registry.is_mode_like(mode):
         raise UsageError(say("neither_mode_nor_folder"), where=mode, hint=say("modes_or_folder"))
     backend, run_mode = registry.find(model, mode)

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
-__all__ = ["nearest"]
+__all__ = ["files_beside", "nearest"]
 
 _SHORTLIST = 400
 """Names that difflib compares, see ``nearest``."""
+
+
+def files_beside(path: str | Path) -> list[str]:
+    """Return the files that lie where one was looked for and have its ending, as they would be typed; [] of none."""
+    asked = Path(path)
+    try:
+        there = sorted(one.name for one in asked.parent.iterdir())
+    except OSError:
+        return []
+    return [str(Path(path).with_name(name)) for name in there[:_SHORTLIST] if Path(name).suffix == asked.suffix]
 
 
 def nearest(name: str, names: Sequence[str], count: int = 3) -> list[str]:
