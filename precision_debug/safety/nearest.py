@@ -11,15 +11,28 @@ _SHORTLIST = 400
 """Names that difflib compares, see ``nearest``."""
 
 
+_ALIKE = 0.7
+"""Share of the letters of two files' names that are the same, in order, from which on one may be meant by the other."""
+
+
 def files_beside(path: str | Path) -> list[str]:
-    """Return the files that lie where one was looked for and have its ending, as they would be typed; [] of none."""
+    """Return the files that lie where one was looked for, with its ending and nearly its name, as they would be typed.
+
+    Another file of the same ending is no guess: seven of ten letters have to be there in their order."""
+    import difflib
+
     asked = Path(path)
     try:
         there = sorted(one.name for one in asked.parent.iterdir())
     except OSError:
         return []
-    return [str(Path(path).with_name(name)) for name in there[:_SHORTLIST] if Path(name).suffix == asked.suffix]
-
+    alike = difflib.SequenceMatcher(b=asked.stem.casefold())
+    found = []
+    for one in map(Path, there[:_SHORTLIST]):
+        alike.set_seq1(one.stem.casefold())
+        if one.suffix == asked.suffix and alike.ratio() >= _ALIKE:
+            found.append(str(asked.with_name(one.name)))
+    return found
 
 def nearest(name: str, names: Sequence[str], count: int = 3) -> list[str]:
     """Up to ``count`` of ``names`` that resemble ``name``, the most similar first.
