@@ -34,6 +34,7 @@ def files_beside(path: str | Path) -> list[str]:
             found.append(str(asked.with_name(one.name)))
     return found
 
+
 def nearest(name: str, names: Sequence[str], count: int = 3) -> list[str]:
     """Up to ``count`` of ``names`` that resemble ``name``, the most similar first.
 
