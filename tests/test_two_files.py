@@ -147,6 +147,18 @@ def test_which_operator_of_a_fused_region_differs_is_said(fault: str, mode: str,
         assert "在基线中为 有，在目标中为 无" in sentence.zh
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "found"),
+    [(np.int64(49_000), np.int64(49_003), (49_000, 49_003)), (np.int64(2**53 + 1), np.int64(2**53), (2**53 + 1, 2**53)),
+     (np.bool_(True), np.bool_(False), (True, False)), (np.float32(0.5), np.float32(0.25), (0.5, 0.25))],
+)  # fmt: skip
+def test_an_element_that_differs_between_two_files_is_told_as_it_is(first: Any, second: Any, found: Any) -> None:
+    from precision_debug.explain.files import _where_apart
+
+    told = _where_apart("ids", np.array([first, first]), np.array([first, second]))
+    assert (told["base"], told["target"], told["at"]) == (*found, [1])
+
+
 @pytest.mark.parametrize("mode", ["ort_fp32", "ort_opt"])
 @pytest.mark.parametrize("kept", ["", "second"])
 def test_a_converted_file_holds_rounded_constants_and_is_no_other_model(

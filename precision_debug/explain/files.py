@@ -630,5 +630,5 @@ def _where_apart(key: str, b: Array, t: Array) -> Evidence:
     place = tuple(int(i) for i in np.unravel_index(int(np.argmax(apart)), b.shape)) if b.ndim else ()
     return {
         "what": say("a_constant"), "name": key, "count": int(apart.sum()), "elements": int(b.size), "at": list(place),
-        "base": float(b[place]), "target": float(t[place]),
+        "base": np.asarray(b[place]).item(), "target": np.asarray(t[place]).item(),
     }  # fmt: skip
