@@ -41,7 +41,7 @@ def left(
     monkeypatch.setattr(confirm, "error_without", without)
     subject: Any = SimpleNamespace(
         far=lambda rel, units, times: units > times, order={name: place for place, name in enumerate(NAMES)},
-        typical_unit=0.01, times=lambda _name: 1.0,
+        typical_unit=0.01, unit_behind=lambda _name: 0.01, times=lambda _name: 1.0,
     )  # fmt: skip
     own = [Introduced(name=name, method="isolated", elements=4, rel_l2=0.1, units=10.0) for name in NAMES]
     alone: Any = SimpleNamespace(found={one.name: one for one in own})

@@ -55,7 +55,7 @@ def test_every_example_has_a_readme_in_both_languages_and_a_script() -> None:
     assert {"api", "custom_marks", "digits", "hooks", "resnet"} <= {folder.name for folder in folders}
     for folder in folders:
         text = (folder / "README.md").read_text(encoding="utf-8")
-        scripts = list(folder.glob("*.py"))
+        scripts = [*folder.glob("*.py"), *folder.glob("Dockerfile")]
         assert scripts, folder
         assert "\n## 中文说明\n" in text, folder
         for script in scripts:
