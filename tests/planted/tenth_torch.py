@@ -235,7 +235,7 @@ def dumped(name: str, who: str, why: str, change: Callable[[Any], None]) -> None
     """What each module of a changed model gave is the reference of the model as it is."""
     options: list[str] = []
 
-    def make(folder: Path) -> tuple[str, None, None]:
+    def make(folder: Path) -> tuple[str, None, dict[str, Any]]:
         file = folder / f"{name}_model.py"
         file.write_text(
             f"import sys\n\nsys.path.insert(0, {str(Path(__file__).parents[1])!r})\n"
@@ -252,7 +252,7 @@ def dumped(name: str, who: str, why: str, change: Callable[[Any], None]) -> None
         with torch.no_grad():
             module(x)
         options[:] = ["--baseline", str(folder / "dump"), "--level", "module"]
-        return f"{file}:vision", None, None
+        return f"{file}:vision", None, {"args_0": x.numpy()}
 
     CASES.append(
         Unseen(
