@@ -29,6 +29,7 @@ from .pasted import Pasted
 from .plan import Opening, crosses
 from .refuted import repaired, withdrawn
 from .second_opinion import with_second_opinion
+from .stand_in import standing_in
 from .unseen_inputs import calibrates_on_compared, tell_unseen
 
 __all__ = ["Again", "explain_sample", "judge_unseen"]
@@ -44,7 +45,14 @@ _LARGEST_FILE = 1 << 30
 def explain_sample(work: Comparing, both: OpenPair, sample: int, ran: SampleResult, again: Again) -> None:
     """Tell the journal who introduced the error of a sample, and what to keep. ran: what that sample gave."""
     work.journal.write(events.Stage(text=say("stage_explaining")))
-    subject = _subject(work, both, sample, ran)
+    with standing_in(both.base, both.target, work.feed_set, work.folder) as baseline:
+        subject = _subject(work, both, sample, ran)
+        if baseline is not both.base.session:
+            subject = dataclasses.replace(subject, baseline=baseline, two_frameworks=False)
+        _explain(work, both, subject, sample, again)
+
+
+def _explain(work: Comparing, both: OpenPair, subject: explain.Subject, sample: int, again: Again) -> None:
     explanation, agreeing = _explained(work, both, subject, sample)
     if agreeing is not None:
         work.journal.write(events.KeepFound(to_keep=agreeing))

@@ -152,20 +152,22 @@ def keepable(
 
 def _unfused(target: Opening, calibrating: Sequence[Feeds]) -> Sequence[TensorMeta]:
     """The tensors of the target's own model as it is, with the names that its settings take."""
+    session = plain_opening(target).open(calibrating)
+    try:
+        return tuple(session.tensors)
+    finally:
+        session.close()
+
+
+def plain_opening(target: Opening) -> Opening:
+    """How the target's own model is opened as it is, in the mode that its run mode is compared with."""
     assert target.backend is not None
     assert target.mode is not None
     mode = target.mode.baseline
     taken = {one.name for one in target.settings if one.matters("target", mode)} | {"side", "seed", "target_mode"}
     options = {name: value for name, value in target.spec.options.items() if name in taken}
     found, run_mode = registry.find(target.spec.model, mode)
-    opening = Opening(
-        spec=dataclasses.replace(target.spec, mode=mode, options=options), mode=run_mode, backend=found
-    )  # fmt: skip
-    session = opening.open(calibrating)
-    try:
-        return tuple(session.tensors)
-    finally:
-        session.close()
+    return Opening(spec=dataclasses.replace(target.spec, mode=mode, options=options), mode=run_mode, backend=found)
 
 
 def _others(target: Opening) -> tuple[str, ...]:
