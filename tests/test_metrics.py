@@ -169,6 +169,8 @@ def check(base: np.ndarray, target: np.ndarray, tolerance: Tolerance) -> None:
     (np.array([-8.892218e12 + 4.4885787e14j], np.complex64), np.array([1.5], ml_dtypes.float8_e4m3fn)),
     Tolerance(atol=0.0, rtol=1.0),
 )
+@example((np.array(14506776029855013), np.array(-1, ml_dtypes.int4)), Tolerance(atol=0.0, rtol=1.0))
+@example((np.array([-14506776029854425, 0], ">i8"), np.array([1, 1], ml_dtypes.uint4)), Tolerance(atol=0.0, rtol=0.0))
 @settings(max_examples=600, deadline=None)
 def test_every_type_and_layout_agrees_with_the_oracle(pair: Arrays, tolerance: Tolerance) -> None:
     check(*pair, tolerance)

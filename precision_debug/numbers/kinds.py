@@ -7,7 +7,10 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Array", "dtype_name", "is_numeric", "is_text", "is_wide_integer", "may_overflow", "with_both_parts"]
+__all__ = [
+    "Array", "dtype_name", "is_numeric", "is_text", "is_wide_integer", "may_overflow", "plain_integers",
+    "with_both_parts",
+]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
 
@@ -30,6 +33,14 @@ def is_numeric(dtype: np.dtype[Any]) -> bool:
 def is_wide_integer(dtype: np.dtype[Any]) -> bool:
     """int64 and uint64: float64 does not hold all of their values."""
     return dtype.kind in "iu" and dtype.itemsize == 8
+
+
+def plain_integers(array: Array) -> Array:
+    """int8 or uint8 of ml_dtypes' narrower integers (int4, uint2), which numpy takes for no integers; anything else
+    as it is."""
+    if array.dtype.kind in "biufc" or not array.dtype.name.startswith(("int", "uint")):
+        return array
+    return array.astype(np.uint8 if array.dtype.name.startswith("uint") else np.int8)
 
 
 def may_overflow(dtype: np.dtype[Any]) -> bool:

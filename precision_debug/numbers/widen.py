@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .kinds import Array, is_wide_integer
+from .kinds import Array, is_wide_integer, plain_integers
 
 __all__ = ["Pair", "widen", "widen_pair"]
 
@@ -63,6 +63,7 @@ def widen_pair(base: Array, target: Array) -> Pair:
         return _complex_pair(base, target, b, t)
     wide_base, wide_target = is_wide_integer(base.dtype), is_wide_integer(target.dtype)
     if wide_base or wide_target:
+        base, target = plain_integers(base), plain_integers(target)
         if base.dtype.kind in "biu" and target.dtype.kind in "biu":
             exact, diff = _integer_difference(base, target)
             return Pair(b, t, diff, exact=exact)
