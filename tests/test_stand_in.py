@@ -15,6 +15,7 @@ from planted.onnx_faults import Graph, tokens
 import precision_debug
 from precision_debug import Report
 from precision_debug.cli import main
+from precision_debug.errors import BackendError
 from precision_debug.observe.store import Store
 from precision_debug.protocols import Replacer
 from precision_debug.recording import open_recording
@@ -103,4 +104,38 @@ def test_an_undisturbed_run_shows_the_recording_and_an_error_goes_on(tmp_path: P
 
     led.run_replacing(here.feeds, twice)
     assert not np.allclose(moved["back"], before["back"]), "its reader gets twice of it"
+    session.close()
+
+
+def test_a_first_run_that_fails_is_made_again(tmp_path: Path) -> None:
+    """Else what follows would show the model and not the recording."""
+    here, there = Graph(seed=2), Graph(seed=2)
+    model = here.save(tmp_path / "m.onnx", [net(here)])
+    place = recorded(tmp_path, there.save(tmp_path / "other.onnx", [net(there, large=1.5)]), there.feeds)
+    backend = next(one for one in backends() if one.name == "onnxruntime")
+    session = backend.open(SessionSpec(model=ModelFiles(model_file=str(model)), mode="ort_fp32"), [here.feeds])
+
+    class FailsOnce:
+        failed = False
+
+        def run_replacing(self, feeds: Any, replace: Any, names: Any = None) -> Any:
+            if self.failed:
+                return session.replacer.run_replacing(feeds, replace, names)
+            self.failed = True
+
+            def some(op: str, name: str, value: Any) -> Any:
+                if name == "middle":
+                    raise BackendError("no memory", where="here")
+                return replace(op, name, value)
+
+            return session.replacer.run_replacing(feeds, some, names)
+
+    led = StandIn(open_recording(place), FailsOnce(), Store())
+    with pytest.raises(BackendError):
+        led.run_replacing(here.feeds, lambda *_: None)
+    shown: dict[str, Any] = {}
+    led.run_replacing(here.feeds, lambda _op, name, value: shown.__setitem__(name, np.array(value)))
+    before: dict[str, Any] = {}
+    led.run(here.feeds, lambda _op, name, value: before.__setitem__(name, np.array(value)))
+    np.testing.assert_allclose(shown["middle"], before["middle"], rtol=1e-6)
     session.close()

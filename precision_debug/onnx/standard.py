@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
 from ..reasons import Reason, say, some
-from .graph import all_graphs, external_tensors
+from .graph import all_graphs, external_tensors, ordered, reorder
 from .model import Model
 from .without_weights import read_light
 
@@ -172,8 +170,9 @@ def _of_form(proto: Any) -> Iterator[Reason]:
         graph.name = "graph"
     if unnamed:
         yield say("standard_unnamed", count=len(unnamed))
-    turned = [graph for graph in graphs if _sort(graph)]
+    turned = [graph for graph in graphs if ordered(graph) != list(graph.node)]
     if turned:
+        reorder(proto.graph, {})
         yield say("standard_unordered", count=len(turned))
     names = [info.name for info in _without_shape(proto.graph)]
     if names:
@@ -185,31 +184,3 @@ def _without_shape(graph: Any) -> list[Any]:
         info for info in (*graph.input, *graph.output)
         if info.type.HasField("tensor_type") and not info.type.tensor_type.HasField("shape")
     ]  # fmt: skip
-
-
-def _sort(graph: Any) -> bool:
-    """Put the operators of a graph in an order in which each comes after those it reads; whether that was needed."""
-    makers = {name: place for place, node in enumerate(graph.node) for name in node.output if name}
-    needs = {
-        place: {makers[name] for name in _reads(node) if name in makers} - {place}
-        for place, node in enumerate(graph.node)
-    }
-    if all(place > max(before, default=-1) for place, before in needs.items()):
-        return False
-    with contextlib.suppress(CycleError):  # a circle is told elsewhere
-        nodes = [graph.node[place] for place in TopologicalSorter(needs).static_order()]
-        copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
-        del graph.node[:]
-        graph.node.extend(copies)
-        return True
-    return False
-
-
-def _reads(node: Any) -> Iterator[str]:
-    """Yield what an operator reads, by its bodies and branches too."""
-    yield from node.input
-    for attribute in node.attribute:
-        for graph in (attribute.g, *attribute.graphs):
-            for inner in graph.node:
-                yield from _reads(inner)
-            yield from (item.name for item in graph.output)

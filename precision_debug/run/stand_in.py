@@ -63,7 +63,7 @@ class StandIn:
     def __init__(self, recorded: Session, operators: Replacer, moved: Store) -> None:
         self._recorded, self._operators, self._moved = recorded, operators, moved
         self._outputs = frozenset(meta.name for meta in recorded.tensors if meta.is_output)
-        self._led: Mapping[str, Any] | None = None
+        self._is_led = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._recorded, name)
@@ -113,9 +113,10 @@ class StandIn:
 
     def _lead(self, feeds: Feeds) -> None:
         """Run the model on what was recorded, once, and keep what each result differs by."""
-        if self._led is not None:
+        if self._is_led:
             return
-        self._led = feeds
+        for name in self._moved:  # of a run that ended early
+            self._moved.drop(name)
         with contextlib.closing(Store(memory_budget=_IN_MEMORY)) as seen:
             several = set[str]()  # of a loop's body, each iteration
 
@@ -140,6 +141,7 @@ class StandIn:
                 return None
 
             self._operators.run_replacing(feeds, lead, frozenset(seen) - several)
+        self._is_led = True
 
     def _as_recorded(self, name: str, value: Any) -> Any:
         moved = self._moved.get(name)
