@@ -345,6 +345,9 @@ def _outputs_finite(report: Judged) -> Iterator[Claim]:
                 "name": row.name, "count": both, "elements": base.elements, "by": by.name, "op_type": by.op_type,
             }))  # fmt: skip
             return
+    if any(min(row.comparison.base.nan, row.comparison.target.nan) for row in report.outputs if row.comparison):
+        yield held(code, kind="equal_nan")
+        return
     yield held(code, outputs=len(report.outputs))
 
 

@@ -20,7 +20,8 @@ CLAIMS: Mapping[str, Wording] = {
     "outputs_compared_hooks": Wording(
         "what the hooks were shown, outputs or not", "钩子所见的张量，不分是否为输出"
     ),
-    "outputs_finite": Wording("no NaN or Inf in them", "其中没有 NaN 或 Inf"),
+    "outputs_finite": Wording("no NaN or Inf that both sides share", "没有两侧共有的 NaN 或 Inf"),
+    "outputs_finite_equal_nan": Wording("NaN in the same places is allowed", "允许两侧同一位置的 NaN"),
     "outputs_finite_allowed": Wording(
         "NaN and Inf in the same places are allowed", "允许两侧同一位置的 NaN 与 Inf"
     ),
