@@ -34,7 +34,7 @@ from precision_debug.run.plan import make_plan
 from precision_debug.run.searching import trials
 from precision_debug.run.searching.criterion import Sample
 from precision_debug.run.to_keep import Keepable
-from precision_debug.search import Evaluation, Fix, KeptUnit, ToKeep, TradePoint, Tried, Units
+from precision_debug.search import Evaluation, Fix, FixRule, KeptUnit, ToKeep, TradePoint, Tried, Units
 
 
 def a_wide_channel(folder: Path, layers: int, *, brought_back: bool) -> tuple[str, dict[str, np.ndarray]]:
@@ -283,11 +283,9 @@ class _Units:
 
 def test_of_sets_that_do_not_hold_the_best_trade_is_taken() -> None:
     """As seen of basic-pitch in ov_int8: 27 of 96 units leave 0.098 of 0.43, 80 leave 0.039; 0.028 is expected."""
-    criterion = SimpleNamespace(tolerance=SimpleNamespace(given=False))
-    keepable = SimpleNamespace(units=_Units())
     finder = FixFinder(
-        keepable=keepable, trials=SimpleNamespace(criterion=criterion, mode="ov_int8"), samples=(), before=(0.428,),
-        was=None, allowed=0.0278, most=12,
+        keepable=SimpleNamespace(units=_Units()), trials=SimpleNamespace(mode="ov_int8"), samples=(),
+        rule=FixRule(before=(0.428,), allowed=0.0278), most=12,
     )  # fmt: skip
     few, many = (tuple((f"n{number}",) for number in range(count)) for count in (27, 80))
     for groups, error in ((few, 0.0978), (many, 0.0389)):
@@ -300,10 +298,10 @@ def test_of_sets_that_do_not_hold_the_best_trade_is_taken() -> None:
 def test_what_does_as_well_and_gives_up_no_more_is_offered_in_place_of_everything() -> None:
     """As seen of PP-OCRv4's recogniser in ov_bf16, where OpenVINO widens what lies between kept operators: 462 of 463
     were offered, although 109 of them leave as many layers in BF16, and an error far below what is expected."""
-    criterion = SimpleNamespace(tolerance=SimpleNamespace(given=False))
+    was = Executed(low=71, of=74, precision="BF16")
     finder = FixFinder(
-        keepable=SimpleNamespace(units=_Units()), trials=SimpleNamespace(criterion=criterion, mode="ov_bf16"),
-        samples=(), before=(0.0254,), was=Executed(low=71, of=74, precision="BF16"), allowed=0.0117, most=12,
+        keepable=SimpleNamespace(units=_Units()), trials=SimpleNamespace(mode="ov_bf16"), samples=(),
+        rule=FixRule(before=(0.0254,), was=was, allowed=0.0117), most=12,
     )  # fmt: skip
     sets = {count: tuple((f"n{number}",) for number in range(count)) for count in (8, 20, 40, 95)}
     for count, error, low in ((8, 0.0005, 3), (20, 0.00063, 4), (40, 0.00046, 4), (95, 0.00046, 4)):
@@ -376,7 +374,8 @@ def test_runs_are_left_to_make_a_set_that_helps_smaller() -> None:
 
     def spent(most: int, *, helps: bool = True) -> int:
         nothing: Any = SimpleNamespace(calibrates=False)
-        finder = Wide(keepable=nothing, trials=nothing, samples=(), before=[1.0], was=None, allowed=0.1, most=most)
+        rule = FixRule(before=[1.0], allowed=0.1)
+        finder = Wide(keepable=nothing, trials=nothing, samples=(), rule=rule, most=most)
         finder.helps = helps
         finder.find(())
         return finder.spent
@@ -413,10 +412,10 @@ class Answering(FixFinder):
 
 
 def answering(*errors: tuple[str, float]) -> Answering:
-    trials: Any = SimpleNamespace(criterion=SimpleNamespace(tolerance=SimpleNamespace(given=False)), calibrates=False)
+    was = Executed(low=96, of=96, precision="FP16")
     finder = Answering(
-        keepable=SimpleNamespace(units=_Units()), trials=trials, samples=(), before=[1.0],
-        was=Executed(low=96, of=96, precision="FP16"), allowed=0.1, most=12,
+        keepable=SimpleNamespace(units=_Units()), trials=SimpleNamespace(calibrates=False), samples=(),
+        rule=FixRule(before=[1.0], was=was, allowed=0.1), most=12,
     )  # fmt: skip
     finder.errors = errors
     return finder

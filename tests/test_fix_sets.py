@@ -19,7 +19,7 @@ from precision_debug.records import Culprit, Explanation, TensorMeta
 from precision_debug.run.fix_finder import FixFinder
 from precision_debug.run.pasted import Pasted
 from precision_debug.run.to_keep import Keepable
-from precision_debug.search import Evaluation, Group, ToKeep, Tried, Units
+from precision_debug.search import Evaluation, FixRule, Group, ToKeep, Tried, Units
 from precision_debug.settings import Setting
 
 BEFORE, ALLOWED = 0.5, 0.01
@@ -53,7 +53,7 @@ class Model:
         self.error, self.rough, self.refused, self.slower = error, rough, refused, slower
         self.low = low or (lambda kept: count - kept)
         self.calibrates, self.mode = rough is not None, "a_mode"
-        self.criterion: Any = SimpleNamespace(tolerance=SimpleNamespace(given=given), allowed=ALLOWED)
+        self.given = given
         self.runs: list[tuple[frozenset[str], int, bool]] = []
         tensors = [TensorMeta(name="x", op_type="Input", dtype="float32")]
         for number in range(count):
@@ -91,8 +91,11 @@ class Model:
         trials: Any = self
         inputs: Any = list(range(samples))
         was = Executed(low=self.count, of=self.count, precision="FP16")
-        given = {"before": [BEFORE] * samples, "was": was, "allowed": ALLOWED, **values}
-        return FixFinder(keepable=self.keepable, trials=trials, samples=inputs, most=most, **given)
+        rule = FixRule(
+            before=values.pop("before", [BEFORE] * samples), was=values.pop("was", was), allowed=ALLOWED,
+            strict=self.given,
+        )  # fmt: skip
+        return FixFinder(keepable=self.keepable, trials=trials, samples=inputs, rule=rule, most=most, **values)
 
     def fix(self, *culprits: int | Culprit, **values: Any) -> tuple[ToKeep, Tried]:
         named = [one if isinstance(one, Culprit) else culprit(one) for one in culprits]
@@ -689,3 +692,10 @@ def test_of_a_small_model_more_than_a_third_is_no_large_set(count: int, size: in
     found = finder._best([])
     assert found is not None
     assert len(found) == size
+
+
+def test_an_input_that_is_still_nan_elsewhere_is_not_mended() -> None:
+    """It was NaN there before, too: half of that is no bound."""
+    model = Model(lambda kept, at: math.inf if at else 1e-3 if "n4" in kept else BEFORE)
+    found, tried = model.fix(4, samples=2, before=[BEFORE, math.inf])
+    assert (found.option, tried.state) == ("", "none")

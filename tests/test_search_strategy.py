@@ -283,15 +283,13 @@ def test_what_stays_out_of_range_is_kept_up_to_where_it_is_divided() -> None:
 
 
 def test_the_best_trade_gives_most_for_what_it_keeps() -> None:
-    from precision_debug.products.search.trade import best_trade
-
     curve = {0: 0.066, 7: 0.034, 17: 0.0075, 19: 0.00747, 58: 0.00089, 64: 1e-5}
     oracle = Oracle(64, lambda kept: Judged(False, curve[len(kept)]), limit=1e-4)
     for count in curve:
         oracle.judge(range(count))
-    assert len(best_trade(oracle, lambda _: True, 0.00147)) == 17
-    assert len(best_trade(oracle, lambda kept: len(kept) != 17, 0.00147)) == 19
-    assert best_trade(oracle, lambda _: False) == frozenset()
+    assert len(oracle.best_trade(lambda _: True, 0.00147)) == 17
+    assert len(oracle.best_trade(lambda kept: len(kept) != 17, 0.00147)) == 19
+    assert oracle.best_trade(lambda _: False) == frozenset()
 
 
 def by_two(

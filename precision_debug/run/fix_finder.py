@@ -19,20 +19,29 @@ from dataclasses import dataclass, field, replace
 from ..errors import BackendUnavailable, PrecisionDebugError, UsageError
 from ..explain import is_mended
 from ..numbers.precisions import promised
-from ..protocols import BETWEEN, WHOLE, Executed, Session
+from ..protocols import BETWEEN, WHOLE, Session
 from ..records import Culprit
-from ..search import Evaluation, Group, ToKeep, TradePoint, Tried, gives_up_most
+from ..search import (
+    Evaluation,
+    FixRule,
+    Group,
+    ToKeep,
+    TradePoint,
+    Tried,
+    betters,
+    finite,
+    gives_up_most,
+    stays_low,
+    trade_costs,
+)  # fmt: skip
+from ..search.offer import is_steady
 from .pasted import Pasted, as_pasted, is_open
 from .searching.criterion import Sample
 from .searching.grown import grown_groups
 from .searching.trials import Trials
-from .staying_low import stays_low
 from .to_keep import Keepable
 
 __all__ = ["FixFinder"]
-
-_HALF = 0.5
-"""Of the error as it was, what may be left."""
 
 _AS_GOOD = 1.25
 """Times the least error that was seen, up to which a smaller set is as good, where none is as expected."""
@@ -60,9 +69,6 @@ _FEW_NAMES = 6
 _LESS = 1 / 4
 """Of the operators of a set that holds, how many one that halves the error may keep to be offered beside it."""
 
-_NO_ERROR = 1e-12
-"""What is as good as no error."""
-
 _POINTS = 3
 """Smaller sets that are told of beside a fix that gives up most of the low precision."""
 
@@ -74,9 +80,6 @@ _AGAIN = 3
 
 _OTHERWISE = 2
 """Sets that helped, tried once more where the chosen one does not do so again."""
-
-_STEADY = 0.1
-"""Relative difference up to which two runs of a set came to the same."""
 
 _AUTHORS = 3
 """Culprits that are tried each by itself."""
@@ -91,8 +94,8 @@ Groups = tuple[tuple[str, ...], ...]
 
 @dataclass(kw_only=True)
 class FixFinder:
-    """trials: of the target. samples: the inputs of the comparison, then others. before: the target's error on each of
-    them, inf where it is not finite. was: in which precision the target ran. most: sets that may be run.
+    """trials: of the target. samples: the inputs of the comparison, then others. rule: what is offered, measured
+    against the target's error on each of them. most: sets that may be run.
 
     again: the culprits of another comparison with some keys kept; None: there is to be none. pasted: what that command
     comes to; of_many, of_one: up to which an error is as expected that many operators make, or one. ranking: groups of
@@ -104,9 +107,7 @@ class FixFinder:
     keepable: Keepable
     trials: Trials
     samples: Sequence[Sample]
-    before: Sequence[float]
-    was: Executed | None
-    allowed: float
+    rule: FixRule
     most: int
     again: Callable[[tuple[str, ...]], Sequence[Culprit]] | None = None
     pasted: Callable[[tuple[str, ...]], Pasted] | None = None
@@ -156,7 +157,7 @@ class FixFinder:
         """The smallest set that holds of those that grow along the data, else the best that helps. Each is run on all
         samples, and not again: an engine takes long to build."""
         steps = self.keepable.growing(names, () if names else self.ranking())
-        found = grown_groups(self.keepable.units, steps, self.before[0], self._ran, self.until)
+        found = grown_groups(self.keepable.units, steps, self.rule.before[0], self._ran, self.until)
         if (found := found or min(filter(self._helps, self.seen), key=self._rank, default=None)) is not None:
             self.confirmed[found] = self.seen[found]
         return found
@@ -295,10 +296,10 @@ class FixFinder:
 
     def _cheaper(self, found: Groups) -> Groups:
         """In place of a set that gives up most of the low precision, the smallest that does not, and comes near it."""
-        if not self._gives_up(found) or self.trials.criterion.tolerance.given:
+        if not self._gives_up(found) or self.rule.strict:
             return found
         found = self._for_no_more(found)
-        near = _NEARLY * max(self.allowed, self._error(found))
+        near = _NEARLY * max(self.rule.allowed, self._error(found))
         smaller = [
             groups for groups in self.seen
             if self._helps(groups) and not self._gives_up(groups) and len(groups) < len(found)
@@ -310,7 +311,7 @@ class FixFinder:
         """The smallest set that does as well and leaves as much in the low precision: an engine that widens what lies
         between kept operators too gives that up for a part of them already."""
         ran = self.seen[found].executed
-        error = max(_MARGIN * self.allowed, self._error(found))
+        error = max(_MARGIN * self.rule.allowed, self._error(found))
         smaller = [
             groups for groups, one in self.seen.items()
             if len(groups) < len(found) and one.passes == self.seen[found].passes and self._error(groups) <= error
@@ -324,7 +325,7 @@ class FixFinder:
     def _in_vain(self, groups: Groups) -> bool:
         """Whether a set that holds all of these did nothing: fewer will do no more."""
         kept = set(groups)
-        return any(kept <= set(seen) and self._error(seen) >= _MARGIN * self.before[0] for seen in self.seen)
+        return any(kept <= set(seen) and self._error(seen) >= _MARGIN * self.rule.before[0] for seen in self.seen)
 
     # runs -------------------------------------------------------------------------------------------------------
 
@@ -352,13 +353,14 @@ class FixFinder:
         return self.stopped
 
     def _error(self, groups: Groups) -> float:
-        return math.inf if (found := self.seen[groups].error) is None else found
+        return self.seen[groups].size
 
     def _helps(self, groups: Groups) -> bool:
         """Whether the error is less than half of what it was, and the rest still runs in the low precision."""
-        if (found := self.seen.get(groups)) is None or found.error is None or found.error > _HALF * self.before[0]:
+        if (found := self.seen.get(groups)) is None or not self.rule.helps(found):
             return False
-        was = self.was if found.executed is not None or not self.in_regions else None  # a region tells of no precision
+        told = found.executed is not None or not self.in_regions  # a region tells of no precision
+        was = self.rule.was if told else None
         return stays_low(self.keepable.units, found.kept, was, found.executed)
 
     def _holds(self, groups: Groups) -> bool:
@@ -366,32 +368,24 @@ class FixFinder:
 
     def _rank(self, groups: Groups) -> tuple[bool, float, float, int]:
         """The smallest of those that hold well first, then by their error; of those that do not hold the best trade."""
-        strict, error = self.trials.criterion.tolerance.given, self._error(groups)
+        strict, error = self.rule.strict, self._error(groups)
         if not self._holds(groups):
             return True, self._cost(groups), error, len(groups)
-        well = strict or error <= _MARGIN * self.allowed
+        well = strict or error <= _MARGIN * self.rule.allowed
         return False, len(groups) if well else math.inf, error, len(groups)
 
     def _cost(self, groups: Groups) -> float:
-        """Shares of the units kept, and of the decades left to the least error seen: see ``trade.best_trade``."""
-        seen = [error for error in map(self._error, self.seen) if math.isfinite(error)]
-        least = max(self.allowed, min(seen), _NO_ERROR)
-        most = max(self.before[0] if math.isfinite(self.before[0]) else max(seen), 2 * least)
-        left = math.log(max(self._error(groups), least) / least) / math.log(most / least)
-        return left + len(groups) / len(self.keepable.units)
+        errors = {one: self._error(one) for one in self.seen}
+        return trade_costs(errors, self.rule.before[0], len(self.keepable.units), self.rule.allowed)[groups]
 
     def _gives_up(self, groups: Groups) -> bool:
-        return gives_up_most(self.was, self.seen[groups].executed, len(groups), len(self.keepable.units))
+        return gives_up_most(self.rule.was, self.seen[groups].executed, len(groups), len(self.keepable.units))
 
     def _trade(self, groups: Groups) -> tuple[TradePoint, ...]:
         """Of the smaller sets that were run, those with the least error of their size and below."""
-        least, chosen = self.before[0], list[Groups]()
         ran = {**self.vain, **self.seen}
-        errors = {one: math.inf if found.error is None else found.error for one, found in ran.items()}
-        for smaller in sorted(ran, key=lambda one: (len(one), errors[one])):
-            if len(smaller) < len(groups) and errors[smaller] < least:
-                least = errors[smaller]
-                chosen.append(smaller)
+        smaller = {one: found.size for one, found in ran.items() if len(one) < len(groups)}
+        chosen = betters(smaller, self.rule.before[0])
         return tuple(self.point(one, ran[one]) for one in chosen[-_POINTS:])
 
     def point(self, groups: Groups, found: Evaluation) -> TradePoint:
@@ -402,16 +396,16 @@ class FixFinder:
 
     def _nearly(self, groups: Groups) -> bool:
         """Whether a set helps, and all but reaches what is expected."""
-        strict = self.trials.criterion.tolerance.given
-        return not strict and self._helps(groups) and self._error(groups) <= _NEARLY * self.allowed
+        strict = self.rule.strict
+        return not strict and self._helps(groups) and self._error(groups) <= _NEARLY * self.rule.allowed
 
     def _as_good(self, groups: Groups, as_what: Groups) -> bool:
         if self._run(groups) is None or not self._helps(groups):
             return False
         if not self.seen[as_what].passes:
             return self._error(groups) <= _AS_GOOD * self._error(as_what)
-        near = self._error(groups) <= max(_MARGIN * self.allowed, self._error(as_what))
-        return self.seen[groups].passes and (near or self.trials.criterion.tolerance.given)
+        near = self._error(groups) <= max(_MARGIN * self.rule.allowed, self._error(as_what))
+        return self.seen[groups].passes and (near or self.rule.strict)
 
     def _again_so(self, groups: Groups) -> Evaluation | None:
         """A set run once more in a session of its own, on the other inputs too; None where that does not give what it
@@ -424,20 +418,14 @@ class FixFinder:
             keys = tuple(dict.fromkeys(key for group in groups for key in group))
             first = self._error(groups)
             again = self.trials.run(keys, self.samples, timed=False, beside=self.beside)
-            if self.trials.calibrates and not _near(first, again):
+            if self.trials.calibrates and not is_steady(first, again):
                 self.seen[groups] = again
-                first = math.inf if again.error is None else _errors(again)[0]
+                first = again.sizes[0]
                 again = self.trials.run(keys, self.samples, timed=False, beside=self.beside)
-            errors = _errors(again)
-            helped = all(
-                error <= max(_HALF * before, self.allowed)
-                for error, before in zip(errors[1:], self.before[1:], strict=False)
-            )  # fmt: skip
-            lessens = bool(errors) and math.isfinite(errors[0]) and errors[0] <= _HALF * self.before[0]
-            low = stays_low(self.keepable.units, again.kept, self.was, again.executed) or (
+            low = stays_low(self.keepable.units, again.kept, self.rule.was, again.executed) or (
                 groups in self.no_less and again.executed is not None and again.executed.low >= self.no_less[groups]
             )
-            found = again if _near(first, again) and helped and lessens and low else None
+            found = again if self.rule.confirms(first, again) and low else None
         self.confirmed[groups] = found
         return found
 
@@ -446,11 +434,8 @@ class FixFinder:
     def _to_keep(self, groups: Groups) -> ToKeep:
         again = self._again_so(groups)
         assert again is not None
-        tried = Tried(
-            state="mended" if again.held[0] else "lessened", before=_finite(self.before[0]), after=again.errors[0],
-            allowed=self.allowed, was=self.was, still=again.executed, runs=self.ran,
-            others=len(self.samples) - 1, others_before=_finite(max(self.before[1:], default=0.0)),
-            others_after=max((e for e in again.errors[1:] if e is not None), default=None), slower=again.slower,
+        tried = self.rule.told(
+            again, runs=self.ran,
             whole_slower=None if again.slower is None else self._whole_slower(),
             trade=self._trade(groups) if self._gives_up(groups) else (),
             stopped=self.patience if self.stopped else None,
@@ -459,7 +444,7 @@ class FixFinder:
         return replace(told, beside=_beside(self, groups)) if again.held[0] else told
 
     def _as_pasted(self, tried: Tried, keys: tuple[str, ...]) -> Tried:
-        strict = self.trials.criterion.tolerance.given
+        strict = self.rule.strict
         if self.pasted is not None and is_open(tried, strict=strict, of_one=self.of_one, of_many=self.of_many):
             with contextlib.suppress(PrecisionDebugError):  # then it is not known
                 return as_pasted(tried, self.pasted(keys), strict=strict)
@@ -483,8 +468,8 @@ class FixFinder:
         return ToKeep(
             unit=self.keepable.keep.unit, of=self.keepable.units.operators,
             tried=Tried(
-                state="none", before=_finite(self.before[0]), after=_finite(least), allowed=self.allowed,
-                was=self.was, runs=self.ran, whole=whole.error if whole is not None else None,
+                state="none", before=finite(self.rule.before[0]), after=finite(least), allowed=self.rule.allowed,
+                was=self.rule.was, runs=self.ran, whole=whole.error if whole is not None else None,
                 whole_still=whole.executed if whole is not None else None,
                 whole_ran=whole is not None and bool(whole.errors), each=self.each and not self.stopped, trade=trade,
                 stopped=self.patience if self.stopped else None,
@@ -532,18 +517,3 @@ def _parts(groups: Groups) -> Iterator[Groups]:
         yield inside
         if (BETWEEN,) not in inside:
             yield (*inside, (BETWEEN,))
-
-
-def _finite(error: float) -> float | None:
-    return error if math.isfinite(error) else None
-
-
-def _errors(found: Evaluation) -> list[float]:
-    """By sample; inf where one is not finite."""
-    return [math.inf if error is None else error for error in found.errors]
-
-
-def _near(first: float, again: Evaluation) -> bool:
-    """Whether a set came to the same on the first sample."""
-    errors = _errors(again)
-    return bool(errors) and abs(errors[0] - first) <= _STEADY * max(errors[0], first)

@@ -15,7 +15,7 @@ from ..numbers.precisions import MODEL, is_narrow
 from ..protocols import InRegions
 from ..reasons import Reason, say
 from ..records import Explanation, RunSpec
-from ..search import ToKeep, Tried, rank_groups
+from ..search import FixRule, ToKeep, Tried, rank_groups
 from .executed import executed_of
 from .fix_finder import PATIENCE, PATIENT, FixFinder
 from .judging import further_samples, judging_of
@@ -101,14 +101,17 @@ def tried_fix(
     room.mkdir(exist_ok=True)
     trials = Trials(opening, found.keep, criterion, feed_set.for_target().calibrating, room)
     keeps = found
+    rule = FixRule(
+        before=[math.inf if error is None else error for error in errors], allowed=allowed,
+        was=executed_of(opening, target.session), strict=criterion.tolerance.given,
+    )  # fmt: skip
     patience = PATIENT if spec.explain == "full" else PATIENCE
 
     def on_set(number: int, of: int, passed: float) -> None:
         on_stage(say("stage_trying_set", number=number, most=of, passed=passed, seconds=patience))
 
     finder = FixFinder(
-        keepable=keeps, trials=trials, samples=samples, before=errors, allowed=allowed, most=most,
-        was=executed_of(opening, target.session),
+        keepable=keeps, trials=trials, samples=samples, rule=rule, most=most,
         again=None if again is None else lambda keys: again({**keeps.keep.options(keys), **trials.roughly}).culprits,
         pasted=None if again is None or subject.is_step or regions else lambda keys: again(keeps.keep.options(keys)),
         of_many=allowed_to_many(explanation) or allowed, of_one=min(allowed, worth(explanation.unit or 0.0)),
@@ -122,11 +125,11 @@ def tried_fix(
         tried = finder.find(named)
         names = [name for one in named for name in one.keep or (one.name,)]
         theirs = keeps.groups(names) if len(named) == len(explanation.culprits) else ()
-        kept = in_vain(tried, {**finder.vain, **finder.seen}, theirs, before, finder.was, finder.point)
+        kept = in_vain(tried, {**finder.vain, **finder.seen}, theirs, before, rule.was, finder.point)
     except PrecisionDebugError as error:
         kept = _untried(found, say("fix_failed", detail=str(error)))
     other = tried_remedy(
-        opening, explanation.culprits, judging, further, finder.was, trials.feeds, room, most=min(_REMEDIES, most),
+        opening, explanation.culprits, criterion, samples, rule, trials.feeds, room, most=min(_REMEDIES, most),
         patience=patience, beside=finder.beside,
     )  # fmt: skip
     return with_remedy(kept, other)

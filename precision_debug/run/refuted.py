@@ -15,6 +15,7 @@ from ..protocols import Executed
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Explanation, Overlap
 from ..search import Evaluation, ToKeep, TradePoint
+from ..search.offer import HALF
 from .fix_finder import Groups
 
 __all__ = ["in_vain", "repaired", "withdrawn"]
@@ -27,9 +28,6 @@ _FEW, _PART = 3, 5
 
 _AROUND = 2
 """Times the operators that the culprits and their readers are, up to which a set is still theirs."""
-
-_WORKED = 0.5
-"""Of the error, what is left at most where keeping operators is known to reach this engine."""
 
 _CONFIRMED = 1.5
 """Times that the error became smaller in the baseline's run without the culprit's: then that is not overruled."""
@@ -48,7 +46,7 @@ def in_vain(
     tried, named = found.tried, set(culprits)
     if tried is None or not named or not math.isfinite(before) or not before:
         return found
-    works = tried.state in ("mended", "lessened") or (tried.whole is not None and tried.whole <= _WORKED * before)
+    works = tried.state in ("mended", "lessened") or (tried.whole is not None and tried.whole <= HALF * before)
     most = _AROUND * len(named)
     sets = [(groups, one) for groups, one in seen.items() if named <= set(groups) and len(groups) <= most]
     errors = [one.error for _, one in sets if one.error is not None]
@@ -91,7 +89,7 @@ def repaired(explanation: Explanation, kept: ToKeep | None, subject: Subject) ->
     if kept is None or tried is None or explanation.state != "diffuse" or tried.state != "mended":
         return None
     few = kept.unit == "operator" and 0 < len(kept.keys) <= max(_FEW, kept.of // _PART)
-    if not few or tried.before is None or tried.after is None or tried.after > _WORKED * tried.before:
+    if not few or tried.before is None or tried.after is None or tried.after > HALF * tried.before:
         return None
     names = [meta.name for meta in subject.tensors if meta.name in subject.row_of and meta.node in kept.keys]
     if not names:

@@ -7,26 +7,21 @@ precision is offered before what keeps some of them out of it, where it does as 
 from __future__ import annotations
 
 import dataclasses
-import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..errors import PrecisionDebugError
-from ..protocols import Executed, Feeds, Handed, Remedy, Session
+from ..protocols import Executed, Feeds, Handed, Session
 from ..records import Culprit, TensorMeta
-from ..search import ENGINE_OPTION, Evaluation, ToKeep, Tried, gives_up_most
-from .judging import Judging
+from ..search import ENGINE_OPTION, Evaluation, FixRule, ToKeep, gives_up_most
 from .plan import Opening
-from .searching.criterion import Sample
+from .searching.criterion import Criterion, Sample
 from .searching.trials import Trials
 from .to_keep import typed
 
 __all__ = ["Chosen", "tried_remedy", "with_remedy"]
-
-_HALF, _STEADY = 0.5, 0.1
-"""Of the error as it was, what may be left; relative difference up to which two runs came to the same."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -49,9 +44,8 @@ class Chosen:
 
 
 def tried_remedy(
-    opening: Opening, culprits: Sequence[Culprit], judging: Judging, further: Sequence[tuple[Sample, float | None]],
-    was: Executed | None, calibrating: Sequence[Feeds], folder: Path, *, most: int, patience: float,
-    beside: Session | None = None,
+    opening: Opening, culprits: Sequence[Culprit], criterion: Criterion, samples: Sequence[Sample], rule: FixRule,
+    calibrating: Sequence[Feeds], folder: Path, *, most: int, patience: float, beside: Session | None = None,
 ) -> tuple[ToKeep, bool] | None:  # fmt: skip
     """Try the remedies that the backend knows; return the one that does most, and whether it keeps operators wider.
 
@@ -59,31 +53,35 @@ def tried_remedy(
     none is known or none halves the error and leaves most of the low precision in place, twice and on the other inputs
     too.
 
-    further: other inputs, each with the error there as it was. was: in which precision the target ran. most: how many
-    may be run. beside: the target as it is, where runs may be timed beside it."""
+    samples: the inputs of the comparison, then others. most: how many may be run. beside: the target as it is, where
+    runs may be timed beside it."""
     knows = opening.capabilities.remedies
     found = knows.remedies(opening.spec, culprits)[:most] if knows is not None else ()
     if not found:
         return None
     named = {typed(opening.settings, one.settings): one for one in found}
     chosen = Chosen(named={name: one.settings for name, one in named.items()})
-    trials = Trials(opening, chosen, judging.criterion, calibrating, folder)
-    samples, before = [judging.first, *(one for one, _ in further)], [judging.error, *(_size(e) for _, e in further)]
+    trials = Trials(opening, chosen, criterion, calibrating, folder)
     ran, since, sets = dict[str, Evaluation](), time.monotonic(), 0
     for name in named:
         if ran and time.monotonic() - since > patience:
             break
         sets += 1
         one = _run(trials, name, samples)
-        if one is None or not _helps(one, before, judging.criterion.allowed) or _gives_up(was, one):
+        if one is None or not rule.helps(one) or _gives_up(rule.was, one):
             continue
         ran[name] = one
         if one.held[0]:
             break
-    for name in sorted(ran, key=lambda name: (not ran[name].held[0], _error(ran[name]))):
+    for name in sorted(ran, key=lambda name: (not ran[name].held[0], ran[name].sizes[0])):
         again = _run(trials, name, samples, beside)
-        if again is not None and _steady(ran[name], again) and _helps(again, before, judging.criterion.allowed):
-            told = _told(opening, name, named[name], again, before, judging.criterion.allowed, was, (len(named), sets))
+        if again is not None and rule.confirms(ran[name].sizes[0], again):
+            settings = named[name].settings
+            told = ToKeep(
+                option=name, settings=dict(settings), unit=ENGINE_OPTION, keys=(name,), of=len(named),
+                text=named[name].text, replaced=tuple(one for one in settings if one in opening.spec.options),
+                tried=rule.told(again, runs=sets),
+            )  # fmt: skip
             return told, named[name].keeps
     return None
 
@@ -119,48 +117,5 @@ def _run(trials: Trials, name: str, samples: Sequence[Sample], beside: Session |
     return found if found.errors else None
 
 
-def _told(
-    opening: Opening, name: str, remedy: Remedy, ran: Evaluation, before: Sequence[float], allowed: float,
-    was: Executed | None, count: tuple[int, int],
-) -> ToKeep:  # fmt: skip
-    """count: how many remedies are known, and how many were run."""
-    return ToKeep(
-        option=name, settings=dict(remedy.settings), unit=ENGINE_OPTION, keys=(name,), of=count[0], text=remedy.text,
-        replaced=tuple(one for one in remedy.settings if one in opening.spec.options),
-        tried=Tried(
-            state="mended" if ran.held[0] else "lessened", before=_finite(before[0]), after=ran.errors[0],
-            allowed=allowed, was=was, still=ran.executed, runs=count[1], others=len(before) - 1,
-            others_before=_finite(max(before[1:], default=0.0)),
-            others_after=_finite(max(map(_size, ran.errors[1:]), default=0.0)), slower=ran.slower,
-        ),
-    )  # fmt: skip
-
-
-def _helps(ran: Evaluation, before: Sequence[float], allowed: float) -> bool:
-    """Whether less than half of the error is left; on other inputs where it was beyond what is expected."""
-    now = [_size(error) for error in ran.errors]
-    others = zip(now[1:], before[1:], strict=False)
-    return now[0] <= _HALF * before[0] and math.isfinite(now[0]) and all(
-        one <= max(_HALF * old, allowed) for one, old in others
-    )  # fmt: skip
-
-
 def _gives_up(was: Executed | None, ran: Evaluation) -> bool:
     return was is not None and ran.executed is not None and gives_up_most(was, ran.executed, 0, 1)
-
-
-def _steady(first: Evaluation, again: Evaluation) -> bool:
-    one, other = _error(first), _error(again)
-    return abs(one - other) <= _STEADY * max(one, other)
-
-
-def _error(ran: Evaluation) -> float:
-    return _size(ran.errors[0])
-
-
-def _size(error: float | None) -> float:
-    return math.inf if error is None else error
-
-
-def _finite(error: float) -> float | None:
-    return error if math.isfinite(error) else None

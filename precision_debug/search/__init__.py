@@ -15,6 +15,7 @@ __all__ = [
     "Artefact",
     "Evaluation",
     "Fix",
+    "FixRule",
     "Found",
     "Group",
     "Judged",
@@ -27,6 +28,9 @@ __all__ = [
     "Unit",
     "Units",
     "along",
+    "best_trade",
+    "betters",
+    "finite",
     "gives_up_most",
     "kept_units",
     "minimise",
@@ -34,16 +38,19 @@ __all__ = [
     "rank_groups",
     "repeats_of",
     "smallest_along",
+    "stays_low",
+    "trade_costs",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
     from .fix import Artefact, Evaluation, Fix, KeptUnit, TradePoint
     from .growing import along, smallest_along
+    from .offer import FixRule, best_trade, betters, finite, gives_up_most, stays_low, trade_costs
     from .oracle import Judged, Oracle, Spent
     from .ranking import Group, kept_units, rank_groups
     from .repeats import repeats_of
     from .strategy import Found, minimise, predicted
-    from .to_keep import ENGINE_OPTION, UNCOMPILED, ToKeep, Tried, gives_up_most
+    from .to_keep import ENGINE_OPTION, UNCOMPILED, ToKeep, Tried
     from .units import Unit, Units
 
 __getattr__ = offered(
@@ -51,11 +58,12 @@ __getattr__ = offered(
     {
         "growing": "along smallest_along",
         "fix": "Artefact Evaluation Fix KeptUnit TradePoint",
+        "offer": "FixRule best_trade betters finite gives_up_most stays_low trade_costs",
         "oracle": "Judged Oracle Spent",
         "ranking": "Group kept_units rank_groups",
         "strategy": "Found minimise predicted",
         "repeats": "repeats_of",
-        "to_keep": "ENGINE_OPTION UNCOMPILED ToKeep Tried gives_up_most",
+        "to_keep": "ENGINE_OPTION UNCOMPILED ToKeep Tried",
         "units": "Unit Units",
     },
 )

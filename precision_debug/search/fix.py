@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -46,6 +47,16 @@ class Evaluation:
     obeyed: tuple[str, ...] = ()
     executed: Executed | None = None
     slower: float | None = None
+
+    @property
+    def size(self) -> float:
+        """The error as a number that can be ordered: inf where it is not finite, or nothing ran."""
+        return math.inf if self.error is None else self.error
+
+    @property
+    def sizes(self) -> tuple[float, ...]:
+        """The same by sample; of a set that did not run one, which is inf."""
+        return tuple(math.inf if error is None else error for error in self.errors or (self.error,))
 
 
 @dataclass(frozen=True, kw_only=True)

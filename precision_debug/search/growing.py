@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Collection, Sequence
 
 from ..explain.operators import plain_type, words
+from .offer import HALF
 from .oracle import Judged, Spent
 from .units import Units
 
@@ -27,8 +28,8 @@ _HALVINGS = 3
 _FEW = 6
 """Units of a set that is small enough."""
 
-_HALF, _SAME = 0.5, 0.1
-"""Of an error, what is left where something helps; relative difference up to which nothing has changed."""
+_SAME = 0.1
+"""Relative difference up to which nothing has changed."""
 
 
 def along(units: Units, culprits: Collection[int], start: frozenset[int]) -> list[frozenset[int]]:
@@ -70,7 +71,7 @@ def _grow(
     for one in (*always, *(rounding if math.isfinite(base) else ())):
         if holds(on | {one}):
             return
-        if judge(on | {one}).error <= _HALF * base:
+        if judge(on | {one}).error <= HALF * base:
             base, on = judge(on | {one}).error, on | {one}
     below = on
     for step in [*steps, everything]:

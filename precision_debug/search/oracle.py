@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from .offer import HALF, best_trade
+
 __all__ = ["Judged", "Oracle", "Spent"]
 
 
@@ -82,6 +84,19 @@ class Oracle:
         if self._ahead is not None:
             fresh = dict.fromkeys(frozenset(kept) for kept in sets)
             self._ahead([kept for kept in fresh if kept not in self.asked])
+
+    def best_trade(self, stays_low: Callable[[frozenset[int]], bool], allowed: float = 0.0) -> frozenset[int]:
+        """Return the set that gives most for what it keeps, of those that were run; none where none halves the error.
+
+        stays_low: whether what is not kept of a set still runs in the low precision. allowed: the error that is as
+        expected."""
+        before = self.asked[frozenset()].error if frozenset() in self.asked else math.inf
+        useful = {
+            kept: judged.error for kept, judged in self.asked.items()
+            if 0 < len(kept) < self.count and math.isfinite(judged.error) and judged.error <= HALF * before
+            and stays_low(kept)
+        }  # fmt: skip
+        return best_trade(useful, before, self.count, allowed) or frozenset()
 
     @property
     def evaluations(self) -> int:

@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from .offer import HALF
 from .oracle import Oracle, Spent
 from .ranking import Group
 from .units import Units
@@ -54,9 +55,6 @@ _MISSED, _TRADED = 1.25, 3
 
 _WHOLE = 0.99
 """Share of the error with nothing kept from which on a unit is what that error comes from."""
-
-_HELPS = 0.5
-"""Share of the error with nothing kept below which a set that misses the limit is one to go on from."""
 
 _SAME = 1e-5
 """Relative difference up to which the errors of dropping two neighbours are one: that of the edge between them, which
@@ -107,7 +105,7 @@ def minimise(
             if chosen.kept and chosen.kept != oracle.all:  # everything says nothing of which
                 if oracle.holds(chosen.kept):
                     return _judged_again(oracle, rough, units, chosen)
-                near = oracle.judge(chosen.kept).error < _HELPS * oracle.judge(()).error
+                near = oracle.judge(chosen.kept).error < HALF * oracle.judge(()).error
                 start = chosen.kept if near else start
         if oracle.holds(()):
             return Found(state="not needed", kept=frozenset(), minimal=True)
@@ -441,7 +439,7 @@ def _alone(oracle: Oracle, kept: frozenset[int]) -> dict[int, float]:
 def _without_several(oracle: Oracle, units: Units, kept: frozenset[int], groups: Sequence[Group]) -> frozenset[int]:
     """Without two or more that hang together, where dropping either of them alone does not ruin everything."""
     alone = _alone(oracle, kept)
-    half = 0.5 * oracle.judge(()).error
+    half = HALF * oracle.judge(()).error
     hope = _NEAR * oracle.limit if oracle.limit is not None else half
     if oracle.limit is not None and oracle.limit > _LOOSE * 2 * half:
         hope = min(hope, half)

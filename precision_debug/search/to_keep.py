@@ -10,24 +10,10 @@ from ..protocols import Executed
 from ..reasons import NOTHING, Reason
 from .fix import TradePoint
 
-__all__ = ["ENGINE_OPTION", "UNCOMPILED", "ToKeep", "Tried", "gives_up_most"]
+__all__ = ["ENGINE_OPTION", "UNCOMPILED", "ToKeep", "Tried"]
 
 ENGINE_OPTION, UNCOMPILED = "engine option", "uncompiled module"
 """``ToKeep.unit`` of what makes an engine compute as its baseline does: all of it, or modules that it leaves out."""
-
-_MOST = 0.5
-"""Of what ran in the low precision, what has to be left of it: who asked for INT8 wants its speed."""
-
-
-def gives_up_most(was: Executed | None, still: Executed | None, kept: int, of: int) -> bool:
-    """Return whether a fix gives up more than half of the low precision.
-
-    It leaves less than half of what ran in the low precision, or where nobody can tell that, keeps more than half of
-    the units. was, still: with nothing kept, and with these."""
-    if was is None or still is None or not was.low:
-        return kept > (1 - _MOST) * of
-    return still.low < _MOST * was.low
-
 
 @dataclass(frozen=True, kw_only=True)
 class Tried:

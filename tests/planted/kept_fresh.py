@@ -31,8 +31,7 @@ from precision_debug.run.executed import executed_of
 from precision_debug.run.inputs import feeds_of
 from precision_debug.run.journal import Journal, read_events
 from precision_debug.run.plan import Opening, make_plan
-from precision_debug.run.staying_low import stays_low
-from precision_debug.search import Fix, Units
+from precision_debug.search import Fix, Units, stays_low
 from precision_debug.search.request import SearchRequest
 
 __all__ = ["CASES", "Planted", "brute", "searched"]

@@ -27,7 +27,6 @@ from ...run.searching.check_command import saved_as
 from ...run.searching.criterion import Criterion, Sample, parts_among, with_drop
 from ...run.searching.grown import grown
 from ...run.searching.trials import Trials
-from ...run.staying_low import stays_low
 from ...run.to_keep import typed
 from ...search import (
     Artefact,
@@ -42,6 +41,7 @@ from ...search import (
     kept_units,
     minimise,
     predicted,
+    stays_low,
 )  # fmt: skip
 from ...search.oracle import Spent
 from ...search.request import SearchRequest
@@ -52,7 +52,7 @@ from .prefetch import Prefetcher, pool_of
 from .purpose import HELD_OUT, JOINED, ROUGH, TRADE, counts, is_rough, words
 from .ranked import Ranker
 from .set_runner import Setup
-from .trade import best_trade, run_prefixes, traded
+from .trade import run_prefixes, traded
 from .unseen import Unseen
 
 __all__ = ["EVALUATIONS", "search"]
@@ -163,10 +163,7 @@ class _Search:
         low = self._evaluate(trials, (), self.unseen.seen)
         self.was = low.executed
         seen = self.unseen.seen  # of a run that failed there is no error, and the search goes on with what is kept
-        errors = low.errors if len(low.errors) == len(seen) else [None] * len(seen)
-        self.unseen.seen = [
-            dataclasses.replace(sample, low=_error(error)) for sample, error in zip(seen, errors, strict=True)
-        ]  # fmt: skip
+        self.unseen.seen = _with_errors(seen, low)
         self.samples = self.unseen.seen
         self.unseen.now = self._with_low(trials, self.unseen.now)
         found, checks = self._found(trials, report)
@@ -214,7 +211,7 @@ class _Search:
         if not held_out or not self.asked.limit.endswith("%"):
             return list(held_out)
         low = self._evaluate(trials, (), held_out, f"{HELD_OUT} {self.unseen.portion}, {len(held_out)}")
-        return [dataclasses.replace(s, low=_error(e)) for s, e in zip(held_out, low.errors, strict=False)]
+        return _with_errors(held_out, low)
 
     # evaluations ------------------------------------------------------------------------------------------------
 
@@ -261,8 +258,7 @@ class _Search:
                 raise Spent
             every = len(kept) == count  # where the precision is switched off, which is not an answer
             found = self._evaluate(trials, kept, samples, what if kept and not every else anew)
-            error = found.error if found.error is not None else math.inf
-            return Judged(found.passes and (every or self._stays(trials, found)), error)
+            return Judged(found.passes and (every or self._stays(trials, found)), found.size)
 
         def expected(sets: Sequence[frozenset[int]]) -> None:
             if self.ahead is not None:
@@ -418,7 +414,7 @@ class _Search:
         oracle = self.oracles[trials.mode]
         run_prefixes(oracle, found, lambda some: self._held(trials, some, run=True))
         allowed = self.criterion.allowed if self.criterion.metric is None else 0.0
-        return best_trade(oracle, lambda some: self._stays_low(trials, some), allowed)
+        return oracle.best_trade(lambda some: self._stays_low(trials, some), allowed)
 
     def _fix(self, trials: Trials, found: Found, low: Evaluation, checks: Sequence[tuple[bool, ...]]) -> Fix:
         kept = found.kept or frozenset()
@@ -482,7 +478,7 @@ class _Search:
         oracle = self.oracles[trials.mode]
         if oracle.all not in oracle.asked:  # what everything in high precision costs; no set of the search
             high = self._evaluate(trials, oracle.all, self.samples, TRADE)
-            oracle.asked[oracle.all] = Judged(high.passes, _error(high.error))
+            oracle.asked[oracle.all] = Judged(high.passes, high.size)
 
         def cost(kept: frozenset[int]) -> tuple[float, int | None]:
             keys = self.units.keys(kept)
@@ -519,5 +515,7 @@ class _Search:
         return frozenset()
 
 
-def _error(error: float | None) -> float:
-    return math.inf if error is None else error
+def _with_errors(samples: Sequence[Sample], low: Evaluation) -> list[Sample]:
+    """Samples with the error of each where nothing is kept; inf where that did not run."""
+    errors = low.sizes if len(low.sizes) == len(samples) else [math.inf] * len(samples)
+    return [dataclasses.replace(sample, low=error) for sample, error in zip(samples, errors, strict=True)]

@@ -7,44 +7,15 @@ import math
 from collections.abc import Callable, Mapping
 
 from ...errors import PrecisionDebugError
-from ...search import Found, Oracle, TradePoint
+from ...search import Found, Oracle, TradePoint, betters, finite
 from ...search.oracle import Spent
 
-__all__ = ["best_trade", "run_prefixes", "traded"]
+__all__ = ["run_prefixes", "traded"]
 
 _POINTS = 6
 """Set sizes that are run between nothing kept and everything kept, for the curve of error against the number kept."""
 
-_HALF, _LEAST = 0.5, 1e-12
-"""Of the error with nothing kept, what the best trade may leave; and what is as good as no error."""
-
 Kept = frozenset[int]
-
-
-def best_trade(oracle: Oracle, stays_low: Callable[[Kept], bool], allowed: float = 0.0) -> Kept:
-    """Of the sets that were run, the one that gives most for what it keeps; none where none halves the error.
-
-    Each tenth of the operators that is kept counts as much as a tenth of the way, in decades of the error, from nothing
-    kept to the least that was seen. stays_low: whether what is not kept of a set still runs in the low precision.
-    allowed: the error that is as expected, below which less is worth no further operator.
-    """
-    finite = [judged.error for judged in oracle.asked.values() if math.isfinite(judged.error)]
-    before = oracle.asked[frozenset()].error if frozenset() in oracle.asked else math.inf
-    useful = {
-        kept: judged.error for kept, judged in oracle.asked.items()
-        if 0 < len(kept) < oracle.count and math.isfinite(judged.error) and judged.error <= _HALF * before
-        and stays_low(kept)
-    }  # fmt: skip
-    if not useful:
-        return frozenset()
-    least = max(allowed, min(useful.values()), _LEAST)
-    most = max(before if math.isfinite(before) else max(finite), 2 * least)
-
-    def left(kept: Kept) -> float:
-        decades = math.log(max(useful[kept], least) / least) / math.log(most / least)
-        return decades + len(kept) / oracle.count
-
-    return min(useful, key=lambda kept: (left(kept), len(kept), useful[kept]))
 
 
 def run_prefixes(oracle: Oracle, found: Found, held: Callable[[Kept], object]) -> None:
@@ -77,7 +48,7 @@ def traded(
         points.append(
             TradePoint(
                 what=what, kept=len(kept), passes=judged is not None and judged.passes,
-                error=judged.error if judged is not None and math.isfinite(judged.error) else None,
+                error=finite(judged.error) if judged is not None else None,
                 held_out=held(kept), milliseconds=speed, bytes=size,
             )
         )  # fmt: skip
@@ -86,12 +57,7 @@ def traded(
 
 def _chosen(oracle: Oracle, found: Found, best: Kept) -> Mapping[Kept, str]:
     """The ends, the answer or the best trade, and some of the sets between that nothing smaller betters."""
-    least = math.inf
-    between: list[Kept] = []
-    for kept in sorted(oracle.asked, key=lambda kept: (len(kept), oracle.asked[kept].error)):
-        if oracle.asked[kept].error < least:
-            least = oracle.asked[kept].error
-            between.append(kept)
+    between = betters({kept: judged.error for kept, judged in oracle.asked.items()})
     step = max(1, math.ceil(len(between) / _POINTS))
     chosen = dict.fromkeys(between[::step], "curve")
     if found.kept is not None:

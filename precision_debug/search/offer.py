@@ -1,0 +1,138 @@
+"""When what was run is offered as a fix: one rule for kept operators, for remedies and for the sets of a search.
+
+It leaves less than half of the error, on every input that it ran on; what was to stay in the low precision still runs
+in it; and it does so again. Beyond that the best trade is the set that gives most for what it keeps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence, Sized
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..protocols import Executed, is_switch
+from .fix import Evaluation
+from .to_keep import Tried
+
+if TYPE_CHECKING:
+    from .units import Units
+
+__all__ = [
+    "HALF", "FixRule", "best_trade", "betters", "finite", "gives_up_most", "is_steady", "stays_low", "trade_costs",
+]  # fmt: skip
+
+HALF = 0.5
+"""Of the error as it was, what something that helps may leave; of the operators that ran in the low precision and were
+not kept, what must still run in it; of all that did, what a fix leaves unless it gives up most of them."""
+
+_STEADY = 0.1
+"""Relative difference up to which two runs came to the same."""
+
+_NO_ERROR = 1e-12
+"""What is as good as no error."""
+
+_S = TypeVar("_S", bound=Sized)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixRule:
+    """The target with nothing kept, against which everything that is tried is measured.
+
+    before: its error by sample, inf where it is not finite. allowed: the error up to which an output is as expected.
+    was: in which precision it ran; None: nobody can tell. strict: the user's own tolerance decides, which what only
+    comes near it does not meet."""
+
+    before: Sequence[float]
+    allowed: float
+    was: Executed | None = None
+    strict: bool = False
+
+    def helps(self, found: Evaluation) -> bool:
+        """Return whether less than half of the error is left of every sample that was run.
+
+        On other inputs than the first, what is as expected is enough, whatever it was before."""
+        most = (HALF * error if at == 0 else max(HALF * error, self.allowed) for at, error in enumerate(self.before))
+        return all(math.isfinite(now) and now <= bound for now, bound in zip(found.sizes, most, strict=False))
+
+    def confirms(self, first: float, again: Evaluation) -> bool:
+        """Return whether a second run comes to the same on the first sample, and helps on all of them."""
+        return bool(again.errors) and is_steady(first, again) and self.helps(again)
+
+    def told(self, found: Evaluation, *, runs: int, **more: Any) -> Tried:
+        """Return what came of something that is offered. runs: sets or settings that were run until then."""
+        sizes = found.sizes
+        return Tried(
+            state="mended" if found.held[0] else "lessened", before=finite(self.before[0]), after=finite(sizes[0]),
+            allowed=self.allowed, was=self.was, still=found.executed, runs=runs, others=len(self.before) - 1,
+            others_before=finite(max(self.before[1:], default=0.0)),
+            others_after=finite(max(sizes[1:])) if sizes[1:] else None, slower=found.slower, **more,
+        )  # fmt: skip
+
+
+def is_steady(first: float, again: Evaluation) -> bool:
+    """Return whether a run came to the same error on the first sample as an earlier one."""
+    return abs(again.sizes[0] - first) <= _STEADY * max(again.sizes[0], first)
+
+
+def finite(error: float) -> float | None:
+    """Return an error as reports have it: None where it is not finite."""
+    return error if math.isfinite(error) else None
+
+
+def gives_up_most(was: Executed | None, still: Executed | None, kept: int, of: int) -> bool:
+    """Return whether a fix gives up more than half of the low precision: who asked for INT8 wants its speed.
+
+    It leaves less than half of what ran in the low precision, or where nobody can tell that, keeps more than half of
+    the units. was, still: with nothing kept, and with these."""
+    if was is None or still is None or not was.low:
+        return kept > HALF * of
+    return still.low < HALF * was.low
+
+
+def stays_low(units: Units, keys: Collection[str], was: Executed | None, now: Executed | None) -> bool:
+    """Return whether a set of kept keys is no way of switching the precision off.
+
+    was, now: in which precision the target ran with nothing kept, and with these. Where nobody can tell, or nothing ran
+    in the low one to begin with, a set of everything is none all the same.
+    """
+    if keys and all(is_switch(key) for key in keys):
+        return True  # no operator is kept: what an engine takes by itself is its own choice
+    kept = [unit for unit in units.units if unit.key in keys]
+    if was is None or not was.low:
+        return any(unit not in kept for unit in units.units if not is_switch(unit.key))
+    made = sum(len(unit.metas) for unit in units.units)
+    left = 1 - sum(len(unit.metas) for unit in kept) / max(1, made)
+    return now is not None and now.low >= max(1, math.floor(HALF * left * was.low))
+
+
+def trade_costs(errors: Mapping[_S, float], before: float, of: int, allowed: float = 0.0) -> Mapping[_S, float]:
+    """Return what each set costs: the share of the units that it keeps, and of the error that it leaves.
+
+    Each tenth of the operators that is kept counts as much as a tenth of the way, in decades of the error, from nothing
+    kept to the least that was seen. errors: of the sets that were run. before: with nothing kept. of: how many units
+    there are. allowed: the error that is as expected, below which less is worth no further operator."""
+    known = [error for error in errors.values() if math.isfinite(error)]
+    least = max(allowed, min(known, default=0.0), _NO_ERROR)
+    most = max(before if math.isfinite(before) else max(known, default=0.0), 2 * least)
+    decades = math.log(most / least)
+    return {
+        kept: math.log(max(error, least) / least) / decades + len(kept) / of for kept, error in errors.items()
+    }  # fmt: skip
+
+
+def best_trade(errors: Mapping[_S, float], before: float, of: int, allowed: float = 0.0) -> _S | None:
+    """Return the set that gives most for what it keeps; None where there is none. See ``trade_costs``."""
+    costs = trade_costs(errors, before, of, allowed)
+    return min(errors, key=lambda kept: (costs[kept], len(kept), errors[kept]), default=None)
+
+
+def betters(errors: Mapping[_S, float], most: float = math.inf) -> list[_S]:
+    """Return the sets that nothing smaller betters, in the order of their sizes. most: the error that the first is
+    below."""
+    chosen: list[_S] = []
+    for kept in sorted(errors, key=lambda kept: (len(kept), errors[kept])):
+        if errors[kept] < most:
+            most = errors[kept]
+            chosen.append(kept)
+    return chosen
