@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from precision_debug.numbers import measure, slices
+from precision_debug.numbers import compare, measure, slices
 from precision_debug.numbers.judge import judged
 from precision_debug.numbers.merged import Merged
 from precision_debug.numbers.merged_json import from_plain, to_plain
@@ -325,3 +325,22 @@ def test_what_an_output_lost_is_said_before_the_tensor_that_is_out_of_tolerance_
         assert "packed" in text
         assert "4-8" in text
         assert "inner" not in text
+
+
+@pytest.mark.parametrize("shape", [(8, 48, 16, 16), (1, 700, 84), (1, 6, 4620), (3, 40, 56, 7), (2, 9, 4099)])
+@pytest.mark.parametrize("seed", range(6))
+def test_what_a_few_rows_prove_holds_of_all(shape: tuple[int, ...], seed: int) -> None:
+    """Whatever is not read is told: no slice of it is lost, nor off by half of its own spread."""
+    random = np.random.default_rng(seed)
+    base = random.normal(size=shape).astype(np.float32)
+    axis = int(random.choice([at for at, size in enumerate(shape) if 1 < size <= MOST]))
+    one = tuple(slice(0, 1) if at == axis else slice(None) for at in range(len(shape)))
+    base[one] *= 10.0 ** -random.integers(0, 4)
+    target = rounded(base, float(np.ptp(base)) / 255)
+    found = with_slices(compare(base, target), base, target, {})
+    full = sum_slices(base, target)
+    assert full is not None
+    assert found.lost == tuple(one for one in judge_slices(full) if one.lost)
+    for sums in full.axes.values() if not found.slices else ():
+        spread = sums[2] - sums[1] ** 2 / sums[0]
+        assert (sums[3] < 0.25 * spread).all()

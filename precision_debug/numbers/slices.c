@@ -18,6 +18,7 @@
 #endif
 
 #define SUMS 5
+#define INLINE static inline __attribute__((always_inline))
 enum { COUNT, SUM, SQUARES, ERRORS, PEAK };
 
 #if defined(__x86_64__) && defined(__GLIBC__) && __GNUC__ >= 12 && !defined(__clang__) && !defined(PLAIN)
@@ -72,87 +73,168 @@ enum { COUNT, SUM, SQUARES, ERRORS, PEAK };
 IN_DOUBLE(row_of_doubles, double)
 IN_DOUBLE(row_of_floats, float)
 
-/* Sums of one row in float32; 0 where something is not finite, and nothing may be said of the row. */
-CLONES static int quick_row(const float *restrict left, const float *restrict right, int64_t columns,
-                            double *restrict mine) {
-    double all_sum = 0, all_squares = 0, all_errors = 0;
-    float peak = 0;
-    for (int64_t first = 0; first < columns; first += STRETCH) {
-        int64_t last = first + STRETCH < columns ? first + STRETCH : columns;
-        float sum = 0, squares = 0, errors = 0;
-        _Pragma("omp simd reduction(+ : sum, squares, errors) reduction(max : peak)")
-        for (int64_t i = first; i < last; i++) {
-            float b = left[i], d = right[i] - b, size = fabsf(b);
-            sum += b;
-            squares += b * b;
-            errors += d * d;
-            peak = size > peak ? size : peak;
-        }
-        if (!(squares <= FLT_MAX && errors <= FLT_MAX))
-            return 0;
-        all_sum += sum, all_squares += squares, all_errors += errors;
+/* ---- float32: four rows at a time, so that the sums of the columns are fetched and put back once for four ---- */
+
+#define AT_ONCE 4
+#define LONG 1024 /* elements from which on sixteen sums across registers are worth one reading less */
+#define APART(columns) ((columns) + 48) /* sums of a power of two would lie where a page's own elements do */
+
+/* What four rows of a stretch add: to the sums of its columns, sums, squares, errors and peaks that lie `apart` floats
+ * from each other, and to the same of each row. */
+INLINE void four_rows(const float *restrict left, const float *restrict right, int64_t columns, int64_t n,
+                      float *restrict some, int64_t apart, double *restrict by_row) {
+    float *restrict sums = some, *restrict squares = some + apart, *restrict errors = some + 2 * apart;
+    float *restrict peaks = some + 3 * apart;
+    const float *b1 = left + columns, *b2 = b1 + columns, *b3 = b2 + columns;
+    const float *t1 = right + columns, *t2 = t1 + columns, *t3 = t2 + columns;
+#define ONE(K) float sum##K = 0, square##K = 0, error##K = 0, peak##K = 0;
+    ONE(0) ONE(1) ONE(2) ONE(3)
+#undef ONE
+#pragma omp simd reduction(+ : sum0, sum1, sum2, sum3, square0, square1, square2, square3)                             \
+    reduction(+ : error0, error1, error2, error3) reduction(max : peak0, peak1, peak2, peak3)
+    for (int64_t i = 0; i < n; i++) {
+#define ONE(K, B, T)                                                                                                   \
+    float v##K = (B)[i], d##K = (T)[i] - v##K, size##K = fabsf(v##K), vv##K = v##K * v##K, dd##K = d##K * d##K;         \
+    sum##K += v##K, square##K += vv##K, error##K += dd##K, peak##K = size##K > peak##K ? size##K : peak##K;
+        ONE(0, left, right) ONE(1, b1, t1) ONE(2, b2, t2) ONE(3, b3, t3)
+#undef ONE
+        sums[i] += (v0 + v1) + (v2 + v3);
+        squares[i] += (vv0 + vv1) + (vv2 + vv3);
+        errors[i] += (dd0 + dd1) + (dd2 + dd3);
+        float one = size0 > size1 ? size0 : size1, two = size2 > size3 ? size2 : size3, most = one > two ? one : two;
+        peaks[i] = most > peaks[i] ? most : peaks[i];
     }
-    mine[COUNT] = (double)columns, mine[SUM] = all_sum, mine[SQUARES] = all_squares, mine[ERRORS] = all_errors;
-    mine[PEAK] = peak;
-    return 1;
+#define ONE(K)                                                                                                         \
+    by_row[K * SUMS + SUM] += sum##K, by_row[K * SUMS + SQUARES] += square##K, by_row[K * SUMS + ERRORS] += error##K;   \
+    by_row[K * SUMS + PEAK] = peak##K > by_row[K * SUMS + PEAK] ? peak##K : by_row[K * SUMS + PEAK];
+    ONE(0) ONE(1) ONE(2) ONE(3)
+#undef ONE
 }
 
-/* One row, added to float32 sums of the columns: sums, squares, errors, peaks. */
-CLONES static void quick_columns(const float *restrict left, const float *restrict right, int64_t columns,
-                                 float *restrict sums, float *restrict squares, float *restrict errors,
-                                 float *restrict peaks) {
+/* The same of the columns alone. */
+INLINE void four_of_columns(const float *restrict left, const float *restrict right, int64_t columns, int64_t n,
+                            float *restrict some, int64_t apart) {
+    float *restrict sums = some, *restrict squares = some + apart, *restrict errors = some + 2 * apart;
+    float *restrict peaks = some + 3 * apart;
+    const float *b1 = left + columns, *b2 = b1 + columns, *b3 = b2 + columns;
+    const float *t1 = right + columns, *t2 = t1 + columns, *t3 = t2 + columns;
     _Pragma("omp simd")
-    for (int64_t i = 0; i < columns; i++) {
-        float b = left[i], d = right[i] - b, size = fabsf(b);
-        sums[i] += b;
-        squares[i] += b * b;
+    for (int64_t i = 0; i < n; i++) {
+        float v0 = left[i], v1 = b1[i], v2 = b2[i], v3 = b3[i];
+        float d0 = right[i] - v0, d1 = t1[i] - v1, d2 = t2[i] - v2, d3 = t3[i] - v3;
+        float size0 = fabsf(v0), size1 = fabsf(v1), size2 = fabsf(v2), size3 = fabsf(v3);
+        float one = size0 > size1 ? size0 : size1, two = size2 > size3 ? size2 : size3, most = one > two ? one : two;
+        sums[i] += (v0 + v1) + (v2 + v3);
+        squares[i] += (v0 * v0 + v1 * v1) + (v2 * v2 + v3 * v3);
+        errors[i] += (d0 * d0 + d1 * d1) + (d2 * d2 + d3 * d3);
+        peaks[i] = most > peaks[i] ? most : peaks[i];
+    }
+}
+
+/* One row alone, where fewer than four are left, or where its columns are not asked for (some is NULL). */
+INLINE void one_row(const float *restrict left, const float *restrict right, int64_t n, float *restrict some,
+                    int64_t apart, double *restrict mine) {
+    float sum = 0, square = 0, error = 0, peak = 0;
+    _Pragma("omp simd reduction(+ : sum, square, error) reduction(max : peak)")
+    for (int64_t i = 0; i < n; i++) {
+        float v = left[i], d = right[i] - v, size = fabsf(v);
+        sum += v;
+        square += v * v;
+        error += d * d;
+        peak = size > peak ? size : peak;
+    }
+    mine[SUM] += sum, mine[SQUARES] += square, mine[ERRORS] += error;
+    mine[PEAK] = peak > mine[PEAK] ? peak : mine[PEAK];
+    if (!some)
+        return;
+    float *restrict sums = some, *restrict squares = some + apart, *restrict errors = some + 2 * apart;
+    float *restrict peaks = some + 3 * apart;
+    _Pragma("omp simd")
+    for (int64_t i = 0; i < n; i++) {
+        float v = left[i], d = right[i] - v, size = fabsf(v);
+        sums[i] += v;
+        squares[i] += v * v;
         errors[i] += d * d;
         peaks[i] = size > peaks[i] ? size : peaks[i];
     }
 }
 
-CLONES static void flush(const float *restrict some, int64_t columns, int64_t rows, double *restrict by_column) {
+/* A group of rows in float32; 0 where something is not finite, or its square is not, and nothing may be said of them.
+ * by_row: zeroes, or NULL where rows are not asked for; by_column likewise. */
+CLONES static int quick_rows(const float *restrict left, const float *restrict right, int64_t rows, int64_t columns,
+                             double *restrict by_row, double *restrict by_column, float *restrict some) {
+    double aside[AT_ONCE * SUMS];
+    memset(aside, 0, sizeof aside);
+    if (by_column)
+        memset(some, 0, 4 * (size_t)APART(columns) * sizeof *some);
+    for (int64_t row = 0, many; row < rows; row += many) {
+        many = by_column && row + AT_ONCE <= rows ? AT_ONCE : 1;
+        double *mine = by_row ? by_row + row * SUMS : aside;
+        for (int64_t first = 0; first < columns; first += STRETCH) {
+            int64_t n = columns - first < STRETCH ? columns - first : STRETCH;
+            const float *b = left + row * columns + first, *t = right + row * columns + first;
+            float *here = by_column ? some + first : NULL;
+            if (many == 1) {
+                one_row(b, t, n, here, APART(columns), mine);
+            } else if (by_row && n >= LONG) {
+                four_rows(b, t, columns, n, here, APART(columns), mine);
+            } else {
+                for (int k = 0; by_row && k < AT_ONCE; k++)
+                    one_row(b + k * columns, t + k * columns, n, NULL, 0, mine + k * SUMS);
+                four_of_columns(b, t, columns, n, here, APART(columns));
+            }
+        }
+    }
+    double worst = 0;
+    if (by_row)
+        for (int64_t row = 0; row < rows; row++) {
+            by_row[row * SUMS + COUNT] = (double)columns;
+            worst += by_row[row * SUMS + SQUARES] + by_row[row * SUMS + ERRORS];
+        }
+    if (by_column) {
+        _Pragma("omp simd reduction(+ : worst)")
+        for (int64_t i = 0; i < columns; i++)
+            worst += (double)some[APART(columns) + i] + (double)some[2 * APART(columns) + i];
+    }
+    if (!(worst <= DBL_MAX))
+        return 0;
+    if (!by_column)
+        return 1;
     for (int64_t i = 0; i < columns; i++) {
         by_column[i] += (double)rows;
         by_column[SUM * columns + i] += some[i];
-        by_column[SQUARES * columns + i] += some[columns + i];
-        by_column[ERRORS * columns + i] += some[2 * columns + i];
-        double size = some[3 * columns + i], most = by_column[PEAK * columns + i];
+        by_column[SQUARES * columns + i] += some[APART(columns) + i];
+        by_column[ERRORS * columns + i] += some[2 * APART(columns) + i];
+        double size = some[3 * APART(columns) + i], most = by_column[PEAK * columns + i];
         by_column[PEAK * columns + i] = size > most ? size : most;
     }
+    return 1;
 }
 
-/* by_row: rows * SUMS. by_column: SUMS * columns, to be added to, or NULL. some: room for 4 * columns. */
+/* by_row: rows * SUMS, zeroes, or NULL. by_column: SUMS * columns, to be added to, or NULL. some: room for
+ * 4 * (columns + 48). */
 void pd_slices_float(const float *base, const float *target, int64_t rows, int64_t columns, double *by_row,
                      double *by_column, float *some) {
-    int64_t added = 0;
-    size_t room = 4 * (size_t)columns * sizeof(float);
-    if (by_column)
-        memset(some, 0, room);
-    for (int64_t row = 0; row < rows; row++) {
-        const float *left = base + row * columns, *right = target + row * columns;
-        double *mine = by_row + row * SUMS;
-        if (!quick_row(left, right, columns, mine)) {
-            row_of_floats(left, right, columns, mine, by_column);
+    double aside[SUMS];
+    for (int64_t first = 0; first < rows; first += ROWS) {
+        int64_t n = rows - first < ROWS ? rows - first : ROWS;
+        const float *left = base + first * columns, *right = target + first * columns;
+        double *mine = by_row ? by_row + first * SUMS : NULL;
+        if (quick_rows(left, right, n, columns, mine, by_column, some))
             continue;
-        }
-        if (!by_column)
-            continue;
-        quick_columns(left, right, columns, some, some + columns, some + 2 * columns, some + 3 * columns);
-        if (++added == ROWS) {
-            flush(some, columns, added, by_column);
-            memset(some, 0, room), added = 0;
-        }
+        for (int64_t row = 0; row < n; row++)
+            row_of_floats(left + row * columns, right + row * columns, columns, mine ? mine + row * SUMS : aside,
+                          by_column);
     }
-    if (added)
-        flush(some, columns, added, by_column);
 }
 
 void pd_slices_double(const double *base, const double *target, int64_t rows, int64_t columns, double *by_row,
                       double *by_column, float *some) {
     (void)some;
+    double aside[SUMS];
     for (int64_t row = 0; row < rows; row++)
-        row_of_doubles(base + row * columns, target + row * columns, columns, by_row + row * SUMS, by_column);
+        row_of_doubles(base + row * columns, target + row * columns, columns, by_row ? by_row + row * SUMS : aside,
+                       by_column);
 }
 
 const char *pd_source(void) { return SOURCE; }

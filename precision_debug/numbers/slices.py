@@ -18,7 +18,7 @@ import functools
 import itertools
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,8 @@ MOST = 4096
 COUNT, SUM, SQUARES, ERRORS, PEAK = range(5)
 _ROWS = 1 << 16
 """Elements that numpy takes at once."""
+_SHORT, _CACHED = 512, 8192
+"""Elements of a row below which axes are taken together, and up to which: the sums of its columns stay in the cache."""
 _LARGEST = 1e150
 
 SPREAD = 0.9
@@ -64,6 +66,11 @@ SMALLEST = 1e-6
 """RMS below which nothing is called lost."""
 WORST = 3
 """Slices that are shown although they are not lost."""
+TOLD = 0.5
+"""Part of its own spread by which some slice may be off before any is shown."""
+_STEP, _FEW = 16, 64
+"""Every so many rows, at most, may prove that nothing is lost, with some so many elements of each slice."""
+_GOLDEN = 0.6180339887
 
 Parts = Mapping[int, tuple[int, ...]]
 """Of an axis, the sizes of the tensors that were put together along it."""
@@ -144,56 +151,79 @@ class MergedSlices:
         return cls(axes, parts, bool(plain["unit"]))
 
 
-def sum_slices(base: Array, target: Array, parts: Parts | None = None) -> SliceTotals | None:
+def sum_slices(
+    base: Array, target: Array, parts: Parts | None = None, *, unit: bool | None = None
+) -> SliceTotals | None:
     """The sums of every axis of at most MOST slices; None of what is not floats of one shape, or has no such axis.
 
-    parts: sizes of what was put together, by the length of the axis along which it was.
+    parts: sizes of what was put together, by the length of the axis along which it was. unit: whether the baseline lies
+    within [0, 1], where that is known.
     """
     if base.shape != target.shape or not base.size or not (_is_float(base) and _is_float(target)):
         return None
     wanted = [axis for axis, size in enumerate(base.shape) if 1 < size <= MOST]
     if not wanted:
         return None
-    columns, last = base.shape[-1], base.ndim - 1
     kind = np.float64 if 8 in (base.dtype.itemsize, target.dtype.itemsize) else np.float32
-    left = np.ascontiguousarray(base, kind).reshape(-1, columns)
-    right = np.ascontiguousarray(target, kind).reshape(-1, columns)
-    by_row, by_column = _summed(left, right, last in wanted)
-    axes: dict[int, Array] = {last: by_column} if last in wanted else {}
-    grid = np.ascontiguousarray(by_row.T)  # what is summed next to each other, numpy adds up several times as fast
+    left, right = np.ascontiguousarray(base, kind), np.ascontiguousarray(target, kind)
+    lead = _lead(base.shape, wanted)
+    leading, trailing = base.shape[:lead], base.shape[lead:]
+    columns, below = math.prod(trailing), wanted[0] < lead
+    width = columns if below else columns * _stacked(math.prod(leading), columns)
+    by_row, by_column = _summed(left.reshape(-1, width), right.reshape(-1, width), below, wanted[-1] >= lead)
+    if width > columns:
+        by_column = _added(by_column.reshape(5, -1, columns), (2,))
+    axes: dict[int, Array] = {}
     for axis in wanted:
-        if axis != last:
-            before, after = math.prod(base.shape[:axis]), math.prod(base.shape[axis + 1 : last])
-            parts_of_axis = grid.reshape(5, before, base.shape[axis], after)
-            sums, peaks = parts_of_axis[:PEAK], parts_of_axis[PEAK:]
-            if after > 1:  # over nothing, numpy takes as long as over everything
-                sums, peaks = sums.sum(axis=3, keepdims=True), peaks.max(axis=3, keepdims=True)
-            axes[axis] = np.concatenate([sums[..., 0].sum(axis=1), peaks[..., 0].max(axis=1)])
+        sums, shape = (by_row, leading) if axis < lead else (by_column, trailing)
+        axes[axis] = _added(sums.reshape(5, *shape), (1 + (axis if axis < lead else axis - lead),))
     packed = {axis: parts[base.shape[axis]] for axis in axes if parts and base.shape[axis] in parts}
-    return SliceTotals(dict(sorted(axes.items())), packed, _within_unit(left, by_row))
+    return SliceTotals(axes, packed, _within_unit(left, axes[wanted[0]]) if unit is None else unit)
 
 
-def _within_unit(values: Array, by_row: Array) -> bool:
-    return bool(by_row[:, PEAK].max(initial=0.0) <= 1.0 and values.min(initial=0.0) >= 0.0)
+def _lead(shape: Sequence[int], wanted: Sequence[int]) -> int:
+    """How many axes rows are told apart by. The others are columns: many, so that a row is worth its call, and few
+    enough for their sums to stay in the cache."""
+    lead = len(shape) - 1
+    while lead > wanted[0] and math.prod(shape[lead:]) < _SHORT and math.prod(shape[lead - 1 :]) <= _CACHED:
+        lead -= 1
+    return lead
+
+
+def _stacked(rows: int, columns: int) -> int:
+    """How many rows, which nobody asks for, are taken for one."""
+    return max((many for many in range(1, _SHORT // columns + 1) if rows % many == 0), default=1)
+
+
+def _added(sums: Array, kept: tuple[int, ...]) -> Array:
+    """The sums of 5 and some axes over all axes but the first and those kept, and the largest peak."""
+    gone = tuple(axis for axis in range(1, sums.ndim) if axis not in kept)
+    if not gone:
+        return sums
+    return np.concatenate([sums[:PEAK].sum(axis=gone), sums[PEAK:].max(axis=gone)])
+
+
+def _within_unit(values: Array, of_axis: Array) -> bool:
+    return bool(of_axis[PEAK].max(initial=0.0) <= 1.0 and values.min(initial=0.0) >= 0.0)
 
 
 def _is_float(array: Array) -> bool:
     return is_numeric(array.dtype) and array.dtype.kind not in "biuc" and "int" not in array.dtype.name
 
 
-def _summed(left: Array, right: Array, by_columns: bool) -> tuple[Array, Array]:
-    """Sums of each row, (rows, 5), and of each column, (5, columns)."""
+def _summed(left: Array, right: Array, by_rows: bool, by_columns: bool) -> tuple[Array, Array]:
+    """Sums of each row, (5, rows), and of each column, (5, columns); empty where not asked for."""
     rows, columns = left.shape
-    by_row, by_column = np.zeros((rows, 5)), np.zeros((5, columns if by_columns else 0))
+    by_row, by_column = np.zeros((rows if by_rows else 0, 5)), np.zeros((5, columns if by_columns else 0))
     library = _library()
     if library is not None:
-        room = np.empty(4 * columns, np.float32)
+        room = np.empty(4 * (columns + 48) if by_columns else 0, np.float32)
         call = library.pd_slices_double if left.dtype == np.float64 else library.pd_slices_float
         call(
-            left.ctypes.data, right.ctypes.data, rows, columns, by_row.ctypes.data,
+            left.ctypes.data, right.ctypes.data, rows, columns, by_row.ctypes.data if by_rows else None,
             by_column.ctypes.data if by_columns else None, room.ctypes.data,
         )  # fmt: skip
-        return by_row, by_column
+        return np.ascontiguousarray(by_row.T), by_column
     step = max(1, _ROWS // columns)
     with np.errstate(all="ignore"):
         for first in range(0, rows, step):
@@ -202,12 +232,13 @@ def _summed(left: Array, right: Array, by_columns: bool) -> tuple[Array, Array]:
             finite = (np.abs(b) <= _LARGEST) & (np.abs(d) <= _LARGEST)
             b, d = np.where(finite, b, 0.0), np.where(finite, d, 0.0)
             kept = (finite.astype(np.float64), b, b * b, d * d)
-            by_row[first : first + step, :PEAK] = np.stack([one.sum(axis=1) for one in kept], axis=1)
-            by_row[first : first + step, PEAK] = np.abs(b).max(axis=1, initial=0.0)
+            if by_rows:
+                by_row[first : first + step, :PEAK] = np.stack([one.sum(axis=1) for one in kept], axis=1)
+                by_row[first : first + step, PEAK] = np.abs(b).max(axis=1, initial=0.0)
             if by_columns:
                 by_column[:PEAK] += np.stack([one.sum(axis=0) for one in kept])
                 by_column[PEAK] = np.maximum(by_column[PEAK], np.abs(b).max(axis=0, initial=0.0))
-    return by_row, by_column
+    return np.ascontiguousarray(by_row.T), by_column
 
 
 @functools.lru_cache(maxsize=1)
@@ -226,6 +257,8 @@ def _library() -> Any:
 def judge_slices(totals: SliceTotals | None) -> tuple[Slices, ...]:
     """What is lost, along the axis that says it in the fewest slices, and then the worst of the others."""
     if totals is None:
+        return ()
+    if all(_is_told(sums, float(sums[ERRORS].sum())) for sums in totals.axes.values()):
         return ()
     largest = max((float(sums[PEAK].max()) for sums in totals.axes.values()), default=0.0)
     each = {axis: _Told.of(sums) for axis, sums in totals.axes.items()}
@@ -246,16 +279,64 @@ def judge_slices(totals: SliceTotals | None) -> tuple[Slices, ...]:
 def with_slices(found: Comparison, base: Array, target: Array, parts: Parts) -> Comparison:
     """The numbers with what became of the slices; where they keep totals, with those of the slices, too.
 
-    Where no element is off by SAFE of itself no slice is, and nothing has to be read again.
+    Where no element is off by SAFE of itself no slice is, nor where the error of the whole is too small for any: then
+    nothing has to be read again.
     """
     keeps = hasattr(found, "by_slice")
-    if not keeps and found.max_rel is not None and found.max_rel < SAFE:
+    if not keeps and found.max_rel is not None and (found.max_rel < SAFE or _is_told_by_few(found, base)):
         return found
-    totals = sum_slices(base, target, parts)
+    low, high = found.base.min, found.base.max
+    totals = sum_slices(base, target, parts, unit=None if low is None or high is None else low >= 0 and high <= 1)
     if totals is None:
         return found
     kept: dict[str, Any] = {"by_slice": totals} if keeps else {}
     return dataclasses.replace(found, slices=judge_slices(totals), **kept)
+
+
+def _is_told_by_few(found: Comparison, base: Array) -> bool:
+    """Whether some rows of the baseline prove that no slice is off by TOLD of its own spread.
+
+    The squares about its mean are at least those of a part of it about the part's mean, and its error is at most that
+    of the whole tensor. The smaller
+    the error, the fewer rows.
+    """
+    wanted = [axis for axis, size in enumerate(base.shape) if 1 < size <= MOST]
+    if found.rmse is None or not wanted or not _is_float(base) or found.base.nan + found.base.inf + found.target.nan:
+        return False
+    shape, most = base.shape, max(base.shape[axis] for axis in wanted)
+    if shape[-1] > MOST:  # a position: a part of each row will do
+        piece = next((size for size in range(_SHORT, _FEW, -1) if shape[-1] % size == 0), shape[-1])
+        shape = (*shape[:-1], shape[-1] // piece, piece)
+    leading, columns = shape[:-1], shape[-1]
+    error, varied = found.rmse**2, (found.base.rms or 0.0) ** 2 - (found.base.mean or 0.0) ** 2
+    enough = TOLD**2 * varied / (1.2 * most * error) if error else math.inf
+    step = int(min(_STEP, base.size // (_FEW * most), enough)) - 1 + _GOLDEN  # which no size has a divisor with
+    if step < 1:
+        return False
+    kind = np.float64 if base.dtype.itemsize == 8 else np.float32
+    at = (np.arange(int((math.prod(leading) - 1) / step) + 1) * step).astype(np.int64)
+    rows, by_columns, found_rows, by_column = base.reshape(-1, columns), base.ndim - 1 in wanted, [], np.zeros(0)
+    for first in range(0, at.size, many := max(4, _ROWS // columns)):  # a copy that stays in the cache
+        some = np.ascontiguousarray(rows.take(at[first : first + many], axis=0), kind)
+        by_row, added = _summed(some, some, wanted[0] < base.ndim - 1 or not by_columns, by_columns)
+        found_rows.append(by_row)
+        by_column = added + by_column if first else added
+    by_row = np.concatenate(found_rows, axis=1)
+    for axis in wanted:
+        if axis == base.ndim - 1:
+            sums = by_column
+        else:
+            of = at // math.prod(leading[axis + 1 :]) % leading[axis]
+            sums = np.stack([np.bincount(of, each, leading[axis]) for each in by_row[:ERRORS]])
+        if not _is_told(sums, error * base.size):
+            return False
+    return True
+
+
+def _is_told(sums: Array, error: float) -> bool:
+    """Whether each slice's squares about its own mean are so large that all of the error could not hide it."""
+    about = sums[SQUARES] - sums[SUM] ** 2 / np.maximum(sums[COUNT], 1)
+    return bool((sums[COUNT] >= ENOUGH).all() and (TOLD**2 * about > np.maximum(error, CONSTANT * sums[SQUARES])).all())
 
 
 def parts_of(found: Comparison) -> Parts:
@@ -342,8 +423,12 @@ def _runs(marked: Array) -> Iterator[tuple[int, int]]:
 
 
 def _named(sums: Array, axis: int, first: int, last: int, largest: float, *, lost: bool = False) -> Slices:
-    told = _Told.of(_pooled(sums[:, first : last + 1])[:, None])
+    some = sums[:, first] if first == last else _pooled(sums[:, first : last + 1])
+    count, total, squares, errors, peak = some.tolist()
+    square, mean = squares / max(count, 1), total / max(count, 1)
+    variance = square - mean**2
     return Slices(
-        axis=axis, first=first, last=last, of=sums.shape[1], error=float(told.error[0]), size=float(told.size[0]),
-        spread=float(told.spread[0]), peak=float(told.peak[0]), largest=largest, lost=lost,
+        axis=axis, first=first, last=last, of=sums.shape[1], error=math.sqrt(errors / max(count, 1)),
+        size=math.sqrt(square), spread=math.sqrt(variance) if variance > CONSTANT * square else 0.0, peak=peak,
+        largest=largest, lost=lost,
     )  # fmt: skip

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from precision_debug.numbers import measure
+from precision_debug.numbers import compare
 from precision_debug.numbers.slices import with_slices
 
 SHAPES = {
@@ -48,8 +48,8 @@ def main() -> None:
         base = random.normal(size=shape).astype(np.float32)
         step = float(np.ptp(base)) / 255
         target = (np.rint(base / step) * step).astype(np.float32)
-        found = measure(base, target)
-        alone = least(lambda base=base, target=target: measure(base, target), repeat)
+        found = compare(base, target)
+        alone = least(lambda base=base, target=target: compare(base, target), repeat)
         more = least(lambda base=base, target=target, found=found: with_slices(found, base, target, {}), repeat)
         print(f"{name} | {shape} | {alone * 1e6:,.0f} us | +{more * 1e6:,.0f} us | {more / alone:.0%}")
 
