@@ -29,6 +29,7 @@ STAGES = (
     ("onnx",),
     ("numbers", "inspector"),
     ("protocols",),
+    ("model_folder",),
     ("feeds",),
     ("registry",),
     ("pairing",),

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from precision_debug.errors import UsageError
-from precision_debug.protocols import Capabilities, demand
+from precision_debug.model_folder import WORDS, read_configuration, write_configured
+from precision_debug.protocols import Capabilities, Place, demand
 from precision_debug.reasons import Catalogue, Reason
-from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec, TensorMeta
+from precision_debug.records import Availability, InputMeta, ModelFiles, RunMode, SessionSpec, TensorMeta
 from precision_debug.settings import Setting, passed
 
 from . import modes
@@ -75,6 +76,7 @@ class TorchBackend:
             bare_runner=self,
             agreeing=self,
             roads=self,
+            configurer=self,
         )
 
     def follow(
@@ -86,6 +88,20 @@ class TorchBackend:
         from .engine.training.following import following
 
         return following(model, optimiser, scaler, folder, every, steps)
+
+    @property
+    def words(self) -> str:
+        """See ``protocols.Configurer``."""
+        return WORDS
+
+    def configuration(self, spec: SessionSpec) -> Mapping[str, Any]:
+        """See ``protocols.Configurer``: of a folder that transformers saved."""
+        return read_configuration(spec.model.path)
+
+    def configured(self, spec: SessionSpec, values: Mapping[Place, Any], folder: Path) -> ModelFiles:
+        """See ``protocols.Configurer``."""
+        write_configured(spec.model.path, values, folder)
+        return ModelFiles(model_dir=str(folder))
 
     def describe(self, path: str) -> Description:
         """See ``protocols.Describer``."""

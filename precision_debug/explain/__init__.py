@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ..safety.late import offered
 
 __all__ = [
-    "LEAST", "MOST", "NOT_LOOKED_AT", "Subject", "allowed_by", "allowed_to_many", "decided_otherwise", "explain",
+    "LEAST", "LEFT", "MOST", "NOT_LOOKED_AT", "Subject", "allowed_by", "allowed_to_many", "decided_otherwise", "explain",
     "hidden_share", "is_mended", "is_of_many", "with_choices", "with_decisions", "worth",
 ]  # fmt: skip
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .decisions import NOT_LOOKED_AT, decided_otherwise, with_decisions
     from .explain_run import explain
     from .subject import Subject
+    from .undo import LEFT
     from .units import is_mended
 
 __getattr__ = offered(
@@ -25,6 +26,6 @@ __getattr__ = offered(
     {
         "bounds": "LEAST MOST allowed_by allowed_to_many worth", "choices": "with_choices",
         "conclusion": "hidden_share is_of_many", "decisions": "NOT_LOOKED_AT decided_otherwise with_decisions",
-        "explain_run": "explain", "subject": "Subject", "units": "is_mended",
+        "explain_run": "explain", "subject": "Subject", "undo": "LEFT", "units": "is_mended",
     },
 )  # fmt: skip

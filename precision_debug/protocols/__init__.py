@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 from ..safety.late import offered
 
 __all__ = [
+    "ABSENT",
     "BETWEEN",
     "TF32_OFF",
     "WHOLE",
+    "Absent",
     "Agreeing",
     "Agreement",
     "AloneFiles",
@@ -20,6 +22,7 @@ __all__ = [
     "Borrower",
     "Capabilities",
     "Comparer",
+    "Configurer",
     "DescribedLayer",
     "DescribedWeight",
     "Describer",
@@ -45,6 +48,7 @@ __all__ = [
     "OperatorRunner",
     "Operators",
     "Pairer",
+    "Place",
     "PrecisionReader",
     "ProgressReader",
     "Refused",
@@ -99,6 +103,7 @@ if TYPE_CHECKING:
         Watching,
         WeightKeeper,
     )
+    from .configuring import ABSENT, Absent, Configurer, Place
     from .description import DescribedLayer, DescribedWeight, Describer, Description
     from .executed import Executed, PrecisionReader
     from .keeping import (
@@ -130,6 +135,7 @@ __getattr__ = offered(
         "capabilities": "AloneFiles AloneScripter BaselineChooser Capabilities Exporter Follower Ladder Layer "
         "LayerKeeper Matches Namesake OnDevice OnDeviceAlone Operator OperatorRunner Operators Pairer Roads Rung "
         "Switch Watcher Watching WeightKeeper",
+        "configuring": "ABSENT Absent Configurer Place",
         "description": "DescribedLayer DescribedWeight Describer Description",
         "executed": "Executed PrecisionReader",
         "keeping": "BETWEEN TF32_OFF WHOLE Handed InRegions Keep Keeper Remedies Remedy is_line is_switch without",

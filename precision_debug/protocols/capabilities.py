@@ -12,6 +12,7 @@ from ..reasons import Reason
 if TYPE_CHECKING:
     from ..records import SessionSpec, TensorMeta
     from .agreeing import Agreeing
+    from .configuring import Configurer
     from .description import Describer
     from .executed import PrecisionReader
     from .keeping import Keeper, Remedies
@@ -78,6 +79,7 @@ class Capabilities:
     remedies: Remedies | None = None
     namesake: Namesake | None = None
     baseline_chooser: BaselineChooser | None = None
+    configurer: Configurer | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

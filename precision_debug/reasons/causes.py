@@ -598,6 +598,7 @@ _THINGS = {
     "a_constant": Wording("constant", "常量"),
     "an_operator": Wording("operator", "算子"),
     "an_attribute": Wording("attribute", "属性"),
+    "a_setting": Wording("setting of the configuration", "配置项"),
     "is_there": Wording("there", "有"),
     "is_missing": Wording("missing", "无"),
     "axis_and_behind": Wording("{axis} with all axes behind it", "{axis} 及其后的所有轴"),

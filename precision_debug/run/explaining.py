@@ -20,22 +20,20 @@ from ..search import ToKeep
 from ..settings.options import variants_in
 from .agreeing import with_agreement
 from .comparing import Comparing
+from .configurations import with_configurations
 from .faulty_pass import with_faulty_pass
 from .fixes import tried_fix
 from .inside_sums import inside_sums
 from .judging import fixes_of_step
 from .open_pair_run import OpenPair, SampleResult
-from .pasted import Pasted
+from .pasted import Again
 from .plan import Opening, crosses
 from .refuted import repaired, withdrawn
 from .second_opinion import with_second_opinion
 from .stand_in import standing_in
 from .unseen_inputs import calibrates_on_compared, tell_unseen
 
-__all__ = ["Again", "explain_sample", "judge_unseen"]
-
-Again = Callable[[Mapping[str, Any]], Pasted]
-"""What comes of one more comparison, with further settings of the target's."""
+__all__ = ["explain_sample", "judge_unseen"]
 
 
 _LARGEST_FILE = 1 << 30
@@ -53,7 +51,7 @@ def explain_sample(work: Comparing, both: OpenPair, sample: int, ran: SampleResu
 
 
 def _explain(work: Comparing, both: OpenPair, subject: explain.Subject, sample: int, again: Again) -> None:
-    explanation, agreeing = _explained(work, both, subject, sample)
+    explanation, agreeing = _explained(work, both, subject, sample, again)
     if agreeing is not None:
         work.journal.write(events.KeepFound(to_keep=agreeing))
         return
@@ -181,7 +179,7 @@ def _in_files(
 
 
 def _explained(
-    work: Comparing, both: OpenPair, subject: explain.Subject, sample: int
+    work: Comparing, both: OpenPair, subject: explain.Subject, sample: int, again: Again
 ) -> tuple[Explanation, ToKeep | None]:  # fmt: skip
     spec, journal = work.spec, work.journal
     feeds, target_feeds = work.feeds(sample)
@@ -221,6 +219,7 @@ def _explained(
             work.note(reason)
     agreeing = None
     if work.fixes:
+        explanation = with_configurations(explanation, both.base.opening, both.target.opening, again, work.folder)
         explanation, agreeing = with_agreement(
             explanation, spec, both.base, both.target, subject, work.feed_set, work.folder, sample=sample,
             begun=lambda: journal.write(events.Stage(text=say("stage_trying_fixes"))),

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, Protocol
 
 from .. import events
-from ..records import Culprit, Explanation, Row, Status
+from ..records import Culprit, Explanation, ModelFiles, Row, Status
 from ..search import Tried
 from .journal import read_events
 
-__all__ = ["Pasted", "as_pasted", "is_open", "pasted_in"]
+__all__ = ["Again", "Pasted", "as_pasted", "is_open", "pasted_in"]
+
+
+class Again(Protocol):
+    """What comes of one more comparison."""
+
+    def __call__(self, settings: Mapping[str, Any], model: ModelFiles | None = None, /) -> Pasted:
+        """settings: further ones of the target's. model: what the target runs, None: its own. Raises
+        PrecisionDebugError."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pasted:
-    """explanation: None where nothing was explained. failing: the first tensor that fails by the given tolerance."""
+    """explanation: None where nothing was explained. failing: the first tensor that fails by the given tolerance.
+    errors: relative L2 of each tensor that was compared and is of one shape, by the baseline's name. introduced: what
+    each operator added itself, as far as that was measured."""
 
     explanation: Explanation | None = None
     failing: str = ""
+    errors: Mapping[str, float] = field(default_factory=dict)
+    introduced: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def culprits(self) -> Sequence[Culprit]:
@@ -40,15 +53,19 @@ def pasted_in(journal: Path) -> Pasted:
     """Of a comparison that has ended, from its journal."""
     explanation: Explanation | None = None
     rows: dict[int, Row] = {}
-    for event in read_events(journal, events.Explained, events.RowDone, events.Again):
+    introduced: dict[str, float] = {}
+    for event in read_events(journal, events.Explained, events.RowDone, events.Again, events.IntroducedErrors):
         if isinstance(event, events.Explained):
             explanation = event.explanation
         elif isinstance(event, events.RowDone):
             rows[event.row.index] = event.row
+        elif isinstance(event, events.IntroducedErrors):
+            introduced = {one.name: float(one.rel_l2) for one in event.tensors if one.rel_l2 is not None}
         else:
             rows.clear()
     failing = (row.name for _, row in sorted(rows.items()) if row.status is Status.FAIL)
-    return Pasted(explanation=explanation, failing=next(failing, ""))
+    errors = {row.name: row.relative_l2 for row in rows.values() if row.relative_l2 is not None}
+    return Pasted(explanation=explanation, failing=next(failing, ""), errors=errors, introduced=introduced)
 
 
 def is_open(tried: Tried, *, strict: bool, of_one: float, of_many: float) -> bool:

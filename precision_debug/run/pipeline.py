@@ -17,7 +17,7 @@ from .. import events
 from ..errors import PrecisionDebugError
 from ..protocols import Feeds
 from ..reasons import say
-from ..records import Doubt, RunSpec
+from ..records import Doubt, ModelFiles, RunSpec
 from ..report import machine
 from ..settings import without_saving
 from .comparing import Comparing
@@ -145,9 +145,11 @@ def _announced(both: OpenPair, journal: Journal) -> None:
     journal.write(events.Layers(layers=tuple(both.target.session.layers)))
 
 
-def _once_more(work: Comparing, sample: int, settings: Mapping[str, Any]) -> Pasted:
-    """What one more comparison comes to, with further settings of the target's, on one sample."""
-    there = dataclasses.replace(work.target.spec, options={**without_saving(work.target.spec.options), **settings})
+def _once_more(work: Comparing, sample: int, settings: Mapping[str, Any], model: ModelFiles | None = None) -> Pasted:
+    """What one more comparison comes to, with further settings of the target's or another model in its place, on one
+    sample."""
+    options = {**without_saving(work.target.spec.options), **settings}
+    there = dataclasses.replace(work.target.spec, options=options, model=model or work.target.spec.model)
     plan = Plan(
         baseline=dataclasses.replace(work.baseline, comparer=None),
         target=dataclasses.replace(work.target, comparer=None, spec=there),

@@ -6,12 +6,14 @@ offset of each tensor, then their data. Read here, since a damaged file ends the
 
 from __future__ import annotations
 
+import io
 import mmap
 import re
 import struct
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, BinaryIO
 
 import ml_dtypes
@@ -169,11 +171,13 @@ def numbers_of(weight: Weight, size: int, decode: Decode) -> Any:
 
 
 def write_widened(
-    model: GgufFile, path: Path, wide: Collection[str], size: Callable[[Weight], int], numbers: Callable[[Weight], Any]
+    model: GgufFile, path: Path, wide: Collection[str], size: Callable[[Weight], int],
+    numbers: Callable[[Weight], Any], values: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:  # fmt: skip
     """The same model in one file, these weights in float32 and the others as they are. Raises OSError or ValueError.
 
-    size: bytes of a weight's data. numbers: a weight in float32.
+    size: bytes of a weight's data. numbers: a weight in float32. values: the head's, in place of its own; None of a key
+    that is left out.
     """
     infos, offset = [], 0
     for weight in model.weights.values():
@@ -181,9 +185,9 @@ def write_widened(
         infos.append(struct.pack(f"<Q{len(name)}sI{len(shape)}QIQ", len(name), name, len(shape), *shape, kind, offset))
         taken = 4 * weight.elements if weight.name in wide else size(weight)
         offset += -(-taken // model.alignment) * model.alignment
-    head = _as_one_file(model.head)
+    head, pairs = _with_values(_as_one_file(model.head), model.pairs, values)
     with path.open("xb") as file:
-        file.write(struct.pack("<4sIQQ", b"GGUF", model.version, len(model.weights), model.pairs) + head)
+        file.write(struct.pack("<4sIQQ", b"GGUF", model.version, len(model.weights), pairs) + head)
         file.write(b"".join(infos))
         for weight in model.weights.values():
             file.write(bytes(-file.tell() % model.alignment))
@@ -192,6 +196,40 @@ def write_widened(
             else:
                 file.write(data_of(weight, size(weight)))
         file.write(bytes(-file.tell() % model.alignment))
+
+
+def _with_values(head: bytes, pairs: int, values: Mapping[str, Any]) -> tuple[bytes, int]:
+    """The head with other values, each in the type that it has there, and how many pairs it holds; None: left out."""
+    reader = _Reader(io.BytesIO(head))
+    kept, waiting = list[bytes](), dict(values)
+    for _ in range(pairs):
+        begin = reader.file.tell()
+        key, kind = reader.text(), reader.number("I")
+        reader.value(kind)
+        pair = head[begin : reader.file.tell()]
+        if key in waiting:
+            value = waiting.pop(key)
+            pair = b"" if value is None else _pair(key, kind, value)
+        kept.append(pair)
+    kept += [_pair(key, _kind_of(value), value) for key, value in waiting.items() if value is not None]
+    kept = [pair for pair in kept if pair]
+    return b"".join(kept), len(kept)
+
+
+def _pair(key: str, kind: int, value: Any) -> bytes:
+    name = key.encode()
+    front = struct.pack("<Q", len(name)) + name + struct.pack("<I", kind)
+    if kind == _TEXT:
+        text = str(value).encode()
+        return front + struct.pack("<Q", len(text)) + text
+    if kind not in _VALUES:
+        raise ValueError(f"the value of {key} is a list")
+    return front + struct.pack("<" + _VALUES[kind], value)
+
+
+def _kind_of(value: Any) -> int:
+    """The type in which llama.cpp asks for such a value, where the head had none: uint32, float32, bool, text."""
+    return _TEXT if isinstance(value, str) else 7 if isinstance(value, bool) else 4 if isinstance(value, int) else 6
 
 
 def _as_one_file(head: bytes) -> bytes:

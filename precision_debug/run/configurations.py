@@ -1,0 +1,154 @@
+"""What two models' configurations do not share, and whether that is why a culprit computes something else.
+
+A rope theta, an epsilon, a softcap, a number of heads: no constant of a graph, but a number in a file beside it. Which
+key it is follows from no table: all values that differ are the baseline's on the target's side, which runs once more;
+then one of them is the target's again. A culprit whose error is gone in the first run, and back in the second, has that
+key for its cause.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import PrecisionDebugError
+from ..explain import LEFT
+from ..protocols import ABSENT, Place
+from ..reasons import say
+from ..records import Culprit, Explanation
+from .pasted import Again, Pasted
+from .plan import Opening
+
+__all__ = ["Differing", "differing", "with_configurations"]
+
+_MOST = 12
+"""Keys that differ up to which each is exchanged by itself: a run of both sides for each."""
+
+_LONG = 60
+"""Characters of a value that are told."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Differing:
+    """A value that two configurations do not share: ABSENT where one of them does not have it."""
+
+    place: Place
+    base: Any
+    target: Any
+
+    @property
+    def key(self) -> str:
+        """The value's place in words."""
+        return ".".join(self.place)
+
+
+def differing(base: Mapping[str, Any], target: Mapping[str, Any]) -> Sequence[Differing]:
+    """Return every value that two configurations do not share, of groups that both have each by itself."""
+    return tuple(_differing(base, target, ()))
+
+
+def _differing(base: Mapping[str, Any], target: Mapping[str, Any], way: Place) -> Iterator[Differing]:
+    for key in (*base, *(one for one in target if one not in base)):
+        first, second = base.get(key, ABSENT), target.get(key, ABSENT)
+        if isinstance(first, Mapping) and isinstance(second, Mapping):
+            yield from _differing(first, second, (*way, key))
+        elif first != second:
+            yield Differing(place=(*way, key), base=first, target=second)
+
+
+def with_configurations(
+    explanation: Explanation, base: Opening, target: Opening, again: Again, folder: Path
+) -> Explanation:
+    """The explanation, with a key and both of its values as the cause of each culprit that an exchange clears."""
+    first, second = base.capabilities.configurer, target.capabilities.configurer
+    if not explanation.culprits or first is None or second is None or first.words != second.words:
+        return explanation
+    if base.spec.model == target.spec.model:
+        return explanation
+    apart = differing(first.configuration(base.spec), second.configuration(target.spec))
+
+    def exchanged(some: Sequence[Differing]) -> Pasted | None:
+        """What comes of the target with the baseline's values of these; None where it does not run so."""
+        with tempfile.TemporaryDirectory(dir=folder, prefix="configured_") as room:
+            try:
+                model = second.configured(target.spec, {one.place: one.base for one in some}, Path(room))
+                return again({}, model)
+            except PrecisionDebugError:  # a value that does not go with the others, or with the weights
+                return None
+
+    trials = _Trials(explanation=explanation, exchanged=exchanged)
+    causes = {culprit.name: trials.cause_of(culprit, apart) for culprit in explanation.culprits} if apart else {}
+    told = tuple(
+        culprit if (found := causes.get(culprit.name)) is None
+        else dataclasses.replace(culprit, cause="files_differ", evidence=found)
+        for culprit in explanation.culprits
+    )  # fmt: skip
+    return dataclasses.replace(explanation, culprits=told)
+
+
+@dataclasses.dataclass(kw_only=True)
+class _Trials:
+    """Runs with values exchanged, each made once. exchanged: makes one."""
+
+    explanation: Explanation
+    exchanged: Any
+    ran: dict[tuple[Differing, ...], Pasted | None] = dataclasses.field(default_factory=dict)
+
+    def left(self, culprit: Culprit, some: Sequence[Differing]) -> float:
+        """Part of a culprit's own error that is left with these exchanged; 1 where that cannot be run."""
+        key = tuple(some)
+        if key not in self.ran:
+            self.ran[key] = self.exchanged(some) if some else None
+        found = self.ran[key]
+        if found is None or (culprit.name not in found.errors and culprit.name not in found.introduced):
+            return 1.0
+        now = found.introduced.get(culprit.name)
+        if now is not None and culprit.introduced:
+            return now / float(culprit.introduced)
+        return found.errors.get(culprit.name, 1.0) / float(culprit.introduced or 1.0)
+
+    def cause_of(self, culprit: Culprit, apart: Sequence[Differing]) -> Mapping[str, Any] | None:
+        """The evidence of a culprit whose error the configuration makes; None of another one."""
+        needed = self._needed(culprit, apart)
+        left = self.left(culprit, needed)
+        if not needed or left > LEFT:
+            return None
+        return {
+            "what": say("a_setting"), "name": ", ".join(one.key for one in needed), "left": left,
+            "base": _told([one.base for one in needed]), "target": _told([one.target for one in needed]),
+        }  # fmt: skip
+
+    def _needed(self, culprit: Culprit, apart: Sequence[Differing]) -> Sequence[Differing]:
+        """The fewest of the values that differ with which a culprit's error goes; () where it does not."""
+        if self.left(culprit, apart) > LEFT:  # or they do not all go with the target's weights
+            some = apart if len(apart) <= _MOST else ()
+            return tuple(sorted((one for one in some if self.left(culprit, (one,)) <= LEFT),
+                                key=lambda one: self.left(culprit, (one,)))[:1])  # fmt: skip
+        kept = list(apart)
+        while len(kept) > _MOST:  # each half by itself, while one of them does it
+            middle = len(kept) // 2
+            half = next((one for one in (kept[:middle], kept[middle:]) if self.left(culprit, one) <= LEFT), None)
+            if half is None:
+                return kept
+            kept = half
+        for one in tuple(kept):
+            without = [other for other in kept if other is not one]
+            if without and self.left(culprit, without) <= LEFT:
+                kept = without
+        return kept
+
+
+def _told(values: Sequence[Any]) -> Any:
+    if len(values) > 1:
+        return ", ".join(str(_told([one])) for one in values)
+    [value] = values
+    if value is ABSENT:
+        return say("is_missing")
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return value
+    text = json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value
+    return text if len(text) <= _LONG else text[: _LONG - 1] + "…"
