@@ -29,7 +29,6 @@ STAGES = (
     ("onnx",),
     ("numbers", "inspector"),
     ("protocols",),
-    ("model_folder",),
     ("feeds",),
     ("registry",),
     ("pairing",),

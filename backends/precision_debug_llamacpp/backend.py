@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from precision_debug.protocols import Capabilities, Place, demand
+from precision_debug.protocols import Capabilities, demand
 from precision_debug.reasons import Catalogue
-from precision_debug.records import Availability, InputMeta, ModelFiles, RunMode, SessionSpec
+from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
 from precision_debug.settings import Setting
 
+from .configurations import HeadConfigurations
 from .modes import RUN_MODES, availability, recipe
 from .reasons import REASONS
 from .settings import SETTINGS
@@ -31,6 +31,7 @@ class LlamaCppBackend:
     run_modes: Sequence[RunMode] = RUN_MODES
     settings: Sequence[Setting] = SETTINGS
     reasons: Catalogue = REASONS
+    configurations = HeadConfigurations()
 
     @property
     def capabilities(self) -> Capabilities:
@@ -57,24 +58,6 @@ class LlamaCppBackend:
         from .keep import LlamaCppKeep
 
         return LlamaCppKeep.of(spec, recipe(spec.mode))
-
-    @property
-    def words(self) -> str:
-        """See ``protocols.Configurer``."""
-        return "gguf"
-
-    def configuration(self, spec: SessionSpec) -> Mapping[str, Any]:
-        """See ``protocols.Configurer``: the numbers and words of a file's head, without its lists."""
-        from .model import read_configuration
-
-        return read_configuration(spec.model.model_file)
-
-    def configured(self, spec: SessionSpec, values: Mapping[Place, Any], folder: Path) -> ModelFiles:
-        """See ``protocols.Configurer``."""
-        self._available(spec.mode)
-        from .opening import write_configured
-
-        return ModelFiles(model_file=str(write_configured(spec.model.model_file, values, folder)))
 
     def _available(self, mode: str) -> Recipe:
         demand(availability(mode), mode, where=self.name)

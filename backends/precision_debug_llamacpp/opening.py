@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from precision_debug.errors import OutputError
-from precision_debug.protocols import ABSENT, Place, Session
+from precision_debug.protocols import Session
 from precision_debug.reasons import Reason
 from precision_debug.records import SessionSpec
 from precision_debug.settings import passed
@@ -25,7 +25,7 @@ from .reasons import say
 from .session import LlamaCppSession
 from .settings import setting
 
-__all__ = ["open_session", "write_configured"]
+__all__ = ["open_session"]
 
 
 def open_session(spec: SessionSpec, recipe: Recipe) -> Session:
@@ -74,20 +74,6 @@ def open_session(spec: SessionSpec, recipe: Recipe) -> Session:
     except BaseException:
         loaded.close()
         raise
-
-
-def write_configured(path: str, values: Mapping[Place, Any], folder: Path) -> Path:
-    """Write the same model with other values in its head, and return where. Raises ModelError or OutputError."""
-    made, model, place = library(), read_model(path), folder / "configured.gguf"
-    told = {".".join(one): None if value is ABSENT else value for one, value in values.items()}
-    try:
-        with reading(path):
-            write_widened(
-                model, place, (), lambda weight: made.data_size(weight.kind, weight.elements), lambda _: None, told
-            )
-    except OSError as error:
-        raise OutputError(f"cannot be written ({error.strerror or error})", where=str(place)) from error
-    return place
 
 
 def _write(model: GgufFile, place: Path, wide: Collection[str], size: Any, numbers: Any) -> None:

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from precision_debug.errors import UsageError
-from precision_debug.model_folder import WORDS, read_configuration, write_configured
-from precision_debug.protocols import Capabilities, Place, demand
+from precision_debug.protocols import Capabilities, FolderConfigurations, demand
 from precision_debug.reasons import Catalogue, Reason
-from precision_debug.records import Availability, InputMeta, ModelFiles, RunMode, SessionSpec, TensorMeta
+from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec, TensorMeta
 from precision_debug.settings import Setting, passed
 
 from . import modes
@@ -88,20 +87,6 @@ class TorchBackend:
         from .engine.training.following import following
 
         return following(model, optimiser, scaler, folder, every, steps)
-
-    @property
-    def words(self) -> str:
-        """See ``protocols.Configurer``."""
-        return WORDS
-
-    def configuration(self, spec: SessionSpec) -> Mapping[str, Any]:
-        """See ``protocols.Configurer``: of a folder that transformers saved."""
-        return read_configuration(spec.model.path)
-
-    def configured(self, spec: SessionSpec, values: Mapping[Place, Any], folder: Path) -> ModelFiles:
-        """See ``protocols.Configurer``."""
-        write_configured(spec.model.path, values, folder)
-        return ModelFiles(model_dir=str(folder))
 
     def describe(self, path: str) -> Description:
         """See ``protocols.Describer``."""
@@ -218,6 +203,7 @@ class TorchBackend:
         )
         return TorchKeep(spec=spec, recipe=chosen) if low and not spec.model.path.endswith(".pt2") else None
 
+    configurations = FolderConfigurations()
     truth = "torch_fp64"
     roads: Sequence[str] = modes.ROADS
 

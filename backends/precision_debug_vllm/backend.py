@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from precision_debug.model_folder import WORDS, read_configuration, write_configured
-from precision_debug.protocols import Capabilities, Place, demand
+from precision_debug.protocols import Capabilities, FolderConfigurations, demand
 from precision_debug.reasons import Catalogue
-from precision_debug.records import Availability, InputMeta, ModelFiles, RunMode, SessionSpec
+from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
 from precision_debug.settings import Setting
 
 from .modes import RUN_MODES, availability, python_with_vllm, recipe
@@ -33,6 +31,7 @@ class VllmBackend:
     settings: Sequence[Setting] = SETTINGS
     reasons: Catalogue = REASONS
     named_after: Sequence[str] = ("torch",)
+    configurations = FolderConfigurations()
 
     @property
     def capabilities(self) -> Capabilities:
@@ -57,20 +56,6 @@ class VllmBackend:
         from .naming import pair
 
         return pair(baseline, target)
-
-    @property
-    def words(self) -> str:
-        """See ``protocols.Configurer``."""
-        return WORDS
-
-    def configuration(self, spec: SessionSpec) -> Mapping[str, Any]:
-        """See ``protocols.Configurer``."""
-        return read_configuration(spec.model.path)
-
-    def configured(self, spec: SessionSpec, values: Mapping[Place, Any], folder: Path) -> ModelFiles:
-        """See ``protocols.Configurer``."""
-        write_configured(spec.model.path, values, folder)
-        return ModelFiles(model_dir=str(folder))
 
     def keep(self, spec: SessionSpec) -> VllmKeep | None:
         """See ``protocols.Keeper``."""

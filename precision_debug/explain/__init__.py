@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from ..safety.late import offered
 
 __all__ = [
-    "LEAST", "LEFT", "MOST", "NOT_LOOKED_AT", "Subject", "allowed_by", "allowed_to_many", "decided_otherwise", "explain",
-    "hidden_share", "is_mended", "is_of_many", "with_choices", "with_decisions", "worth",
+    "LEAST", "LEFT", "MOST", "NOT_LOOKED_AT", "Subject", "allowed_by", "allowed_to_many", "decided_otherwise",
+    "explain", "hidden_share", "is_mended", "is_of_many", "with_choices", "with_decisions", "worth",
 ]  # fmt: skip
 
 if TYPE_CHECKING:

@@ -22,6 +22,7 @@ __all__ = [
     "Borrower",
     "Capabilities",
     "Comparer",
+    "Configurations",
     "Configurer",
     "DescribedLayer",
     "DescribedWeight",
@@ -30,6 +31,7 @@ __all__ = [
     "Executed",
     "Exporter",
     "Feeds",
+    "FolderConfigurations",
     "Follower",
     "Handed",
     "Hook",
@@ -103,7 +105,7 @@ if TYPE_CHECKING:
         Watching,
         WeightKeeper,
     )
-    from .configuring import ABSENT, Absent, Configurer, Place
+    from .configuring import ABSENT, Absent, Configurations, Configurer, FolderConfigurations, Place
     from .description import DescribedLayer, DescribedWeight, Describer, Description
     from .executed import Executed, PrecisionReader
     from .keeping import (
@@ -135,7 +137,7 @@ __getattr__ = offered(
         "capabilities": "AloneFiles AloneScripter BaselineChooser Capabilities Exporter Follower Ladder Layer "
         "LayerKeeper Matches Namesake OnDevice OnDeviceAlone Operator OperatorRunner Operators Pairer Roads Rung "
         "Switch Watcher Watching WeightKeeper",
-        "configuring": "ABSENT Absent Configurer Place",
+        "configuring": "ABSENT Absent Configurations Configurer FolderConfigurations Place",
         "description": "DescribedLayer DescribedWeight Describer Description",
         "executed": "Executed PrecisionReader",
         "keeping": "BETWEEN TF32_OFF WHOLE Handed InRegions Keep Keeper Remedies Remedy is_line is_switch without",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from ..records import Culprit, Explanation
 from .pasted import Again, Pasted
 from .plan import Opening
 
-__all__ = ["Differing", "differing", "with_configurations"]
+__all__ = ["Differing", "Trials", "differing", "with_configurations"]
 
 _MOST = 12
 """Keys that differ up to which each is exchanged by itself: a run of both sides for each."""
@@ -61,46 +61,58 @@ def _differing(base: Mapping[str, Any], target: Mapping[str, Any], way: Place) -
 
 
 def with_configurations(
-    explanation: Explanation, base: Opening, target: Opening, again: Again, folder: Path
+    explanation: Explanation, base: Opening, target: Opening, again: Again, folder: Path, order: Mapping[str, int]
 ) -> Explanation:
-    """The explanation, with a key and both of its values as the cause of each culprit that an exchange clears."""
-    first, second = base.capabilities.configurer, target.capabilities.configurer
-    if not explanation.culprits or first is None or second is None or first.words != second.words:
+    """The explanation, with a key and both of its values as the cause of each culprit that an exchange clears.
+
+    order: place of each of the baseline's tensors in its execution order."""
+    able = base.capabilities.configurer, target.capabilities.configurer
+    if not explanation.culprits or able[0] is None or able[1] is None:
+        return explanation
+    first, second = (one.configurations for one in able if one is not None)
+    if first.words != second.words:
         return explanation
     if base.spec.model == target.spec.model:
         return explanation
-    apart = differing(first.configuration(base.spec), second.configuration(target.spec))
+    apart = differing(first.read(base.spec), second.read(target.spec))
 
     def exchanged(some: Sequence[Differing]) -> Pasted | None:
         """What comes of the target with the baseline's values of these; None where it does not run so."""
         with tempfile.TemporaryDirectory(dir=folder, prefix="configured_") as room:
             try:
-                model = second.configured(target.spec, {one.place: one.base for one in some}, Path(room))
+                model = second.exchange(target.spec, {one.place: one.base for one in some}, Path(room))
                 return again({}, model)
             except PrecisionDebugError:  # a value that does not go with the others, or with the weights
                 return None
 
-    trials = _Trials(explanation=explanation, exchanged=exchanged)
+    trials = Trials(exchanged=exchanged)
     causes = {culprit.name: trials.cause_of(culprit, apart) for culprit in explanation.culprits} if apart else {}
-    told = tuple(
+    told = _in_order(tuple(
         culprit if (found := causes.get(culprit.name)) is None
         else dataclasses.replace(culprit, cause="files_differ", evidence=found)
         for culprit in explanation.culprits
-    )  # fmt: skip
+    ), {key for key, one in causes.items() if one is not None}, order)  # fmt: skip
     return dataclasses.replace(explanation, culprits=told)
 
 
+def _in_order(culprits: Sequence[Culprit], configured: Collection[str], order: Mapping[str, int]) -> tuple[Culprit, ...]:
+    """The culprits, those that the configuration makes in execution order among themselves: one key makes many
+    operators wrong, and the first is where to look."""
+    theirs = sorted((one for one in culprits if one.name in configured), key=lambda one: order.get(one.name, 0))
+    waiting = iter(theirs)
+    return tuple(next(waiting) if one.name in configured else one for one in culprits)
+
+
 @dataclasses.dataclass(kw_only=True)
-class _Trials:
+class Trials:
     """Runs with values exchanged, each made once. exchanged: makes one."""
 
-    explanation: Explanation
-    exchanged: Any
-    ran: dict[tuple[Differing, ...], Pasted | None] = dataclasses.field(default_factory=dict)
+    exchanged: Callable[[Sequence[Differing]], Pasted | None]
+    ran: dict[tuple[Place, ...], Pasted | None] = dataclasses.field(default_factory=dict)
 
     def left(self, culprit: Culprit, some: Sequence[Differing]) -> float:
         """Part of a culprit's own error that is left with these exchanged; 1 where that cannot be run."""
-        key = tuple(some)
+        key = tuple(one.place for one in some)
         if key not in self.ran:
             self.ran[key] = self.exchanged(some) if some else None
         found = self.ran[key]

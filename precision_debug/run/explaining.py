@@ -6,7 +6,6 @@ import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from .. import events, explain
 from ..errors import PrecisionDebugError
@@ -219,7 +218,8 @@ def _explained(
             work.note(reason)
     agreeing = None
     if work.fixes:
-        explanation = with_configurations(explanation, both.base.opening, both.target.opening, again, work.folder)
+        sides = both.base.opening, both.target.opening
+        explanation = with_configurations(explanation, *sides, again, work.folder, subject.order)
         explanation, agreeing = with_agreement(
             explanation, spec, both.base, both.target, subject, work.feed_set, work.folder, sample=sample,
             begun=lambda: journal.write(events.Stage(text=say("stage_trying_fixes"))),
