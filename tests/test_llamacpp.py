@@ -58,8 +58,8 @@ def swapped() -> dict[str, Any]:
 
 
 FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
-    "rope theta": ({"theta": 1e6}, "(ROPE)", "freq_base"),
-    "rope scaling": ({"scale": 2.0}, "(ROPE)", "freq_scale"),
+    "rope theta": ({"theta": 1e6}, "(ROPE)", "llama.rope.freq_base"),
+    "rope scaling": ({"scale": 2.0}, "(ROPE)", "llama.rope.scaling.factor"),
     "q and k not permuted": ({"values": unpermuted()}, "Qcur-0", "blk.0.attn_q.weight"),
     "v of another checkpoint": (
         {"values": {**WEIGHTS, "blk.1.attn_v.weight": OTHERS["blk.1.attn_v.weight"]}}, "Vcur-1", "blk.1.attn_v.weight",
@@ -104,7 +104,8 @@ def test_epsilon_is_named_where_the_arithmetic_is_float32(tmp_path: Path, good: 
     """As deployed, keys and values in F16 lose more than an epsilon of 1e-2 changes."""
     report = compare(gguf_files.write(tmp_path / "m.gguf", eps=1e-2), good, "gguf_fp32")
     assert report.explanation.culprits
-    assert {(one.cause, one.evidence["name"]) for one in report.explanation.culprits} == {("files_differ", "epsilon")}
+    key = "llama.attention.layer_norm_rms_epsilon"
+    assert {(one.cause, one.evidence["name"]) for one in report.explanation.culprits} == {("files_differ", key)}
 
 
 @pytest.mark.parametrize("kind", ["F32", "F16", "BF16", "Q8_0"])

@@ -10,7 +10,7 @@ from precision_debug.reasons import Catalogue
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
 from precision_debug.settings import Setting
 
-from .configurations import HeadConfigurations
+from .engine.head import HeadConfigurations
 from .modes import RUN_MODES, availability, recipe
 from .reasons import REASONS
 from .settings import SETTINGS

@@ -95,7 +95,9 @@ def with_configurations(
     return dataclasses.replace(explanation, culprits=told)
 
 
-def _in_order(culprits: Sequence[Culprit], configured: Collection[str], order: Mapping[str, int]) -> tuple[Culprit, ...]:
+def _in_order(
+    culprits: Sequence[Culprit], configured: Collection[str], order: Mapping[str, int]
+) -> tuple[Culprit, ...]:
     """The culprits, those that the configuration makes in execution order among themselves: one key makes many
     operators wrong, and the first is where to look."""
     theirs = sorted((one for one in culprits if one.name in configured), key=lambda one: order.get(one.name, 0))
@@ -154,13 +156,13 @@ class Trials:
         return kept
 
 
-def _told(values: Sequence[Any]) -> Any:
+def _told(values: Sequence[Any]) -> str:
     if len(values) > 1:
-        return ", ".join(str(_told([one])) for one in values)
+        return ", ".join(_told([one]) for one in values)
     [value] = values
     if value is ABSENT:
         return say("is_missing")
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return value
+    if isinstance(value, float):
+        return f"{value:.7g}"  # as it was written: of a GGUF's float32 no more digits are true
     text = json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value
     return text if len(text) <= _LONG else text[: _LONG - 1] + "…"

@@ -10,7 +10,7 @@ from precision_debug.errors import ModelError, OutputError
 from precision_debug.protocols import ABSENT, Place
 from precision_debug.records import ModelFiles, SessionSpec
 
-from .failures import reading
+from ..failures import reading
 
 __all__ = ["HeadConfigurations"]
 
@@ -25,7 +25,7 @@ class HeadConfigurations:
 
     def read(self, spec: SessionSpec) -> Mapping[str, Any]:
         """See ``protocols.Configurations``."""
-        from .model import read_model
+        from ..model import read_model
 
         try:
             values = read_model(spec.model.model_file).values
@@ -35,9 +35,9 @@ class HeadConfigurations:
 
     def exchange(self, spec: SessionSpec, values: Mapping[Place, Any], folder: Path) -> ModelFiles:
         """See ``protocols.Configurations``."""
-        from .engine.file import write_widened
-        from .engine.library import library
-        from .model import read_model
+        from ..model import read_model
+        from .file import write_widened
+        from .library import library
 
         made, model, place = library(), read_model(spec.model.model_file), folder / "configured.gguf"
         told = {".".join(one): None if value is ABSENT else value for one, value in values.items()}
