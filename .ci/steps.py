@@ -34,6 +34,7 @@ FRAMEWORKS = (
     "ai-edge-litert==2.3.0 xllamacpp==2026.10.11549 gguf==0.19.0"
 )
 SPREAD = "-n auto --dist loadfile"  # as the README has it
+GIVES_WAY = "nice -n 5 .venv/bin/python"  # to the tests that run beside it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,12 +84,11 @@ def steps(work: Path, tests: Sequence[str]) -> list[Step]:
     bare, full, slow = (work / f"{name}.txt" for name in ("bare", "frameworks", "slow"))
     # What passed bare is not run again; without the bare run's list, everything is.
     left = f'$([ -f "{bare}" ] && echo "--passed-in={bare}")'
-    second = "README's second command, bare"
+    frameworks, second = "environment with frameworks", "README's second command, bare"
     return [
-        Step(name="environment with frameworks", clone="third", cores=0, script=f"""
+        Step(name=frameworks, clone="third", cores=0, script=f"""
             {sys.executable} -m venv .venv
-            # modules are compiled when they are imported; most of these never are
-            .venv/bin/python -m pip install -q --no-compile -e '.[test]' {FRAMEWORKS}
+            .venv/bin/python -m pip install -q -e '.[test]' {FRAMEWORKS}
             .venv/bin/python -m pip check
         """),
         # it waits for packages longer than it computes, and nothing waits for it
@@ -101,19 +101,18 @@ def steps(work: Path, tests: Sequence[str]) -> list[Step]:
         Step(name=second, clone="second", cores=2, outcomes=bare, script=f"""
             PYTEST_ADDOPTS="--durations=25 {only}" OUTCOMES="{bare}" bash -euo pipefail -c {shlex.quote(readme(2))}
         """),
-        Step(name="ruff", clone="second", after=[second], script=".venv/bin/python -m ruff check ."),
-        Step(name="packages agree", clone="second", after=[second], script=".venv/bin/python -m pip check"),
-        # mypy tells by hashes of files what it has read before, wherever the checkout lies
-        Step(name="mypy", clone="second", after=[second], script=f"""
-            .venv/bin/python -m mypy --cache-dir "{_shared_folder()}/ci-mypy"
+        Step(name="packages agree", clone="second", cores=0, after=[second], script=".venv/bin/python -m pip check"),
+        # Tests wait for children, files and signals for a tenth of their time: what follows fills that, and gives way.
+        Step(name="ruff", clone="third", cores=0, after=[frameworks], script=f"{GIVES_WAY} -m ruff check ."),
+        # it tells by hashes of files what it has read before, wherever the checkout lies, and follows no framework
+        Step(name="mypy", clone="third", cores=0, after=[frameworks], script=f"""
+            {GIVES_WAY} -m mypy --cache-dir "{_shared_folder()}/ci-mypy"
         """),
-        # beside the others, since one process would leave a core idle for a minute
-        Step(name="slow tests", clone="third", cores=0, after=["environment with frameworks", second], outcomes=slow,
-             script=f"""
-            .venv/bin/python -m pytest -q -m slow tests/test_declared_metrics.py --outcomes="{slow}"
+        Step(name="slow tests", clone="third", cores=0, after=[frameworks], outcomes=slow, script=f"""
+            {GIVES_WAY} -m pytest -q -m slow tests/test_declared_metrics.py --outcomes="{slow}"
         """),
         Step(name="tests with frameworks", clone="third", cores=2, outcomes=full,
-             after=["environment with frameworks", second], script=f"""
+             after=[frameworks, second], script=f"""
             .venv/bin/python -m pytest -q {SPREAD} --durations=25 {left} --outcomes="{full}" {only}
         """),
         Step(name="promised tests", clone="", after=["slow tests", "tests with frameworks"], script=f"""
@@ -202,6 +201,9 @@ def _environment(work: Path) -> dict[str, str]:
     own = {"PYTHONPATH", "VIRTUAL_ENV", "PYTEST_ADDOPTS", "PYTHONDONTWRITEBYTECODE"}
     return {name: value for name, value in os.environ.items() if name not in own} | {
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        # modules are compiled when they are imported; most of an environment's never are (of --no-compile, pip reads
+        # "no" as yes)
+        "PIP_NO_COMPILE": "no",
         # tests start hundreds of processes, and what a process imports is compiled once; not beside the files
         "PYTHONPYCACHEPREFIX": str(work / "compiled"),
         # OpenMP's threads would spin between two operators, on cores that the other worker needs

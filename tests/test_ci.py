@@ -77,3 +77,18 @@ def test_what_passed_whole_is_remembered_beside_the_commits(
     assert printed.endswith("\nred\n" if red else "\ngreen\n")
     assert ("a trial" in printed) == bool(tests)
     assert red or f"\n{commit}" in printed, "the step did not run in a clone of the commit"
+
+
+def test_what_begins_first_is_there_and_lint_and_types_leave_the_cores_to_tests(tmp_path: Path) -> None:
+    """A file that was renamed would begin last, and one core would wait for it."""
+    import conftest
+
+    here = {path.stem for path in Path(__file__).parent.glob("test_*.py")}
+    assert len(set(conftest.LONGEST)) == len(conftest.LONGEST)
+    assert set(conftest.LONGEST) <= here
+    steps = {step.name: step for step in CI.steps(tmp_path, [])}
+    with_frameworks = steps["tests with frameworks"]
+    assert with_frameworks.cores == CI.CORES
+    busy = [name for name, step in steps.items() if step.cores and name not in with_frameworks.after]
+    assert busy == ["tests with frameworks", "promised tests"], "nobody waits for one core while the other is idle"
+    assert all(set(step.after) <= steps.keys() for step in steps.values())

@@ -346,10 +346,13 @@ def test_only_what_is_asked_for_is_lent_also_of_a_loop(tmp_path: Path) -> None:
 
 
 def test_without_the_compiled_operator_the_extensions_tap(root: Path) -> None:
-    """The values of every type, in a process of its own."""
+    """The values of every type, in a process of its own; without what no tap has a part in: other names and widths of
+    the same model, how much memory is lent (this one lends none), what is refused or told before a session opens."""
+    left_out = "True-20 or False-16 or False-20 or 4096 or 4194304 or make_no_sense or notes_say or cores or threads"
     pytest.importorskip("onnxruntime_extensions", reason="it has no wheel for this Python", exc_type=ImportError)
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "tests/test_onnxruntime_values.py"],
+        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "tests/test_onnxruntime_values.py",
+         "-k", f"not ({left_out})"],
         cwd=root, env={**os.environ, taps.VARIABLE: "extensions"}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -35,6 +36,7 @@ from precision_debug.records import ModelFiles, RunSpec, Status, TensorMeta
 from precision_debug.report.from_journal import report_of_events
 from precision_debug.run import pipeline
 from precision_debug.run.journal import Journal, read_events
+from precision_debug.run.old_objects import old_objects_at_rest
 from precision_debug.run.open_pair import Apart, refuse_lockstep, renames_of, runs_together, selected
 
 X = {"x": np.zeros(4, np.float32)}
@@ -417,3 +419,29 @@ def test_what_the_files_prove_is_told_before_either_side_is_opened(
         told(fake, tmp_path, "fake_raise")
     report = report_of_events(list(read_events(tmp_path / "work" / "j")))
     assert [note.code for note in report.notes][:1] == ["proven_underflow"]
+
+
+def test_what_somebody_else_has_put_to_rest_stays_so_and_ours_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of comparisons within others; and the collector is not asked each time, since it counts what rests."""
+    monkeypatch.setattr("precision_debug.run.old_objects._at_rest", False)
+    there = gc.get_freeze_count() > 0  # the tests' own
+    gc.unfreeze()
+    try:
+        for _ in range(2):
+            with old_objects_at_rest():
+                with old_objects_at_rest():
+                    assert gc.get_freeze_count() > 0
+                assert gc.get_freeze_count() > 0, "the inner one has not ended the outer one's"
+            assert gc.get_freeze_count() == 0
+        gc.freeze()
+        asked: list[int] = []
+        count = gc.get_freeze_count
+        monkeypatch.setattr(gc, "get_freeze_count", lambda: asked.append(1) or count())
+        for _ in range(3):
+            with old_objects_at_rest():
+                pass
+            assert count() > 0
+        assert len(asked) == 1
+    finally:
+        if not there:
+            gc.unfreeze()
