@@ -33,6 +33,7 @@ from ..search import (
     gives_up_most,
     stays_low,
     trade_costs,
+    without_rows,
 )  # fmt: skip
 from ..search.offer import is_steady
 from .pasted import Pasted, as_pasted, is_open
@@ -280,19 +281,8 @@ class FixFinder:
             if 0 < len(groups) < len(best) and not self._in_vain(groups) and self._as_good(groups, best):
                 best = groups
                 break
-        goal, parts = best, 2
-        while len(best) > 1 and self.spent < self.most:
-            size = math.ceil(len(best) / parts)
-            pieces = [best[start : start + size] for start in range(0, len(best), size)]
-            rests = [tuple(group for group in best if group not in piece) for piece in pieces]
-            part = next((one for one in (*pieces, *rests) if one and self._as_good(one, goal)), None)
-            if part is not None:
-                best, parts = part, 2 if len(part) < len(best) / 2 else max(2, parts - 1)
-            elif size == 1:
-                break
-            else:
-                parts = min(len(best), 2 * parts)
-        return best
+        goal = best
+        return tuple(without_rows(best, lambda rest: self._as_good(tuple(rest), goal)))
 
     def _cheaper(self, found: Groups) -> Groups:
         """In place of a set that gives up most of the low precision, the smallest that does not, and comes near it."""

@@ -40,6 +40,7 @@ __all__ = [
     "smallest_along",
     "stays_low",
     "trade_costs",
+    "without_rows",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from .oracle import Judged, Oracle, Spent
     from .ranking import Group, kept_units, rank_groups
     from .repeats import repeats_of
-    from .strategy import Found, minimise, predicted
+    from .strategy import Found, minimise, predicted, without_rows
     from .to_keep import ENGINE_OPTION, UNCOMPILED, ToKeep, Tried
     from .units import Unit, Units
 
@@ -61,7 +62,7 @@ __getattr__ = offered(
         "offer": "FixRule best_trade betters finite gives_up_most stays_low trade_costs",
         "oracle": "Judged Oracle Spent",
         "ranking": "Group kept_units rank_groups",
-        "strategy": "Found minimise predicted",
+        "strategy": "Found minimise predicted without_rows",
         "repeats": "repeats_of",
         "to_keep": "ENGINE_OPTION UNCOMPILED ToKeep Tried",
         "units": "Unit Units",

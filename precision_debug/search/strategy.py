@@ -14,13 +14,14 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from .offer import HALF
 from .oracle import Oracle, Spent
 from .ranking import Group
 from .units import Units
 
-__all__ = ["Found", "minimise", "predicted"]
+__all__ = ["Found", "minimise", "predicted", "without_rows"]
 
 _SMALL = 16
 """Units up to which a set is minimised one by one at once: longer pieces would mostly fail."""
@@ -68,6 +69,8 @@ _FEW = 6
 
 _TURNS = 5
 """New rankings, with what was kept so far, before the last one's prefixes are tried."""
+
+_T = TypeVar("_T")
 
 Steps = Sequence[frozenset[int]]
 
@@ -378,15 +381,38 @@ def _without_segments(oracle: Oracle, kept: frozenset[int], weight: dict[int, fl
 
     What lies in a row rounds much the same numbers, so that one that is kept helps little without the others."""
     sure = frozenset(unit for unit in kept if weight[unit] >= _READER * _CERTAIN)
-    waiting = [sorted(kept - sure)]
+
+    def holds(rest: Sequence[int]) -> bool:
+        return oracle.holds(sure.union(rest))
+
+    def expect(next_ones: Iterator[Sequence[int]]) -> None:
+        oracle.expect(sure.union(rest) for rest in next_ones)
+
+    return sure.union(without_rows(sorted(kept - sure), holds, expect=expect, empty=bool(sure), least=2))
+
+
+def without_rows(
+    kept: Sequence[_T], holds: Callable[[Sequence[_T]], bool], *,
+    expect: Callable[[Iterator[Sequence[_T]]], None] = lambda _rests: None, empty: bool = False, least: int = 1,
+) -> Sequence[_T]:  # fmt: skip
+    """Return what is left of a set without what it holds without: rows of it, the longest first, halved where needed.
+
+    expect: told what is asked for next. empty: whether nothing may be left. least: rows of so many are not halved."""
+    waiting = [tuple(kept)]
+
+    def without(row: Sequence[_T]) -> Sequence[_T]:
+        gone = frozenset(row)
+        return tuple(one for one in kept if one not in gone)
+
     while waiting:
         waiting.sort(key=len, reverse=True)
-        oracle.expect(kept.difference(segment) for segment in waiting if kept.difference(segment))
-        segment = waiting.pop(0)
-        if kept.difference(segment) and oracle.holds(kept.difference(segment)):
-            kept = kept.difference(segment)
-        elif len(segment) > 2:
-            waiting += [segment[: len(segment) // 2], segment[len(segment) // 2 :]]
+        expect(rest for row in waiting if (rest := without(row)) or empty)
+        row = waiting.pop(0)
+        rest = without(row)
+        if (rest or empty) and holds(rest):
+            kept = rest
+        elif len(row) > least:
+            waiting += [row[: len(row) // 2], row[len(row) // 2 :]]
     return kept
 
 
