@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ..reasons import Text, same
-from ..search import Artefact, Fix, KeptUnit, TradePoint, gives_up_most
-from .figures import count, duration, figure, many, percent, were
+from ..search import Artefact, Fix, KeptUnit, TradePoint
+from .figures import count, duration, many, percent, were
 from .model import Report
 from .section import Cell, Section, pair, plain
-from .tried import UNITS
+from .tried import UNITS, giving_up, shown, still_low
 from .words import explained
 
 __all__ = ["FIX_NAME", "fix_lines", "fix_sections", "fix_sentences"]
@@ -55,9 +55,9 @@ def _best(fix: Fix) -> list[Text]:
     return [
         Text(
             f"The best trade-off found keeps {count(len(fix.best))} of {count(fix.units)} {units.en}: the error goes"
-            f" from {_error(fix.before)} to {_error(fix.best_error)} ({fix.best_option}).",
+            f" from {shown(fix.before)} to {shown(fix.best_error)} ({fix.best_option}).",
             f"已运行的最佳折中保留 {count(fix.units)} {units.zh}中的 {count(len(fix.best))} 个：误差从"
-            f" {_error(fix.before)} 降到 {_error(fix.best_error)}（{fix.best_option}）。",
+            f" {shown(fix.before)} 降到 {shown(fix.best_error)}（{fix.best_option}）。",
         )
     ]
 
@@ -82,31 +82,22 @@ def _checked(fix: Fix, mode: str) -> Text:
 def _not_needed(fix: Fix) -> Text:
     limit = explained(fix.limit)
     return Text(
-        f"Nothing has to be kept: the requirement is already met ({limit.en}; it is {_error(fix.before)}).",
-        f"无需保留任何算子：原样即满足要求（{limit.zh}；实际为 {_error(fix.before)}）。",
+        f"Nothing has to be kept: the requirement is already met ({limit.en}; it is {shown(fix.before)}).",
+        f"无需保留任何算子：原样即满足要求（{limit.zh}；实际为 {shown(fix.before)}）。",
     )
 
 
 def _answered(fix: Fix) -> Text:
     units = UNITS.get(fix.unit, UNITS["operator"])
-    low, still, was = same(""), fix.still, fix.was
-    if still is not None and was is not None and was.low:  # else nobody sees what runs in it
-        low = Text(
-            f"; {count(still.low)} of {many(still.of, 'operator')} still {'runs' if still.low == 1 else 'run'} in"
-            f" {still.precision} ({count(was.low)} of"
-            f" {count(was.of)} before)",
-            f"；仍有 {count(still.low)}/{count(still.of)} 个算子以 {still.precision} 运行"
-            f"（此前为 {count(was.low)}/{count(was.of)}）",
-        )
+    low = same("") if fix.was is None else still_low(fix.was, fix.still)
     keys = [*(f"`{unit.key}`" for unit in fix.kept[:6]), *(["…"] if len(fix.kept) > 6 else [])]
-    first = Text("Keep", "将")
-    if still is not None and gives_up_most(was, still, len(fix.kept), fix.units):
-        first = Text(f"Only by giving up most of {still.precision}: keep", f"须放弃大部分 {still.precision}：将")
+    given_up = giving_up(fix.was, fix.still, len(fix.kept), fix.units)
+    first = f"{given_up.en}keep {count(len(fix.kept))} of {count(fix.units)} {units.en}"
     return Text(
-        f"{first.en} {count(len(fix.kept))} of {count(fix.units)} {units.en} in higher precision ({', '.join(keys)}):"
-        f" the error goes from {_error(fix.before)} to {_error(fix.after)}{low.en}.",
-        f"{first.zh} {count(fix.units)} {units.zh}中的 {count(len(fix.kept))} 个保留为高精度（{'、'.join(keys)}）："
-        f"误差从 {_error(fix.before)} 降到 {_error(fix.after)}{low.zh}。",
+        f"{first[0].upper()}{first[1:]} in higher precision ({', '.join(keys)}): the error goes from"
+        f" {shown(fix.before)} to {shown(fix.after)}{low.en}.",
+        f"{given_up.zh}将 {count(fix.units)} {units.zh}中的 {count(len(fix.kept))} 个保留为高精度（"
+        f"{'、'.join(keys)}）：误差从 {shown(fix.before)} 降到 {shown(fix.after)}{low.zh}。",
     )
 
 
@@ -115,10 +106,10 @@ def _diffuse(fix: Fix) -> Text:
     qita = f"，在其他 {count(fix.held_out)} 组输入中只有 {count(fix.held)} 组成立" if fix.held_out else ""
     return Text(
         f"Diffuse: {count(len(fix.kept))} of {count(fix.units)} have to be kept to pass on the search's inputs (error"
-        f" {_error(fix.before)} to {_error(fix.after)}){others}; no small set is the cause. The table shows the error"
+        f" {shown(fix.before)} to {shown(fix.after)}){others}; no small set is the cause. The table shows the error"
         " for each number of kept operators.",
         f"误差分散：在搜索所用输入上须保留 {count(fix.units)} 个中的 {count(len(fix.kept))} 个才成立"
-        f"（误差从 {_error(fix.before)} 到 {_error(fix.after)}）{qita}；没有少数算子是主因。"
+        f"（误差从 {shown(fix.before)} 到 {shown(fix.after)}）{qita}；没有少数算子是主因。"
         "下表给出保留数量与误差的关系。",
     )
 
@@ -128,18 +119,18 @@ def _not_possible(fix: Fix) -> Text:
     if fix.whole_passes:
         return Text(
             f"It passes only with everything in higher precision: with all {count(fix.units)} {units.en} kept the"
-            f" error goes from {_error(fix.before)} to {_error(fix.whole)}, and nothing is left in low precision.",
-            f"只有全部保留为高精度才满足要求：{count(fix.units)} {units.zh}全部保留时误差从 {_error(fix.before)} 降到"
-            f" {_error(fix.whole)}，但低精度已无算子运行。",
+            f" error goes from {shown(fix.before)} to {shown(fix.whole)}, and nothing is left in low precision.",
+            f"只有全部保留为高精度才满足要求：{count(fix.units)} {units.zh}全部保留时误差从 {shown(fix.before)} 降到"
+            f" {shown(fix.whole)}，但低精度已无算子运行。",
         )
     if still is not None and still.low:
         return Text(
             f"The engine does not obey: told to keep all {count(fix.units)} {units.en} in higher precision, it still"
-            f" ran {count(still.low)} of {count(still.of)} in {still.precision}, with an error of {_error(fix.whole)}"
-            f" ({_error(fix.before)} with nothing kept). So how much of the error is due to precision is unknown.",
+            f" ran {count(still.low)} of {count(still.of)} in {still.precision}, with an error of {shown(fix.whole)}"
+            f" ({shown(fix.before)} with nothing kept). So how much of the error is due to precision is unknown.",
             f"引擎未遵守：要求全部 {count(fix.units)} {units.zh}保留为高精度，仍有 {count(still.of)} 个中的"
-            f" {count(still.low)} 个以 {still.precision} 运行，误差为 {_error(fix.whole)}（未保留时"
-            f" {_error(fix.before)}）。因此无法判断精度对误差的影响。",
+            f" {count(still.low)} 个以 {still.precision} 运行，误差为 {shown(fix.whole)}（未保留时"
+            f" {shown(fix.before)}）。因此无法判断精度对误差的影响。",
         )
     return Text(
         "It also fails with everything in higher precision, so keeping operators cannot help: compare that mode first.",
@@ -180,10 +171,10 @@ def _overview(fix: Fix) -> Section:
     lines = [
         (plain(Text("Answer", "结论")), Cell(text=_STATES[fix.state](fix), tone=_TONES[fix.state])),
         (plain(Text("Requirement", "要求")), plain(explained(fix.limit))),
-        pair(Text("Error with nothing kept", "未保留时的误差"), _error(fix.before)),
+        pair(Text("Error with nothing kept", "未保留时的误差"), shown(fix.before)),
     ]
     if fix.kept:
-        lines.append(pair(Text("Error with these kept", "保留后的误差"), _error(fix.after)))
+        lines.append(pair(Text("Error with these kept", "保留后的误差"), shown(fix.after)))
     if fix.held_out:
         held = f"{count(fix.held)} / {count(fix.held_out)}"
         lines.append(
@@ -269,7 +260,7 @@ def _point(point: TradePoint, fix: Fix) -> tuple[Cell, ...]:
     return (
         Cell(text=same(count(point.kept)), right=True),
         plain(_WHAT.get(point.what, same(point.what))),
-        Cell(text=same(_error(point.error)), right=True),
+        Cell(text=same(shown(point.error)), right=True),
         Cell(text=holds, tone="good" if point.passes else "bad"),
         Cell(text=same(held), right=True),
         Cell(text=same(speed), right=True),
@@ -313,7 +304,7 @@ def _artefact(item: Artefact) -> tuple[Cell, ...]:
         plain(explained(item.title)),
         Cell(text=same(item.path or item.text), tone="code" if item.path else "paste"),
         verified,
-        Cell(text=same(_error(item.error) if item.verified is not None else ""), right=True),
+        Cell(text=same(shown(item.error) if item.verified is not None else ""), right=True),
         Cell(text=same("" if item.milliseconds is None else f"{item.milliseconds:.3g}"), right=True),
         Cell(text=same("" if item.bytes is None else f"{item.bytes / 1e6:.3g}"), right=True),
         plain(explained(item.note)),
@@ -341,7 +332,7 @@ def fix_lines(report: Report) -> list[tuple[str, Text, Text]]:
     for point in fix.trade:
         speed = f"  {point.milliseconds:.3g} ms" if point.milliseconds is not None else ""
         what = _WHAT.get(point.what, same(point.what))
-        error, by = f"{_error(point.error)}{speed}", _measured(fix)
+        error, by = f"{shown(point.error)}{speed}", _measured(fix)
         said = Text(f"{by.en} {error}  {what.en}", f"{by.zh} {error}  {what.zh}")
         lines.append(("", Text(f"{point.kept} kept", f"保留 {point.kept}"), said))
     for item in fix.artefacts:
@@ -369,6 +360,3 @@ def _effort(fix: Fix) -> Text:
     limit = explained(fix.limit)
     return Text(f"{many(fix.evaluations, 'set')}{where}{again}; {limit.en}", f"{sets} 个集合{wo}{zai}；{limit.zh}")
 
-
-def _error(error: float | None) -> str:
-    return "NaN or Inf" if error is None else figure(error)

@@ -12,7 +12,9 @@ from .figures import count, figure, many, were
 from .model import Report
 from .words import explained
 
-__all__ = ["OF_THE_ENGINE", "UNITS", "about", "other_sentence", "tried_sentence", "untold"]
+__all__ = [
+    "OF_THE_ENGINE", "UNITS", "about", "giving_up", "other_sentence", "shown", "still_low", "tried_sentence", "untold",
+]  # fmt: skip
 
 UNITS = {
     "operator": Text("operators", "个算子"), "operator type": Text("operator types", "种算子类型"),
@@ -57,28 +59,21 @@ def about(kept: ToKeep, mode: str, *, strict: bool = False, of_many: float | Non
     tried = kept.tried
     assert tried is not None
     en, zh = _kept(kept)
-    if tried.still is not None and gives_up_most(tried.was, tried.still, len(kept.keys), kept.of):
-        given_up = tried.still.precision
-        en, zh = f"only by giving up most of {given_up}: {en}", f"须放弃大部分 {given_up}：{zh}"
+    given_up = giving_up(tried.was, tried.still, len(kept.keys), kept.of)
+    en, zh = f"{given_up.en}{en}", f"{given_up.zh}{zh}"
     other = kept.unit == _MODE  # then it is not in the target's mode
     of, de = (" of that update", "该更新的") if other and tried.allowed is None else ("", "")
     there, zai = ("", de) if other else (f" in {mode}", f"{mode} 的")
-    en += f" reduces the error{of} from {_error(tried.before)} to {_error(tried.after)}{there}"
+    en += f" reduces the error{of} from {shown(tried.before)} to {shown(tried.after)}{there}"
     zh += f"{'' if other else ' '}后，{zai}误差从 {_wu(tried.before)} 降到 {_wu(tried.after)}"
     whether = _whether(tried, strict=strict, of_many=of_many)
     en, zh = f"{en}{whether.en}", f"{zh}{whether.zh}"
-    if tried.still is not None and (tried.was is None or tried.was.low):  # else nobody sees what runs in it
-        low = _low(tried.still)
-        en += f"; {low.en} still {_run(tried.still)} in {tried.still.precision}"
-        zh += f"；仍有 {low.zh} 个算子以 {tried.still.precision} 运行"
-        if tried.was is not None:
-            before = _low(tried.was)
-            en += f" ({count(tried.was.low)} of {count(tried.was.of)} before)"
-            zh += f"（此前为 {before.zh}）"
+    low = still_low(tried.was, tried.still)
+    en, zh = f"{en}{low.en}", f"{zh}{low.zh}"
     if tried.trade:
         units = UNITS.get(kept.unit, UNITS["operator"])  # other than those that still run in low precision
         fewer = ", ".join(
-            f"{count(point.kept)} leave{'s' if point.kept == 1 else ''} {_error(point.error)}" for point in tried.trade
+            f"{count(point.kept)} leave{'s' if point.kept == 1 else ''} {shown(point.error)}" for point in tried.trade
         )
         shao = "，".join(f"{count(point.kept)} {units.zh}时误差为 {_wu(point.error)}" for point in tried.trade)
         en += f"; of smaller sets of {units.en}, {fewer}"
@@ -86,7 +81,7 @@ def about(kept: ToKeep, mode: str, *, strict: bool = False, of_many: float | Non
     if tried.others:
         en += (
             f"; on {count(tried.others)} other input{'s' if tried.others > 1 else ''} from"
-            f" {_error(tried.others_before)} to {_error(tried.others_after)}"
+            f" {shown(tried.others_before)} to {shown(tried.others_after)}"
         )
         zh += f"；在另外 {count(tried.others)} 组输入上从 {_wu(tried.others_before)}"
         zh += f" 降到 {_wu(tried.others_after)}"
@@ -203,18 +198,18 @@ def _nothing(kept: ToKeep, tried: Tried) -> Text:
         runs = count(tried.runs)
         return Text(
             f"No fix was found: of {runs} settings that were run, the best ({own.en}) leaves the error at"
-            f" {_error(tried.after)}.",
+            f" {shown(tried.after)}.",
             f"未找到修复：试运行了 {runs} 种设置，其中最好的（{own.zh}）误差仍为 {_wu(tried.after)}。",
         )
     if kept.unit in (_SCALE, _MODE, *OF_THE_ENGINE):
         return Text(
-            f"No fix was found: {own.en} leaves the error at {_error(tried.after)}.",
+            f"No fix was found: {own.en} leaves the error at {shown(tried.after)}.",
             f"未找到修复：{own.zh}时误差仍为 {_wu(tried.after)}。",
         )
     units = UNITS.get(kept.unit, UNITS["operator"])
     en = (
         f"No fix was found: {many(tried.runs, 'set')} {were(tried.runs)} kept in FP32 and run, and none halves the"
-        f" error of {_error(tried.before)} while the rest stays in low precision"
+        f" error of {shown(tried.before)} while the rest stays in low precision"
     )
     zh = (
         f"未找到修复：试运行了 {count(tried.runs)} 个保留 FP32 的集合，没有一个能把误差 {_wu(tried.before)}"
@@ -222,14 +217,14 @@ def _nothing(kept: ToKeep, tried: Tried) -> Text:
     )
     if tried.trade:
         en += "; the best of them left " + ", ".join(
-            f"{_error(point.error)} with {count(point.kept)} of {count(kept.of)} kept" for point in tried.trade
+            f"{shown(point.error)} with {count(point.kept)} of {count(kept.of)} kept" for point in tried.trade
         )
         best = (f"保留 {count(point.kept)} 个时为 {_wu(point.error)}" for point in tried.trade)
         zh += f"；其中最好的：{'、'.join(best)}"
     if tried.whole_ran:
         all_en = f"all {count(kept.of)} {units.en}" if kept.of > 1 else f"the only {units.en.removesuffix('s')}"
         all_zh = f"全部 {count(kept.of)} {units.zh}都" if kept.of > 1 else f"唯一的一{units.zh}"
-        en += f"; with {all_en} kept it is {_error(tried.whole)}"
+        en += f"; with {all_en} kept it is {shown(tried.whole)}"
         zh += f"；{all_zh}保留时误差为 {_wu(tried.whole)}"
         if tried.whole_still is not None and tried.whole_still.low:
             low = _low(tried.whole_still)
@@ -245,6 +240,24 @@ def _nothing(kept: ToKeep, tried: Tried) -> Text:
     return Text(f"{en}.", f"{zh}。")
 
 
+def giving_up(was: Executed | None, still: Executed | None, kept: int, of: int) -> Text:
+    """Begin the sentence of a fix that gives up most of the low precision; "" of another."""
+    if still is None or not gives_up_most(was, still, kept, of):
+        return same("")
+    return Text(f"only by giving up most of {still.precision}: ", f"须放弃大部分 {still.precision}：")
+
+
+def still_low(was: Executed | None, still: Executed | None) -> Text:
+    """Say how many operators still run in the low precision, and did before; "" where nobody sees what runs in it."""
+    if still is None or (was is not None and not was.low):
+        return same("")
+    low = _low(still)
+    en, zh = f"; {low.en} still {_run(still)} in {still.precision}", f"；仍有 {low.zh} 个算子以 {still.precision} 运行"
+    if was is not None:
+        en, zh = f"{en} ({count(was.low)} of {count(was.of)} before)", f"{zh}（此前为 {_low(was).zh}）"
+    return Text(en, zh)
+
+
 def _run(executed: Executed) -> str:
     return "runs" if executed.low == 1 else "run"
 
@@ -256,7 +269,8 @@ def _low(executed: Executed) -> Text:
     )
 
 
-def _error(error: float | None) -> str:
+def shown(error: float | None) -> str:
+    """Write an error as people read it."""
     return "NaN or Inf" if error is None else figure(error)
 
 
