@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from approval import holds_approved
 
 import precision_debug
-from precision_debug.explain import confirm
+from precision_debug.explain import confirm, criteria
 from precision_debug.explain.effects import Carried, Sink
 from precision_debug.records import Culprit, Effect, Introduced
 
@@ -242,3 +243,12 @@ def test_what_each_repair_leaves_is_what_keeping_it_leaves(tmp_path: Path) -> No
     others = [node.name for node in graph.nodes if "more" not in node.name]
     assert first.others_repaired == pytest.approx(off(*others), rel=0.02)
     assert first.with_all == pytest.approx(off(), rel=0.01)
+
+
+def test_at_most_ten_numbers_decide_who_is_a_culprit() -> None:
+    """The others are made of them; a user could be told what each means."""
+    tree = ast.parse(Path(criteria.__file__).read_text(encoding="utf-8"))
+    values = [node.value for node in tree.body if isinstance(node, ast.Assign)][1:]  # after __all__
+    numbers = [one for value in values for one in ast.walk(value) if isinstance(one, ast.Constant)]
+    assert 0 < len(numbers) <= 10
+    assert all(getattr(criteria, name) > 0 for name in criteria.__all__)

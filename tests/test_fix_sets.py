@@ -663,12 +663,17 @@ def test_of_a_file_that_another_model_was_made_into_only_what_has_a_name_there_i
     assert [size for size in ranked if size < 30] == []
 
 
-def test_a_set_that_grows_along_the_data_is_told_by_what_came_of_it() -> None:
-    finder = Model(needs(4)).finder(most=2, in_regions=True)
-    assert finder._ran((("n4",),)) == (True, 1e-3)
-    assert finder._ran((("n5",),)) == (False, BEFORE)
-    assert finder._ran((("n6",),)) is None, "the runs are used up"
-    assert finder._ran((("n4",),)) == (True, 1e-3)
+@pytest.mark.parametrize("until", [math.inf, -math.inf])
+def test_a_set_that_grows_along_the_data_is_made_smaller_only_while_there_is_time(until: float) -> None:
+    """Before one holds, time ends nothing: a fix is worth more than seconds."""
+    model = Model(needs(7, 8), count=30)
+    found, tried = model.fix(4, most=9, in_regions=True, until=until)
+    holding = [kept for kept in model.sets() if kept >= {"n7", "n8"}]
+    assert set(found.keys) in holding
+    assert (tried.state, len(holding) > 1, len(found.keys) == len(holding[0])) == (
+        "mended", until > 0, until < 0
+    )  # fmt: skip
+    assert {"n7", "n8"}.isdisjoint(model.sets()[0])
 
 
 @pytest.mark.parametrize(("left", "beside"), [(1e-3, [keys(0)]), (0.02, [])])

@@ -19,10 +19,16 @@ import onnxruntime
 import pytest
 from approval import begins_approved, holds_approved
 from planted.onnx_faults import CASES, Graph, tokens
+from precision_debug_onnxruntime.keep import OrtKeep
 
 import precision_debug
 from precision_debug.cli import main
+from precision_debug.events import FixFound
+from precision_debug.products.search import search_run
+from precision_debug.records import ModelFiles, RunSpec, Tolerance
 from precision_debug.report.model import Report
+from precision_debug.run.journal import Journal, read_events
+from precision_debug.search.request import SearchRequest
 
 
 def built(root: Path, folder: Path) -> Path:
@@ -434,33 +440,31 @@ def test_a_metric_of_which_more_is_better_counts_in_place_of_the_error(tmp_path:
     assert main(["search", *common, "--metric", f"{tmp_path / 'score.py'}:same_class", "--quiet"]) == 2
 
 
-def off_by_a_constant(folder: Path) -> Path:
-    """Two operators make most of the error."""
+
+@pytest.mark.parametrize("refused", ["", "side", "back"])
+def test_a_set_that_does_not_run_takes_no_other_with_it(
+    refused: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One operator has a name that the engine does not know, so that everything kept does not run, nor a comparison
+    that ranks what is left with it kept. "side" only reads what is off, "back" is needed."""
     graph = Graph(seed=1)
     x = graph.op("Tanh", [graph.dense(tokens(graph, 16, 4), 16, 16, "l0")], "a0")
     moved = graph.op("Add", [x, graph.weight("c", np.float32(4000))], "moved")
+    side = graph.op("Mul", [moved, graph.weight("s", np.float32(1e-9))], "side")
     x = graph.op("Sub", [moved, graph.weight("d", np.float32(4000))], "back")
-    for layer in range(1, 4):
-        x = graph.op("Tanh", [graph.dense(x, 16, 16, f"l{layer}", scale=1.5)], f"a{layer}")
-    return Path(graph.save(folder / "net.onnx", [graph.dense(x, 16, 16, "y")]))
-
-
-@pytest.mark.parametrize(("refused", "state"), [("a3", "found"), ("back", "unfinished")])
-def test_a_set_that_does_not_run_takes_no_other_with_it(
-    refused: str, state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One operator has a name that the engine does not know, so that everything kept does not run, nor a comparison
-    that ranks what is left with it kept."""
-    from precision_debug_onnxruntime import keep
-
-    own = keep.OrtKeep.key_of
-    monkeypatch.setattr(
-        keep.OrtKeep, "key_of", lambda self, meta: "gone" if meta.name == refused else own(self, meta)
-    )
-    common = ["--model_file", str(off_by_a_constant(tmp_path)), "--run_mode", "ort_fp16_sim", "--val_range", "0,1"]
-    report = search(tmp_path, *common, status=0 if state == "found" else 1)
-    fix = report.fix
-    assert fix is not None
-    assert fix.state == state
-    assert [unit.key for unit in fix.kept] == (["node_moved", "node_back"] if state == "found" else [])
-    assert "whole_did_not_run" in {note.code for note in fix.notes} or state == "found"
+    x = graph.op("Add", [graph.op("Tanh", [graph.dense(x, 16, 16, "l1")], "a1"), side], "both")
+    path = graph.save(tmp_path / "net.onnx", [graph.dense(x, 16, 16, "y")])
+    own = OrtKeep.key_of
+    monkeypatch.setattr(OrtKeep, "key_of", lambda self, meta: "gone" if meta.name == refused else own(self, meta))
+    spec = RunSpec(model=ModelFiles(model_file=str(path)), run_mode="ort_fp16_sim", tolerance=Tolerance(given=False))
+    asked = SearchRequest(folder=str(tmp_path / "search"), artefacts=str(tmp_path / "fix"))
+    (tmp_path / "work").mkdir()
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        search_run.search(spec, asked, journal, tmp_path / "work")
+    told = read_events(tmp_path / "journal.jsonl")
+    fix = next(event.fix for event in told if isinstance(event, FixFound))
+    if refused == "back":
+        assert (fix.state, fix.kept) == ("unfinished", ())
+        assert "whole_did_not_run" in {note.code for note in fix.notes}
+    else:
+        assert (fix.state, [unit.key for unit in fix.kept]) == ("found", ["node_moved", "node_back"])

@@ -5,11 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-import pytest
-
 from precision_debug.protocols import TF32_OFF
 from precision_debug.records import TensorMeta
-from precision_debug.run.searching.grown import grown_groups
 from precision_debug.search import Judged, Spent, Units, along, smallest_along
 
 
@@ -123,21 +120,3 @@ def test_where_builds_end_what_was_seen_to_hold_is_told() -> None:
     assert found is not None
     assert needed <= found
     assert run(lambda _kept: 1.0, units, "down2", most=2)[0] is None
-
-
-@pytest.mark.parametrize("ends", [math.inf, -math.inf])
-def test_a_set_that_holds_is_made_smaller_only_while_there_is_time(ends: float) -> None:
-    """Before one holds, time ends nothing: a fix is worth more than seconds."""
-    units = units_of(12)
-    needed, sets = {"down2", "add2", "norm3", "add3"}, list[bool]()
-
-    def run_set(groups: tuple[tuple[str, ...], ...]) -> tuple[bool, float]:
-        sets.append(needed <= {key for group in groups for key in group})
-        return sets[-1], 0.01 if sets[-1] else 1.0
-
-    steps = along(units, {units.of("down2") or 0}, units.around("down2"))
-    found = grown_groups(units, steps, 1.0, run_set, ends)
-    assert found is not None
-    assert needed <= {key for group in found for key in group}
-    assert sets[0] is False
-    assert sets.count(True) == 1 if ends < 0 else sets.count(True) > 1

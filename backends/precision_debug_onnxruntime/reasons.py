@@ -305,8 +305,10 @@ REASONS = Catalogue("onnxruntime", {
         "没有现成的转换器能为 ONNX Runtime 写出 bfloat16",
     ),
     "handed_mixed": Wording(
-        "a mixed float16 model, explicit casts, none inside a kept chain",
-        "混合 float16 模型：显式 Cast，保留的链内部没有 Cast",
+        "a mixed float16 model, explicit casts, none inside a kept chain; the file was run in ONNX Runtime, and in no"
+        " other engine, the set in genuine float16 (a simulation)",
+        "混合 float16 模型：显式 Cast，保留的链内部没有 Cast；该文件仅在 ONNX Runtime 中运行过，"
+        "该集合在真正的 float16（模拟）中运行过",
     ),
     "handed_library": Wording(
         "to paste: from the original file, with the same set; the setting above is what was run",

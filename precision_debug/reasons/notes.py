@@ -256,6 +256,10 @@ NOTES: Mapping[str, Wording] = {
         "The comparison was reused from an earlier search of the same model on the same inputs.",
         "对比结果取自此前对同一模型、同一输入的搜索。", "Remove the search's folder to compare again.",
     ),
+    "whole_did_not_run": Wording(
+        "With everything kept it did not run ({why}), so what the precision costs altogether is not known.",
+        "全部保留时未能运行（{why}），因此无法得知精度造成的总误差。",
+    ),
     "simulation_blind": Wording(
         "{mode} already passes with nothing kept, so it says nothing about this engine.",
         "{mode} 不保留任何算子也满足要求，因此无法说明该引擎的情况。",

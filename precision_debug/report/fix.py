@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..reasons import Text, same
+from ..reasons import Text, as_reason, same
 from ..search import Artefact, Fix, KeptUnit, TradePoint
 from .figures import count, duration, many, percent, were
 from .model import Report
@@ -145,6 +145,11 @@ def _unfinished(fix: Fix) -> Text:
             " budget of runs or time is used up. The same command continues from here.",
             f"未完成：已知成立的最小集合保留 {count(fix.units)} 个中的 {count(len(fix.kept))} 个；次数或时间已用完，"
             "再次运行同一命令会从此处继续。",
+        )
+    if any(as_reason(note).code == "whole_did_not_run" for note in fix.notes):
+        return Text(
+            "Unfinished: no set passed of those with which the engine runs, and with everything kept it does not run.",
+            "未完成：能运行的集合均不成立，而全部保留时引擎无法运行。",
         )
     return Text(
         "Unfinished: no set passed before the budget of runs or time was used up. The same command continues from"

@@ -25,12 +25,15 @@ from ..search import (
     Evaluation,
     FixRule,
     Group,
+    Judged,
+    Spent,
     ToKeep,
     TradePoint,
     Tried,
     betters,
     finite,
     gives_up_most,
+    smallest_along,
     stays_low,
     trade_costs,
     without_rows,
@@ -38,7 +41,7 @@ from ..search import (
 from ..search.offer import is_steady
 from .pasted import Pasted, as_pasted, is_open
 from .searching.criterion import Sample
-from .searching.grown import grown_groups
+from .searching.grown import switches_of
 from .searching.trials import Trials
 from .to_keep import Keepable
 
@@ -101,8 +104,9 @@ class FixFinder:
     again: the culprits of another comparison with some keys kept; None: there is to be none. pasted: what that command
     comes to; of_many, of_one: up to which an error is as expected that many operators make, or one. ranking: groups of
     units, the most likely ones first. beside: the target with nothing kept, where runs may be timed beside it.
-    patience: see ``PATIENCE``. in_regions: see protocols.InRegions. until: see ``grown_groups``. on_set: told of
-    each set before it is run: its number, of how many, and seconds passed.
+    patience: see ``PATIENCE``. in_regions: see protocols.InRegions. until: the time (``time.monotonic``) from
+    which on a set of such an engine that holds is not made smaller. on_set: told of each set before it is run: its
+    number, of how many, and seconds passed.
     """
 
     keepable: Keepable
@@ -157,14 +161,27 @@ class FixFinder:
     def _grown(self, names: tuple[str, ...]) -> Groups | None:
         """The smallest set that holds of those that grow along the data, else the best that helps. Each is run on all
         samples, and not again: an engine takes long to build."""
+        units, held = self.keepable.units, False
+
+        def groups_of(kept: frozenset[int]) -> Groups:
+            return tuple(units.units[unit].keys for unit in sorted(kept))
+
+        def judge(kept: frozenset[int]) -> Judged:
+            nonlocal held
+            if not kept:
+                return Judged(False, self.rule.before[0])
+            if (held and time.monotonic() > self.until) or self._run(groups_of(kept)) is None:
+                raise Spent
+            held = held or self._holds(groups_of(kept))
+            return Judged(self._holds(groups_of(kept)), self._error(groups_of(kept)))
+
         steps = self.keepable.growing(names, () if names else self.ranking())
-        found = grown_groups(self.keepable.units, steps, self.rule.before[0], self._ran, self.until)
+        always, rounding = switches_of(units)
+        kept = smallest_along(judge, steps, frozenset(range(len(units))) - {*rounding}, always, rounding)
+        found = None if kept is None else groups_of(kept)
         if (found := found or min(filter(self._helps, self.seen), key=self._rank, default=None)) is not None:
             self.confirmed[found] = self.seen[found]
         return found
-
-    def _ran(self, groups: Groups) -> tuple[bool, float] | None:
-        return None if self._run(groups) is None else (self._holds(groups), self._error(groups))
 
     def _best(self, culprits: Sequence[Culprit]) -> Groups | None:
         """Of the sets that were run, made smaller, the one to offer: it did so again. None: there is none."""

@@ -13,10 +13,11 @@ __all__ = ["Judged", "Oracle", "Spent"]
 
 @dataclass(frozen=True)
 class Judged:
-    """What came of one set. error: inf where it is not finite."""
+    """What came of one set. error: inf where it is not finite. ran: False where the engine does not run with it."""
 
     passes: bool
     error: float = math.inf
+    ran: bool = True
 
 
 _APART = 2.0
@@ -46,14 +47,14 @@ class Oracle:
         exact: Oracle | None = None,
     ) -> None:
         self.count, self.limit = count, limit
-        self.all = frozenset(range(count))
+        self.all, self.left_out = frozenset(range(count)), frozenset[int]()
         self.asked: dict[frozenset[int], Judged] = {}
         self._evaluate, self._runs, self._ahead, self._exact = evaluate, runs, ahead, exact
         self._checked = False
 
     def judge(self, kept: Iterable[int]) -> Judged:
         """Raises Spent."""
-        key = frozenset(kept)
+        key = frozenset(kept) - self.left_out
         if key not in self.asked:
             if len(self.asked) >= self._runs:
                 raise Spent
@@ -74,6 +75,14 @@ class Oracle:
             self._exact = None
         apart = max(truth.error, rough.error) > _APART * min(truth.error, rough.error)
         return apart or (rough.passes and not truth.passes)
+
+    def leave_out(self, tried: Iterable[int]) -> None:
+        """Keep no unit from here on with which, by itself, the engine does not run. Raises Spent.
+
+        tried: a few of a set that does not run."""
+        refused = frozenset(unit for unit in tried if not self.judge({unit}).ran)
+        self.left_out |= refused
+        self.all -= refused
 
     def holds(self, kept: Iterable[int]) -> bool:
         """Raises Spent."""

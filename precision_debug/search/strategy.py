@@ -65,7 +65,7 @@ _LONGER = 4
 """Predictions of one ranking, each of a smaller error, where no operator stands out."""
 
 _FEW = 6
-"""Units of which single ones are tried where all of them switch the low precision off."""
+"""Units of which single ones are tried where all of them switch the low precision off, or do not run."""
 
 _TURNS = 5
 """New rankings, with what was kept so far, before the last one's prefixes are tried."""
@@ -117,8 +117,10 @@ def minimise(
         if start and oracle.holds(start):
             return Found(state="found", kept=start, minimal=True)
         steps, groups = _enough(oracle, units, rank, start or frozenset())
-        if not steps:
-            return Found(state="not possible", groups=groups)
+        if not steps:  # of everything that does not run nobody knows what it would bring
+            known = oracle.judge(oracle.all).ran and not oracle.left_out
+            state = "not possible" if known else "unfinished"
+            return Found(state=state, groups=groups)
         kept, small = _reduced(oracle, units, steps, groups)
         state = "found" if small else "diffuse"
         return Found(state=state, kept=kept, minimal=small, groups=groups)
@@ -189,7 +191,12 @@ def _enough(
             if part:
                 return [part], seen
             if turn == 0 and not oracle.holds(oracle.all):
-                return [], seen
+                if oracle.judge(oracle.all).ran:
+                    return [], seen
+                if len(tried) <= _FEW and not oracle.judge(tried).ran:
+                    oracle.leave_out(tried)
+                    if oracle.holds(tried):
+                        return [tried - oracle.left_out], seen
             goal *= _PREDICTED
         if tried == kept:
             break

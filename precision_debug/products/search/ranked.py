@@ -10,6 +10,7 @@ from typing import Any
 
 from ... import events
 from ...codec import decode
+from ...errors import BackendError, BackendUnavailable, UsageError
 from ...protocols import Feeds, Keep
 from ...reasons import say
 from ...records import RunSpec
@@ -64,7 +65,12 @@ class Ranker:
         there = dataclasses.replace(
             there, options={**there.options, **options}, top1=False, labels="", marks=self.marks, explain=self.level
         )
-        report = self.first if self.first is not None and not kept else self._explained(there)
+        try:
+            report = self.first if self.first is not None and not kept else self._explained(there)
+        except (BackendError, BackendUnavailable, UsageError):
+            if not kept:
+                raise
+            return self(frozenset())  # that it does not run with these kept says nothing of the order of the others
         explained = report.explanation
         shares: Mapping[str, float] = {}
         if explained is None or not explained.culprits:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ... import events
-from ...errors import PrecisionDebugError, UsageError
+from ...errors import BackendUnavailable, PrecisionDebugError, UsageError
 from ...feeds import FeedSet
 from ...protocols import Executed, InRegions, Keep
 from ...reasons import Reason, say
@@ -234,8 +234,7 @@ class _Search:
                 rough = is_rough(what)
                 found = trials.run(keys, samples, self._beside(trials, what), rough=rough, timed=not rough)
             else:
-                found = self.ahead.take(setup, keys)
-                trials.opened += 1
+                found = self._taken(self.ahead, setup, trials, keys, samples)
             self.known.end(found, what)
         if (trials.mode, keys, what) not in self.counted and counts(what):
             self.tried += 1
@@ -243,6 +242,19 @@ class _Search:
         self.counted.add((trials.mode, keys, what))
         self.journal.write(events.Tried(kept=len(kept), evaluation=dataclasses.replace(found, kept=()), what=what))
         return found
+
+    def _taken(
+        self, ahead: Prefetcher, setup: int, trials: Trials, keys: tuple[str, ...], samples: Sequence[Sample]
+    ) -> Evaluation:
+        """What a worker made of a set. Of one that is the first there and does not run, it cannot tell what is missing:
+        the machine, or what is kept. Here others have run."""
+        trials.opened += 1
+        try:
+            return ahead.take(setup, keys)
+        except (BackendUnavailable, UsageError):
+            if not trials.ran:
+                raise
+            return trials.run(keys, samples)
 
     def _beside(self, trials: Trials, what: str) -> Sequence[Sample]:
         """Held-out samples that are run in the same session, since an engine takes long to build."""
@@ -258,7 +270,8 @@ class _Search:
                 raise Spent
             every = len(kept) == count  # where the precision is switched off, which is not an answer
             found = self._evaluate(trials, kept, samples, what if kept and not every else anew)
-            return Judged(found.passes and (every or self._stays(trials, found)), found.size)
+            passes = found.passes and (every or self._stays(trials, found))
+            return Judged(passes, found.size, ran=bool(found.errors))
 
         def expected(sets: Sequence[frozenset[int]]) -> None:
             if self.ahead is not None:
@@ -420,6 +433,8 @@ class _Search:
         kept = found.kept or frozenset()
         whole = self.known.find(trials.mode, self.units.keys(range(len(self.units))))
         ran = whole.executed if whole is not None else None
+        if whole is not None and not whole.errors and found.state != "found":
+            self.notes.append(say("whole_did_not_run", why=whole.text))
         lost = self.was is not None and self.was.low and ran is not None and not ran.low
         if found.state == "found" and len(kept) == len(self.units) and lost:  # that switches the precision off
             found, kept = dataclasses.replace(found, state="not possible"), frozenset()

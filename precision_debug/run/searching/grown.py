@@ -6,15 +6,13 @@ engine takes longer to build than to run.
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ...protocols import TF32_OFF
 from ...search import Found, Group, Judged, Oracle, Spent, Units, along, smallest_along
 from ...search.strategy import Rank
 
-__all__ = ["grown", "grown_groups", "switches_of"]
+__all__ = ["grown", "switches_of"]
 
 _ENGINES = 9
 """Sets of a search; what comes of the answer takes three builds more."""
@@ -56,33 +54,3 @@ def grown(
         return Found(state="found", kept=kept, groups=groups)
     whole = oracle.asked.get(oracle.all) or oracle.asked.get(everything)
     return Found(state="unfinished" if whole is None or whole.passes else "not possible", groups=groups)
-
-
-def grown_groups(
-    units: Units, steps: Sequence[frozenset[int]], before: float,
-    run: Callable[[tuple[tuple[str, ...], ...]], tuple[bool, float] | None], until: float = math.inf,
-) -> tuple[tuple[str, ...], ...] | None:  # fmt: skip
-    """The same for a comparison's fix, whose sets are keys by operator; None where nothing was seen to hold.
-
-    before: the error with nothing kept. run: whether a set holds, and its error; None: no more sets may be run. until:
-    the time (``time.monotonic``) from which on a set that holds is not made smaller.
-    """
-    always, rounding = switches_of(units)
-    held = False
-
-    def groups_of(kept: frozenset[int]) -> tuple[tuple[str, ...], ...]:
-        return tuple(units.units[unit].keys for unit in sorted(kept))
-
-    def judge(kept: frozenset[int]) -> Judged:
-        nonlocal held
-        if not kept:
-            return Judged(False, before)
-        found = None if held and time.monotonic() > until else run(groups_of(kept))
-        if found is None:
-            raise Spent
-        held = held or found[0]
-        return Judged(*found)
-
-    everything = frozenset(range(len(units))) - set(rounding)
-    kept = smallest_along(judge, steps, everything, always, rounding)
-    return None if kept is None else groups_of(kept)
