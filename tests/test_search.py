@@ -25,10 +25,12 @@ import precision_debug
 from precision_debug.cli import main
 from precision_debug.events import FixFound
 from precision_debug.products.search import search_run
+from precision_debug.products.search.set_runner import SetRunner
 from precision_debug.records import ModelFiles, RunSpec, Tolerance
 from precision_debug.report.model import Report
 from precision_debug.run.journal import Journal, read_events
 from precision_debug.search.request import SearchRequest
+from precision_debug.settings.options import Workers
 
 
 def built(root: Path, folder: Path) -> Path:
@@ -441,9 +443,26 @@ def test_a_metric_of_which_more_is_better_counts_in_place_of_the_error(tmp_path:
 
 
 
-@pytest.mark.parametrize("refused", ["", "side", "back"])
+class OneWorker:
+    """Runs sets as a worker does, in this process."""
+
+    size = 1
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def start(self) -> SetRunner:
+        room = self.folder / "worker"
+        room.mkdir()
+        return SetRunner({"folder": str(room)})
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+@pytest.mark.parametrize(("refused", "workers"), [("", 0), ("side", 0), ("side", 1), ("back", 0)])
 def test_a_set_that_does_not_run_takes_no_other_with_it(
-    refused: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    refused: str, workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One operator has a name that the engine does not know, so that everything kept does not run, nor a comparison
     that ranks what is left with it kept. "side" only reads what is off, "back" is needed."""
@@ -459,8 +478,9 @@ def test_a_set_that_does_not_run_takes_no_other_with_it(
     spec = RunSpec(model=ModelFiles(model_file=str(path)), run_mode="ort_fp16_sim", tolerance=Tolerance(given=False))
     asked = SearchRequest(folder=str(tmp_path / "search"), artefacts=str(tmp_path / "fix"))
     (tmp_path / "work").mkdir()
+    monkeypatch.setattr(search_run, "pool_of", lambda _spread, folder: OneWorker(folder))
     with Journal(tmp_path / "journal.jsonl") as journal:
-        search_run.search(spec, asked, journal, tmp_path / "work")
+        search_run.search(spec, asked, journal, tmp_path / "work", Workers() if workers else None)
     told = read_events(tmp_path / "journal.jsonl")
     fix = next(event.fix for event in told if isinstance(event, FixFound))
     if refused == "back":
