@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +20,16 @@ from ..numbers.precisions import MODEL
 from ..protocols import Agreement, Feeds
 from ..reasons import say
 from ..records import Explanation, RunSpec, SessionSpec
-from ..search import ENGINE_OPTION, UNCOMPILED, Evaluation, ToKeep, Tried
+from ..search import ENGINE_OPTION, UNCOMPILED, FixRule, ToKeep, Tried
 from .fix_finder import PATIENCE, PATIENT
 from .judging import Judging, further_samples, judging_of
 from .plan import Opening, crosses
-from .remedies import Chosen
+from .remedies import Chosen, run_in_turn, run_of
 from .searching.criterion import Sample
 from .searching.trials import Trials, outputs_of
 from .side import OpenSide
-from .to_keep import typed
 
 __all__ = ["with_agreement"]
-
-_HALF = 0.5
-"""Of the error as it was, what may be left."""
 
 _LARGE = 2 << 30
 """Bytes of compared tensors from which on it is left to those who ask for a full explanation."""
@@ -82,27 +77,24 @@ def with_agreement(
     samples = [judging.first, *(one for one, _ in further)]
     if exact is not None:
         samples.append(dataclasses.replace(judging.first, values=exact))
-    ran: dict[str, Evaluation] = {}
-    failed, since = "", time.monotonic()
     patience = PATIENT if spec.explain == "full" else PATIENCE
-    for name in named:
-        if ran and time.monotonic() - since > patience:
-            break
-        try:
-            found = trials.run([name], samples, timed=False)
-        except PrecisionDebugError as error:
-            failed = str(error)
-            continue
-        if not found.errors:  # it did not run
-            failed = found.text
-            continue
-        ran[name] = found
-        if found.held[0]:
-            break
+    ran, failed = run_in_turn(trials, named, samples, lambda one: one.held[0], patience)
     if not ran:
         why = say("fix_setting_failed", detail=failed)
         return explanation, ToKeep(unit=ENGINE_OPTION, of=len(named), tried=Tried(state="not tried", why=why))
-    return _told(explanation, judging, further, samples if exact is not None else None, ran, named, target.opening)
+    before = [judging.error, *(math.inf if error is None else error for _, error in further)]
+    rule = FixRule(before=before, allowed=judging.criterion.allowed)
+    ordered = sorted(ran, key=lambda name: ran[name].sizes[0])
+    helping = [name for name in ordered if rule.helps(ran[name])]
+    best, last = next(
+        ((name, again) for name in helping
+         if rule.confirms(ran[name].sizes[0], again := run_of(trials, name, samples))), (ordered[0], ran[ordered[0]]),
+    )  # fmt: skip
+    exactly = () if exact is None else _against_exact(judging, samples[-1], last.sizes[-1])
+    tried = rule.told(last, runs=len(ran), exact=exactly)
+    if not helping or last is ran[ordered[0]]:
+        tried = dataclasses.replace(tried, state="none")
+    return _told(explanation, chosen.told(best, opening, tried, **_as_told(named[best])), named[best])
 
 
 def _exact(target: Opening, feeds: Feeds) -> Mapping[str, Any] | None:
@@ -132,50 +124,27 @@ def _exact(target: Opening, feeds: Feeds) -> Mapping[str, Any] | None:
         return None
 
 
-def _told(
-    explanation: Explanation, judging: Judging, further: Sequence[tuple[Sample, float | None]],
-    samples: Sequence[Sample] | None, ran: Mapping[str, Evaluation], named: Mapping[str, Agreement], target: Opening,
-) -> tuple[Explanation, ToKeep | None]:  # fmt: skip
-    """samples: those that were run, the last of which has the exact outputs; None: nobody knows these."""
-
-    def error(name: str, at: int = 0) -> float:
-        value = ran[name].errors[at]
-        return math.inf if value is None else value
-
-    best = min(ran, key=error)
-    before, after, chosen = judging.error, error(best), named[best]
-    others, others_before = len(further), [math.inf if one is None else one for _, one in further]
-    others_after = [error(best, 1 + number) for number in range(others)]
-    limit = judging.criterion.allowed
-    good = all(now <= max(_HALF * was, limit) for was, now in zip(others_before, others_after, strict=True))
-    state = "none"
-    if good and ran[best].held[0]:
-        state = "mended"
-    elif good and after <= _HALF * before:
-        state = "lessened"
-    exact = _against_exact(judging, samples[-1], error(best, -1)) if samples is not None else ()
-    tried = Tried(
-        state=state, before=_finite(before), after=_finite(after), allowed=limit, runs=len(ran), others=others,
-        others_before=_finite(max(others_before, default=0.0)), others_after=_finite(max(others_after, default=0.0)),
-        exact=exact,
-    )  # fmt: skip
+def _as_told(chosen: Agreement) -> Mapping[str, Any]:
     unit, keys = (UNCOMPILED, chosen.modules) if chosen.modules else (ENGINE_OPTION, (chosen.name,))
-    if state == "none":
-        return explanation, ToKeep(unit=unit, keys=keys, of=len(named), tried=tried)
-    kept = ToKeep(
-        option=typed(target.settings, chosen.settings), settings=dict(chosen.settings), unit=unit, keys=keys,
-        replaced=tuple(name for name in chosen.settings if name in target.spec.options), of=len(named),
-        text=chosen.text, tried=tried,
-    )  # fmt: skip
-    if state != "mended" or not chosen.cause or not explanation.culprits:
+    return {"unit": unit, "keys": keys, "text": chosen.text}
+
+
+def _told(explanation: Explanation, kept: ToKeep, chosen: Agreement) -> tuple[Explanation, ToKeep]:
+    """What one setting mends has one cause: the first culprit stands for all."""
+    tried = kept.tried
+    assert tried is not None
+    if tried.state == "none":
+        return explanation, ToKeep(unit=kept.unit, keys=kept.keys, of=kept.of, tried=tried)
+    if tried.state != "mended" or not chosen.cause or not explanation.culprits:
         return explanation, kept
+    before = math.inf if tried.before is None else tried.before
     evidence: dict[str, Any] = {
-        **chosen.evidence, "switch": chosen.name, "before": before, "after": after,
+        **chosen.evidence, "switch": chosen.name, "before": before, "after": tried.after,
         "count": len(explanation.culprits),
     }  # fmt: skip
-    if exact:
-        evidence |= {"exact_base": exact[0], "exact_target": exact[1]}
-    first = explanation.culprits[0]  # what one setting mends has one cause: the first stands for all
+    if tried.exact:
+        evidence |= {"exact_base": tried.exact[0], "exact_target": tried.exact[1]}
+    first = explanation.culprits[0]
     proven = dataclasses.replace(first, cause=chosen.cause, evidence=evidence, keep=(first.name,), amplifier="")
     return dataclasses.replace(explanation, culprits=(proven,)), kept
 
@@ -186,7 +155,3 @@ def _against_exact(judging: Judging, exact: Sample, then: float) -> tuple[float,
     base = {there: judging.first.values[name] for name, there in criterion.pairs.items()}
     found = (criterion.judge(exact, base)[1], criterion.judge(exact, judging.got)[1], then)
     return found if all(map(math.isfinite, found)) else ()
-
-
-def _finite(error: float) -> float | None:
-    return error if math.isfinite(error) else None

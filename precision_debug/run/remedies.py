@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..errors import PrecisionDebugError
-from ..protocols import Executed, Feeds, Handed, Session
+from ..protocols import Feeds, Handed, Session
 from ..records import Culprit, TensorMeta
-from ..search import ENGINE_OPTION, Evaluation, FixRule, ToKeep, gives_up_most
+from ..search import ENGINE_OPTION, Evaluation, FixRule, ToKeep, Tried, gives_up_most
 from .plan import Opening
 from .searching.criterion import Criterion, Sample
 from .searching.trials import Trials
 from .to_keep import typed
 
-__all__ = ["Chosen", "tried_remedy", "with_remedy"]
+__all__ = ["Chosen", "run_in_turn", "run_of", "tried_remedy", "with_remedy"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,6 +41,15 @@ class Chosen:
 
     def hand_over(self, _keys: Sequence[str], _tensors: Sequence[TensorMeta], _folder: Path, /) -> Sequence[Handed]:
         return ()
+
+    def told(self, name: str, opening: Opening, tried: Tried, **more: Any) -> ToKeep:
+        """A setting as a user types it, with what it brought."""
+        settings = dict(self.named[name])
+        values: dict[str, Any] = {"unit": ENGINE_OPTION, "keys": (name,), **more}
+        return ToKeep(
+            option=typed(opening.settings, settings), settings=settings, of=len(self.named), tried=tried,
+            replaced=tuple(one for one in settings if one in opening.spec.options), **values,
+        )  # fmt: skip
 
 
 def tried_remedy(
@@ -62,28 +71,50 @@ def tried_remedy(
     named = {typed(opening.settings, one.settings): one for one in found}
     chosen = Chosen(named={name: one.settings for name, one in named.items()})
     trials = Trials(opening, chosen, criterion, calibrating, folder)
-    ran, since, sets = dict[str, Evaluation](), time.monotonic(), 0
-    for name in named:
-        if ran and time.monotonic() - since > patience:
-            break
-        sets += 1
-        one = _run(trials, name, samples)
-        if one is None or not rule.helps(one) or _gives_up(rule.was, one):
-            continue
-        ran[name] = one
-        if one.held[0]:
-            break
-    for name in sorted(ran, key=lambda name: (not ran[name].held[0], ran[name].sizes[0])):
-        again = _run(trials, name, samples, beside)
-        if again is not None and rule.confirms(ran[name].sizes[0], again):
-            settings = named[name].settings
-            told = ToKeep(
-                option=name, settings=dict(settings), unit=ENGINE_OPTION, keys=(name,), of=len(named),
-                text=named[name].text, replaced=tuple(one for one in settings if one in opening.spec.options),
-                tried=rule.told(again, runs=sets),
-            )  # fmt: skip
+
+    def offered(one: Evaluation) -> bool:
+        known = rule.was is not None and one.executed is not None
+        return rule.helps(one) and not (known and gives_up_most(rule.was, one.executed, 0, 1))
+
+    ran, _ = run_in_turn(trials, named, samples, lambda one: one.held[0] and offered(one), patience)
+    useful = {name: one for name, one in ran.items() if offered(one)}
+    for name in sorted(useful, key=lambda name: (not ran[name].held[0], ran[name].sizes[0])):
+        again = run_of(trials, name, samples, beside)
+        if rule.confirms(ran[name].sizes[0], again):
+            told = chosen.told(name, opening, rule.told(again, runs=len(ran)), text=named[name].text)
             return told, named[name].keeps
     return None
+
+
+def run_in_turn(
+    trials: Trials, names: Iterable[str], samples: Sequence[Sample], enough: Callable[[Evaluation], bool],
+    patience: float,
+) -> tuple[Mapping[str, Evaluation], str]:  # fmt: skip
+    """Run settings one after the other; return what came of those that ran, and why the last of the others did not.
+
+    enough: of one, whether no further one is run. patience: seconds after which none is, once one has run."""
+    ran, failed, since = dict[str, Evaluation](), "", time.monotonic()
+    for name in names:
+        if ran and time.monotonic() - since > patience:
+            break
+        found = run_of(trials, name, samples)
+        if not found.errors:
+            failed = found.text
+            continue
+        ran[name] = found
+        if enough(found):
+            break
+    return ran, failed
+
+
+def run_of(
+    trials: Trials, name: str, samples: Sequence[Sample], beside: Session | None = None
+) -> Evaluation:  # fmt: skip
+    """Return what came of a setting; of one that does not run, why: that costs no finished comparison."""
+    try:
+        return trials.run([name], samples, timed=False, beside=beside)
+    except PrecisionDebugError as error:
+        return Evaluation(kept=(name,), mode=trials.mode, passes=False, text=str(error))
 
 
 def with_remedy(kept: ToKeep | None, found: tuple[ToKeep, bool] | None) -> ToKeep | None:
@@ -107,15 +138,3 @@ def with_remedy(kept: ToKeep | None, found: tuple[ToKeep, bool] | None) -> ToKee
         return dataclasses.replace(remedy, beside=(dataclasses.replace(kept, beside=()),))
     return dataclasses.replace(kept, beside=(*kept.beside, remedy))
 
-
-def _run(trials: Trials, name: str, samples: Sequence[Sample], beside: Session | None = None) -> Evaluation | None:
-    """None where it does not run: an engine that fails with it costs no finished comparison."""
-    try:
-        found = trials.run([name], samples, timed=False, beside=beside)
-    except PrecisionDebugError:
-        return None
-    return found if found.errors else None
-
-
-def _gives_up(was: Executed | None, ran: Evaluation) -> bool:
-    return was is not None and ran.executed is not None and gives_up_most(was, ran.executed, 0, 1)

@@ -61,7 +61,7 @@ class FixRule:
 
     def told(self, found: Evaluation, *, runs: int, **more: Any) -> Tried:
         """Return what came of something that is offered. runs: sets or settings that were run until then."""
-        sizes = found.sizes
+        sizes = found.sizes[: len(self.before)]
         return Tried(
             state="mended" if found.held[0] else "lessened", before=finite(self.before[0]), after=finite(sizes[0]),
             allowed=self.allowed, was=self.was, still=found.executed, runs=runs, others=len(self.before) - 1,
