@@ -10,7 +10,7 @@ from planted.kept import CASES, Case, searched, smaller_sets
 
 from precision_debug import registry
 from precision_debug.events import Tried
-from precision_debug.products.search.purpose import is_rough
+from precision_debug.products.search.evaluations import is_rough
 from precision_debug.run.journal import read_events
 from precision_debug.search import Fix
 

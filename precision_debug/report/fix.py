@@ -174,7 +174,7 @@ def fix_sections(report: Report) -> tuple[Section, ...]:
 
 def _overview(fix: Fix) -> Section:
     lines = [
-        (plain(Text("Answer", "结论")), Cell(text=_STATES[fix.state](fix), tone=_TONES[fix.state])),
+        (plain(Text("Answer", "结论")), Cell(text=_STATES[fix.state](fix), tone=FIX_NAME[fix.state][1])),
         (plain(Text("Requirement", "要求")), plain(explained(fix.limit))),
         pair(Text("Error with nothing kept", "未保留时的误差"), shown(fix.before)),
     ]
@@ -208,12 +208,6 @@ def _overview(fix: Fix) -> Section:
         lines.append((plain(Text("Mind", "注意")), plain(explained(note))))
     title = Text("What to keep in higher precision", "应保留为高精度的算子")
     return Section(key="fix", title=title, lines=tuple(lines))
-
-
-_TONES = {
-    "not needed": "good", "found": "good", "diffuse": "warn", "not possible": "bad", "unfinished": "warn",
-    "not verified": "warn",
-}  # fmt: skip
 
 
 def _kept(fix: Fix) -> Section:

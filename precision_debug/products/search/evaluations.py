@@ -16,18 +16,45 @@ from typing import Any, TypeVar
 from ...codec import encode
 from ...errors import OutputError, RecordingError
 from ...events import Evaluated, Event, Kept, Trying, written
-from ...reasons import say
+from ...reasons import Reason, say
 from ...records import RunSpec
 from ...run.content import command_contents, contents, digest_of, named_contents
 from ...run.journal import Journal, read_events
 from ...search import Evaluation
 from ...search.request import SearchRequest
 
-__all__ = ["BEGIN_ANEW", "Evaluations", "crashed", "key_of"]
+__all__ = [
+    "BEGIN_ANEW", "HELD_OUT", "JOINED", "ROUGH", "TRADE", "Evaluations", "counts", "crashed", "is_rough", "key_of",
+    "words",
+]  # fmt: skip
 
 _E = TypeVar("_E", Evaluated, Kept)
 
 BEGIN_ANEW = "remove it to start over"
+
+HELD_OUT, JOINED, TRADE, ROUGH = "held out", "islands joined", "for the trade", "from one calibration"
+"""What a set is run for: how its name in the journal begins."""
+
+
+def is_rough(what: str) -> bool:
+    """Whether a set is only chosen among: see ``Trials.run``."""
+    return what.startswith(ROUGH)
+
+
+def counts(what: str) -> bool:
+    """Whether it is one of the sets that the search tries, and no check of one."""
+    return not what.startswith((HELD_OUT, JOINED, TRADE))
+
+
+def words(what: str, samples: int) -> Reason:
+    """As people read it."""
+    if what.startswith(HELD_OUT):
+        return say("set_held_out", count=samples)
+    if is_rough(what):
+        return say("set_rough")
+    if what == JOINED:
+        return say("set_joined")
+    return say("set_for_trade") if what == TRADE else say("set_learnt")
 
 
 class Evaluations:

@@ -46,10 +46,9 @@ from ...search import (
 from ...search.oracle import Spent
 from ...search.request import SearchRequest
 from ...settings.options import Workers
-from .evaluations import BEGIN_ANEW, Evaluations, key_of
+from .evaluations import BEGIN_ANEW, HELD_OUT, JOINED, ROUGH, TRADE, Evaluations, counts, is_rough, key_of, words
 from .hand_over import handed_over
 from .prefetch import Prefetcher, pool_of
-from .purpose import HELD_OUT, JOINED, ROUGH, TRADE, counts, is_rough, words
 from .ranked import Ranker
 from .set_runner import Setup
 from .trade import run_prefixes, traded
