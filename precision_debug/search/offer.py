@@ -84,10 +84,13 @@ def gives_up_most(was: Executed | None, still: Executed | None, kept: int, of: i
     """Return whether a fix gives up more than half of the low precision: who asked for INT8 wants its speed.
 
     It leaves less than half of what ran in the low precision, or where nobody can tell that, keeps more than half of
-    the units. was, still: with nothing kept, and with these."""
+    the units; so too where the engine runs most of a float model wider by itself, as ONNX Runtime does on a CPU: what
+    it leaves low then says little of an engine that does not. was, still: with nothing kept, and with these."""
+    most = kept > HALF * of
     if was is None or still is None or not was.low:
-        return kept > HALF * of
-    return still.low < HALF * was.low
+        return most
+    wider = was.low < HALF * was.of and not was.precision.startswith("INT")
+    return still.low < HALF * was.low or (most and wider)
 
 
 def stays_low(units: Units, keys: Collection[str], was: Executed | None, now: Executed | None) -> bool:
