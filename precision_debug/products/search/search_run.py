@@ -233,7 +233,7 @@ class _Search:
                 rough = is_rough(what)
                 found = trials.run(keys, samples, self._beside(trials, what), rough=rough, timed=not rough)
             else:
-                found = self._taken(self.ahead, setup, trials, keys, samples)
+                found = _taken(self.ahead, setup, trials, keys, samples)
             self.known.end(found, what)
         if (trials.mode, keys, what) not in self.counted and counts(what):
             self.tried += 1
@@ -241,19 +241,6 @@ class _Search:
         self.counted.add((trials.mode, keys, what))
         self.journal.write(events.Tried(kept=len(kept), evaluation=dataclasses.replace(found, kept=()), what=what))
         return found
-
-    def _taken(
-        self, ahead: Prefetcher, setup: int, trials: Trials, keys: tuple[str, ...], samples: Sequence[Sample]
-    ) -> Evaluation:
-        """What a worker made of a set. Of one that is the first there and does not run, it cannot tell what is missing:
-        the machine, or what is kept. Here others have run."""
-        trials.opened += 1
-        try:
-            return ahead.take(setup, keys)
-        except (BackendUnavailable, UsageError):
-            if not trials.ran:
-                raise
-            return trials.run(keys, samples)
 
     def _beside(self, trials: Trials, what: str) -> Sequence[Sample]:
         """Held-out samples that are run in the same session, since an engine takes long to build."""
@@ -533,3 +520,17 @@ def _with_errors(samples: Sequence[Sample], low: Evaluation) -> list[Sample]:
     """Samples with the error of each where nothing is kept; inf where that did not run."""
     errors = low.sizes if len(low.sizes) == len(samples) else [math.inf] * len(samples)
     return [dataclasses.replace(sample, low=error) for sample, error in zip(samples, errors, strict=True)]
+
+
+def _taken(
+    ahead: Prefetcher, setup: int, trials: Trials, keys: tuple[str, ...], samples: Sequence[Sample]
+) -> Evaluation:  # fmt: skip
+    """What a worker made of a set. Of one that is the first there and does not run, it cannot tell what is missing: the
+    machine, or what is kept. Here others have run."""
+    trials.opened += 1
+    try:
+        return ahead.take(setup, keys)
+    except (BackendUnavailable, UsageError):
+        if not trials.ran:
+            raise
+        return trials.run(keys, samples)
