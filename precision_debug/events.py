@@ -5,11 +5,12 @@ An event travels as {"event": NAME, ...its fields}. One of a name that this vers
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, get_args
 
-from .codec import decode, encode
+from .codec import decode, decode_line, encode, parse_json
 from .inspector import EngineLayer
 from .numbers.portrait import Portrait
 from .numbers.repeats import Repeats
@@ -69,6 +70,7 @@ __all__ = [
     "Tried",
     "Trying",
     "read",
+    "read_line",
     "written",
 ]  # fmt: skip
 
@@ -395,6 +397,8 @@ Event = (
     | Tried | Trying | Evaluated | Kept | Failure | End
 )  # fmt: skip
 
+_BEGIN = re.compile(rb'\{"event": "(\w+)"')
+
 EVENTS: Mapping[str, type[Event]] = {kind.event: kind for kind in get_args(Event)}
 """Every event, by its name in a journal."""
 
@@ -402,6 +406,18 @@ EVENTS: Mapping[str, type[Event]] = {kind.event: kind for kind in get_args(Event
 def written(event: Event) -> dict[str, Any]:
     """Return an event as plain values."""
     return {"event": event.event, **encode(event)}
+
+
+def read_line(line: bytes, wanted: Collection[str]) -> Event | None:
+    """Read a line of a journal; None for a name that is not wanted. Raises ValueError, TypeError or KeyError."""
+    begin = _BEGIN.match(line)
+    if begin is not None and (name := begin[1].decode()) in wanted:
+        kind: Any = EVENTS.get(name)
+        found: Event | None = None if kind is None else decode_line(kind, line)
+        if found is not None:
+            return found
+    plain = parse_json(line.decode(errors="replace"))
+    return read(plain) if plain["event"] in wanted else None
 
 
 def read(plain: Mapping[str, Any]) -> Event | None:

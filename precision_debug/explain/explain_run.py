@@ -201,9 +201,11 @@ def _explained(
             explanation = dataclasses.replace(explanation, overlap=overlap, repaired_sets=sets)
         if on_portrait is not None:
             _draw(subject, alone, culprits, on_portrait)
-        allowed = explanation.allowed
-        if on_tokens is not None and (effects := token_effects(subject, alone, work, allowed)) is not None:
-            on_tokens(effects)
+        if on_tokens is not None:
+            healthy = explanation.state == "healthy"
+            effects = token_effects(subject, alone, work, explanation.allowed, healthy=healthy)
+            if effects is not None:
+                on_tokens(effects)
         return explanation, [infinite_introduced(own) for own in alone.found.values()]
     finally:
         alone.close()

@@ -33,13 +33,21 @@ _LEFT_OUT = 3
 """Operators of which it is measured what is left without them."""
 
 
-def token_effects(subject: Subject, alone: Alone, work: Work, allowed: float | None = None) -> TokenEffects | None:
-    """Who moves the first token that is out of bounds, or where none is, the one that moves most; None where no token
-    moves, or nothing is known of single operators. allowed: relative L2 of the logits. Raises work.Ended."""
+def token_effects(
+    subject: Subject, alone: Alone, work: Work, allowed: float | None = None, *, healthy: bool = False
+) -> TokenEffects | None:
+    """Measure who moves the first token that is out of bounds, or where none is, the one that moves most.
+
+    None where no token moves, or nothing is known of single operators; where the outputs are healthy and no token is
+    out of bounds, too, unless all that can be said was asked for: it takes a run of the baseline for each layer, and
+    there is nobody to look for. allowed: relative L2 of the logits. Raises work.Ended.
+    """
     tokens = subject.tokens
     if tokens is None or not alone.found or tokens.logits not in subject.outputs:
         return None
     number = tokens.first_beyond(allowed)
+    if number is None and healthy and not work.full:
+        return None
     if number is None or tokens.tokens[number].difference is None:
         number = tokens.worst
     if number is None or not tokens.tokens[number].difference:

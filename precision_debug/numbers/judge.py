@@ -6,7 +6,6 @@ fail-fast, the rows and the report cannot decide differently.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Any
 
@@ -42,11 +41,11 @@ def judged(
         status, reason = verdict(row.comparison, tolerance)
         if reason.code == "shape" and _may_be_turned(row, row.comparison):
             status, reason = Status.INCONCLUSIVE, say("turned")
-        row = dataclasses.replace(row, status=status, reason=reason)
+        row = row.replace(status=status, reason=reason)
         if allowed is not None and not tolerance.given:
             row = as_expected(row, allowed, rounded=rounded)
             if turned and row.status is Status.FAIL:
-                row = dataclasses.replace(row, status=Status.PASS, reason=turned)
+                row = row.replace(status=Status.PASS, reason=turned)
     return validated(row) if validate else row
 
 
@@ -85,7 +84,7 @@ def validated(row: Row) -> Row:
     """The row where every NaN and Inf is out of tolerance, on whichever side it stands and compared or not."""
     if row.status is Status.FAIL or not row.non_finite:
         return row
-    return dataclasses.replace(row, status=Status.FAIL, reason=row.non_finite)
+    return row.replace(status=Status.FAIL, reason=row.non_finite)
 
 
 def as_expected(row: Row, allowed: float, *, rounded: bool = False) -> Row:
@@ -103,15 +102,15 @@ def as_expected(row: Row, allowed: float, *, rounded: bool = False) -> Row:
         return row
     if "float" not in numbers.base.dtype and not rounded and (row.is_output or not QUANTISED.search(row.op_type)):
         apart = numbers.max_abs if row.status is Status.PASS else 0
-        return dataclasses.replace(row, status=Status.FAIL, reason=say("whole", most=apart)) if apart else row
+        return row.replace(status=Status.FAIL, reason=say("whole", most=apart)) if apart else row
     if not numbers.base.elements or numbers.mismatched == 0 == numbers.max_abs:
         return row
     if numbers.lost:
-        return dataclasses.replace(row, status=Status.FAIL, reason=lost_slices(numbers))
+        return row.replace(status=Status.FAIL, reason=lost_slices(numbers))
     if error <= allowed or _is_mask_alone(row, numbers, allowed):
-        return dataclasses.replace(row, status=Status.PASS, reason=NOTHING)
+        return row.replace(status=Status.PASS, reason=NOTHING)
     reason = say("beyond", error=error, allowed=allowed)
-    return dataclasses.replace(row, status=Status.FAIL, reason=reason)
+    return row.replace(status=Status.FAIL, reason=reason)
 
 
 def lost_slices(numbers: Comparison) -> Reason:

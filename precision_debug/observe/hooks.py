@@ -6,7 +6,6 @@ Both have Paddle's signature, ``hook(op_type, tensor_name, tensor)``; for script
 from __future__ import annotations
 
 import collections
-import dataclasses
 import functools
 import re
 import warnings
@@ -431,15 +430,15 @@ class CheckTarget:
         then(found)
 
     def _compared(self, row: Row, comparison: Comparison) -> Row:
-        row = judge.judged(dataclasses.replace(row, comparison=infinite(comparison)), self.tolerance)
+        row = judge.judged(row.replace(comparison=infinite(comparison)), self.tolerance)
         self._keep(row)
         return row
 
     def _judged(self, row: Row) -> Row:
         if row.comparison is None:
-            return dataclasses.replace(row, reason=self._why_alone(row.target_name, row.name, None))
+            return row.replace(reason=self._why_alone(row.target_name, row.name, None))
         found = row.comparison if getattr(self.baseline.comparer, "totals", False) else plain(row.comparison)
-        return judge.judged(dataclasses.replace(row, comparison=infinite(found)), self.tolerance)
+        return judge.judged(row.replace(comparison=infinite(found)), self.tolerance)
 
     def _tell_merged(self) -> tuple[Row, ...]:
         """Return the merged rows of loops of many iterations, so far, and show each to ``on_row``."""

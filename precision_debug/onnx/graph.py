@@ -93,8 +93,11 @@ def all_graphs(graph: Any) -> Iterator[Any]:
     """Yield the graph and every graph inside it."""
     yield graph
     for node in graph.node:
-        for _, inner in subgraphs(node):
-            yield from all_graphs(inner)
+        for item in node.attribute:  # as ``subgraphs`` does, without a generator for each of a million nodes
+            if item.HasField("g") or item.graphs:
+                for _, inner in subgraphs(node):
+                    yield from all_graphs(inner)
+                break
 
 
 def scopes(graph: Any) -> Iterator[Scope]:

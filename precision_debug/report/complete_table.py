@@ -6,7 +6,6 @@ no longer has, those that only the target has, and those that could not be seen.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
@@ -40,7 +39,7 @@ def complete_table(
     table = _Table(alignment, finished, selected, failure, ran)
     placed = [*table.of_baseline(stats or {}), *table.of_iterations(), *table.of_target_alone()]
     placed.sort(key=lambda item: item[0])
-    ordered = [dataclasses.replace(row, index=index) for index, (_, row) in enumerate(placed)]
+    ordered = [row.replace(index=index) for index, (_, row) in enumerate(placed)]
     return _with_growth(ordered, table.base_meta)
 
 
@@ -157,8 +156,7 @@ def _why_not(
 def _dressed(row: Row, base: TensorMeta | None, target: TensorMeta | None) -> Row:
     extra = {**(base.extra if base else {}), **(target.extra if target else {})}
     meta = base or target
-    return dataclasses.replace(
-        row,
+    return row.replace(
         node=row.node or (meta.node if meta else ""),
         inputs=meta.inputs if meta else (),
         is_output=bool(meta and meta.is_output),
@@ -205,7 +203,7 @@ def _with_growth(rows: Sequence[Row], base_meta: Mapping[str, TensorMeta]) -> tu
             grown.append(row)
             continue
         growth = 1.0 if error == inherited else (math.inf if inherited == 0 else error / inherited)
-        grown.append(dataclasses.replace(row, error_growth=growth))
+        grown.append(row.replace(error_growth=growth))
     return tuple(grown)
 
 

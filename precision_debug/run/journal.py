@@ -16,9 +16,8 @@ from typing import Any
 
 import msgspec
 
-from ..codec import parse_json
 from ..errors import OutputError, RecordingError
-from ..events import EVENTS, Event, read, written
+from ..events import EVENTS, Event, read_line, written
 from ..safety.special_file import refuse_special
 
 __all__ = ["UNTOLD", "Journal", "read_events"]
@@ -88,13 +87,12 @@ def read_events(path: str | Path, *kinds: type[Event]) -> Iterator[Event]:
     wanted = {kind.event for kind in kinds} or EVENTS
     refuse_special(path, RecordingError)
     try:
-        with Path(path).open(encoding="utf-8", errors="replace") as file:
+        with Path(path).open("rb") as file:
             for number, line in enumerate(file, 1):
-                if not line.endswith("\n"):
+                if not line.endswith(b"\n"):
                     return
                 try:
-                    plain = parse_json(line)
-                    event = read(plain) if plain["event"] in wanted else None
+                    event = read_line(line, wanted)
                 except (ValueError, TypeError, KeyError, RecursionError) as error:
                     raise RecordingError(f"line {number} is not a journal entry", where=str(path)) from error
                 if event is not None:

@@ -134,7 +134,7 @@ def main() -> int:
         setattr(owner, name, call)
 
     timed(open_pair_run.OpenPair, "run", "runs")
-    timed(pipeline, "_explain", "explaining")
+    timed(pipeline, "explain_sample", "explaining")
     for explain in ("off", "fast"):
         spent["runs"].clear()
         for _ in range(chosen.repeat):
