@@ -149,7 +149,8 @@ def decode_line(kind: type[T], line: bytes) -> T | None:
     if b'"$float"' in line or b'"codes"' in line or _LONG.search(line):
         return None
     try:
-        return _decoder(kind).decode(line)
+        found: T = _decoder(kind).decode(line)  # type: ignore[arg-type]  # a type is hashable
+        return found
     except (msgspec.MsgspecError, ValueError, AttributeError, OverflowError, RecursionError):
         return None
 
