@@ -88,3 +88,49 @@ def test_the_error_that_is_judged_is_the_runs_own() -> None:
     error = float((cast.float() - exact).norm() / exact.norm())
     report = compare_module(module, x, run_mode="torch_autocast_bf16", device="cpu")
     assert report.outputs[0].relative_l2 == pytest.approx(error, rel=1e-3)
+
+
+class Angles(nn.Module):
+    """Angles of positions, made by an operator that autocast runs low, on views; what else it does is harmless."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind, self.scale, self.last = kind, nn.Buffer(0.01 * torch.eye(8)), nn.Linear(8, 8)
+
+    def forward(self, x: Any, positions: Any) -> Any:
+        p, scale = positions.float()[:, :, None].expand(-1, -1, 8), self.scale
+        calls = {
+            "matmul": lambda: p @ scale,
+            "outer": lambda: (scale.sum(0)[None, :, None].expand(2, -1, 1) @ p[:, None, :, 0]).transpose(1, 2),
+            "bmm": lambda: torch.bmm(p, scale.expand(2, 8, 8)),
+            "baddbmm": lambda: torch.baddbmm(torch.zeros(1), p, scale.expand(2, 8, 8)),
+            "linear": lambda: F.linear(p, scale),
+            "addmm": lambda: torch.addmm(torch.zeros(8), p.reshape(-1, 8), scale).view(2, 64, 8),
+            "convolution": lambda: F.conv1d(p.permute(0, 2, 1), scale[:, :, None]).mT,
+            "einsum": lambda: torch.einsum("btc,cd->btd", p, scale),
+        }
+        return self.last(x) * torch.cos(calls[self.kind]())
+
+
+PRODUCTS = {"matmul": "mm", "outer": "bmm", "linear": "mm", "einsum": "bmm"}
+"""The operator of ATen that each of these calls computes by."""
+
+
+@pytest.mark.parametrize("kind", ["matmul", "outer", "bmm", "baddbmm", "linear", "addmm", "convolution", "einsum"])
+def test_casts_are_charged_to_the_operator_that_autocast_runs_low(kind: str) -> None:
+    """64 positions beyond 2^14 are one number in bfloat16: the product's doing, not that of a view behind the cast."""
+    torch.manual_seed(0)
+    feeds = (torch.randn(2, 64, 8), torch.arange(16384, 16448)[None].expand(2, -1))
+    report = compare_module(Angles(kind), feeds, run_mode="torch_autocast_bf16", explain="full")
+    assert report.explanation is not None
+    first = report.explanation.culprits[0]
+    assert (first.name, first.op_types) == (PRODUCTS.get(kind, kind), (f"aten.{PRODUCTS.get(kind, kind)}",))
+    assert (first.cause, first.evidence["before"], first.evidence["after"]) == ("coarse", 64, 1)
+
+
+def test_numbers_that_a_cast_only_rounds_become_no_other_cause() -> None:
+    torch.manual_seed(0)
+    feeds = (torch.randn(2, 64, 8), torch.arange(64)[None].expand(2, -1))  # exact in bfloat16
+    report = compare_module(Angles("outer"), feeds, run_mode="torch_autocast_bf16", explain="full")
+    assert report.explanation is not None
+    assert not any("before" in culprit.evidence for culprit in report.explanation.culprits)

@@ -10,20 +10,30 @@ import math
 from collections.abc import Collection
 from typing import Any
 
+import numpy as np
+
+from ..errors import PrecisionDebugError
 from ..numbers.born import finite_l2
-from ..records import Culprit
+from ..numbers.narrowing import narrow_type, rounded
+from ..records import Comparison, Culprit
 from .bounds import BEYOND, MOST
-from .criteria import FAR, STRONG
+from .casts import on_the_way
+from .criteria import FAR, HALF, STRONG
 from .introduced import Alone
 from .operator_facts import acting_type, types_of
 from .operators import CANCEL
+from .stretch import how_far_off, run_rounded
 from .subject import Subject
 from .units import bits_of
 
-__all__ = ["amplifying"]
+__all__ = ["amplifying", "merged_operand"]
 
 _LARGER = 4.0
 """Times that what an operator subtracts is larger than its result from which on the numbers are nearly equal."""
+
+
+_OF_SPREAD = 0.25
+"""Spacing beside the standard deviation of a tensor from which on it is looked at whether numbers become one."""
 
 
 def amplifying(subject: Subject, alone: Alone, outputs: Collection[str]) -> tuple[Culprit, ...]:
@@ -41,8 +51,7 @@ def amplifying(subject: Subject, alone: Alone, outputs: Collection[str]) -> tupl
             Culprit(
                 name=name,
                 node=meta.node if meta is not None else "",
-                op_types=tuple(one.op_type for one in subject.region_of.get(name, ()))
-                or (subject.row_of[name].op_type,),
+                op_types=tuple(one.op_type for one in subject.operators_of(name)) or (subject.row_of[name].op_type,),
                 cause=code,
                 evidence=evidence,
                 confidence="compared",
@@ -87,8 +96,54 @@ def _steps_between(subject: Subject, name: str) -> dict[str, Any]:
         numbers = subject.row_of[source].comparison if source in subject.row_of else None
         if numbers is None or numbers.base.max is None or numbers.base.min is None:
             continue
-        bits, largest = bits_of(numbers.target.dtype), max(abs(numbers.base.max), abs(numbers.base.min))
-        apart = 2.0 ** (math.floor(math.log2(largest)) + 1 - bits) if bits and 0 < largest < math.inf else 0.0
+        apart, largest = _apart(numbers, numbers.target.dtype)
         if apart >= 1:
             return {"apart": apart, "largest": largest, "source": source, "held_as": numbers.target.dtype}
+    return {}
+
+
+def _apart(numbers: Comparison, dtype: str) -> tuple[float, float]:
+    """How far apart the largest numbers of a tensor are in a type, and the largest; 0 where that is not known."""
+    largest, bits = max(abs(numbers.base.max or 0.0), abs(numbers.base.min or 0.0)), bits_of(dtype)
+    apart = 2.0 ** (math.floor(math.log2(largest)) + 1 - bits) if bits and 0 < largest < math.inf else 0.0
+    return apart, largest
+
+
+def _merges(numbers: Comparison, dtype: str) -> bool:
+    """Whether numbers that a tensor has can become one in a type: whole ones, or ones that differ by little."""
+    apart, _ = _apart(numbers, dtype)
+    base = numbers.base
+    spread = math.sqrt(max(0.0, (base.rms or 0.0) ** 2 - (base.mean or 0.0) ** 2))
+    return apart >= 1 or apart > _OF_SPREAD * spread
+
+
+def merged_operand(subject: Subject, alone: Alone, name: str) -> dict[str, Any]:
+    """The tensor that the target casts to a narrower type for an operator, and in which numbers become one, where its
+    rounding alone, in a run of the baseline, makes most of the error that the operator adds; {} where there is none."""
+    own = alone.found[name].rel_l2
+    if not own:
+        return {}
+    way = [subject.targets[one] for one in on_the_way(subject, name)]
+    for source in subject.sources(name):
+        there = subject.row_of[source]
+        numbers = there.comparison
+        cast = next((meta for meta in way if meta.inputs == (there.target_name,)), None)
+        if cast is None or numbers is None or numbers.target.dtype == cast.dtype or not _merges(numbers, cast.dtype):
+            continue
+        counts: list[int] = []
+
+        def narrow(values: Any, counts: list[int] = counts, dtype: str = cast.dtype) -> Any:
+            there = rounded(np.ascontiguousarray(values), narrow_type(dtype))
+            counts[:] = [int(np.unique(one).size) for one in (values, there)]
+            return there
+
+        try:
+            exact = run_rounded(subject, name, "", narrow).get(name)
+            got = run_rounded(subject, name, source, narrow).get(name)
+        except PrecisionDebugError:
+            return {}
+        if exact is None or got is None or how_far_off(exact, got, flips=False) < HALF * own:
+            continue
+        if counts and 2 * counts[1] <= counts[0]:
+            return {"source": source, "cast": cast.dtype, "before": counts[0], "after": counts[1]}
     return {}

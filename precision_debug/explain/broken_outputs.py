@@ -118,7 +118,7 @@ def _culprit(subject: Subject, alone: Alone, name: str, at: str, first: str) -> 
     made = Culprit(
         name=name,
         node=subject.meta_of[name].node if name in subject.meta_of else "",
-        op_types=tuple(meta.op_type for meta in subject.region_of.get(name, ())) or (row.op_type,),
+        op_types=tuple(meta.op_type for meta in subject.operators_of(name)) or (row.op_type,),
         cause=cause,
         evidence=evidence,
         confidence=_CONFIDENCE,

@@ -14,14 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from .operators import plain_type
+from .operators import CASTS, plain_type
 from .step_float8 import operands_in_float8
 from .subject import Subject
 from .units import bits_of, largest_of, smallest_of
 
-__all__ = ["CastLoss", "Casts", "cause_by_cast", "narrow_casts"]
-
-_CASTS = frozenset({"_to_copy", "to", "Cast", "cast"})
+__all__ = ["CastLoss", "Casts", "cause_by_cast", "narrow_casts", "on_the_way"]
 
 _MOST_OF_IT = 0.5
 """Share of a cast's squared error from which on what it flushed, or cut off, is the cause."""
@@ -87,7 +85,7 @@ def narrow_casts(subject: Subject) -> Mapping[str, str]:
         if meta.dtype in usual or name in subject.partner or len(meta.inputs) != 1 or name in operands:
             continue
         bits, source = bits_of(meta.dtype), subject.targets.get(meta.inputs[0])
-        if plain_type(meta.op_type) in _CASTS and bits and source is not None and source.dtype != meta.dtype:
+        if plain_type(meta.op_type) in CASTS and bits and source is not None and source.dtype != meta.dtype:
             found[name] = source.name
     return found
 
@@ -116,7 +114,7 @@ def cause_by_cast(
 
     error: relative L2 that the operator introduces; inf where NaN or Inf first appear in it.
     """
-    worst = max((casts[one] for one in _on_the_way(subject, name) if one in casts), key=_size, default=None)
+    worst = max((casts[one] for one in on_the_way(subject, name) if one in casts), key=_size, default=None)
     if worst is None or not worst.error or error is None or worst.error < _PART * min(error, 1.0):
         return None
     if error == math.inf and worst.error < math.inf and not worst.beyond and not worst.lost:
@@ -136,7 +134,7 @@ def _size(loss: CastLoss) -> float:
     return loss.error
 
 
-def _on_the_way(subject: Subject, name: str) -> list[str]:
+def on_the_way(subject: Subject, name: str) -> list[str]:
     """The target's tensors without a partner from which a compared one is made, up to the next that have one."""
     row = subject.row_of.get(name)
     meta = subject.targets.get(row.target_name) if row is not None else None

@@ -19,6 +19,7 @@ from ..numbers.precisions import PRECISIONS, QUANTISED
 from ..reasons import CORE, say
 from ..reasons.causes import CAUSES
 from ..records import Introduced
+from .amplifying import merged_operand
 from .bounds import BEYOND
 from .casts import cause_by_cast
 from .files import files_differ, narrower_constants, other_operator, other_weight
@@ -107,6 +108,8 @@ def cause_of(
         return "flips", {"count": found.flips, "elements": found.elements}, keep
     if by_cast := cause_by_cast(subject, alone.casts, name, infinite_introduced(found).rel_l2):
         return (*by_cast, keep)
+    if merged := merged_operand(subject, alone, name):
+        return "coarse", merged, keep
     if amplifier:
         lost = _lost(subject, name, exact, wrong, zeros_count) or _narrowed_range(subject, alone, name, exact, wrong)
         broken = _broken(subject, amplifier) if poisons else {}

@@ -201,7 +201,7 @@ def _ranked(
         culprit = Culprit(
             name=name,
             node=subject.meta_of[name].node if name in subject.meta_of else "",
-            op_types=tuple(meta.op_type for meta in subject.region_of.get(name, ())) or (subject.row_of[name].op_type,),
+            op_types=tuple(meta.op_type for meta in subject.operators_of(name)) or (subject.row_of[name].op_type,),
             cause=cause,
             evidence=evidence,
             confidence="simulated" if subject.simulation else alone.method,

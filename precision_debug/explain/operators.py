@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 __all__ = [
-    "BODIES", "CANCEL", "JOIN", "MOVE", "REACH_FURTHER", "SELECT", "SQUARE_NOTHING", "SUM_UP", "plain_type", "words",
+    "BODIES", "CANCEL", "CASTS", "JOIN", "MOVE", "REACH_FURTHER", "SELECT", "SQUARE_NOTHING", "SUM_UP", "plain_type",
+    "words",
 ]  # fmt: skip
 
 
@@ -30,6 +31,9 @@ MOVE = words("""
 
 BODIES = words("Loop Scan If while if while_loop cond conditional_block TensorIterator IF WHILE CALL")
 """They have graphs inside, of which their results are."""
+
+CASTS = words("_to_copy to Cast cast")
+"""They change a floating-point type, and may do nothing else."""
 
 JOIN = words("Concat concat cat stack CONCATENATION PACK")
 """Of these, quantised ones round again: all that they join gets one range."""

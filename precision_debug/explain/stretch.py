@@ -21,7 +21,7 @@ from .rounded_inside import few_runs, in_8_bits
 from .subject import Subject
 from .work import Work
 
-__all__ = ["with_stretches"]
+__all__ = ["how_far_off", "run_rounded", "with_stretches"]
 
 _FIRST = 3
 """Culprits whose stretches are looked into."""
@@ -44,7 +44,7 @@ def with_stretches(
     for place, culprit in enumerate(culprits):
         region = subject.region_of.get(culprit.name, ())
         if len(region) > 1 and culprit.name in alone.found:
-            inside = tuple(meta.name for meta in region)
+            inside = tuple(meta.name for meta in subject.operators_of(culprit.name))
             inner, part = _author(subject, alone, culprit.name, work) if place < _FIRST else ("", None)
             found.append(dataclasses.replace(culprit, inside=inside, inner=inner, inner_part=part))
         else:
@@ -69,19 +69,19 @@ def _author(subject: Subject, alone: Alone, name: str, work: Work) -> tuple[str,
     if whole is None or not 0 < whole < math.inf or own.born_nan or own.born_inf:
         return "", None
     try:
-        exact = _run(subject, name, "", narrow).get(name)
+        exact = run_rounded(subject, name, "", narrow).get(name)
         parts = {}
         for source in computing[-few_runs(subject) :] if exact is not None else ():
             work.go_on()
-            got = _run(subject, name, source, narrow).get(name)
-            parts[source] = 0.0 if got is None else _off(exact, got, flips=bool(own.flips)) / whole
+            got = run_rounded(subject, name, source, narrow).get(name)
+            parts[source] = 0.0 if got is None else how_far_off(exact, got, flips=bool(own.flips)) / whole
     except PrecisionDebugError:
         return "", None
     most = max(parts, key=lambda one: parts[one], default="")
     return (most, parts[most]) if most and most != name and parts[most] >= _HALF else ("", None)
 
 
-def _run(subject: Subject, name: str, rounds: str, narrow: Narrow) -> dict[str, Any]:
+def run_rounded(subject: Subject, name: str, rounds: str, narrow: Narrow) -> dict[str, Any]:
     """The end of a stretch, in a run of the baseline in which one tensor inside is rounded."""
     seen: dict[str, Any] = {}
 
@@ -97,7 +97,7 @@ def _run(subject: Subject, name: str, rounds: str, narrow: Narrow) -> dict[str, 
     return seen
 
 
-def _off(exact: Any, got: Any, *, flips: bool) -> float:
+def how_far_off(exact: Any, got: Any, *, flips: bool) -> float:
     """Elements that differ, or the relative L2 error."""
     if exact.shape != got.shape:
         return 0.0

@@ -20,7 +20,7 @@ from ..pairing.align import stem
 from ..protocols import Feeds, Operators, Replace, Replacer, Session, Workbench
 from ..records import Operator, Row, TensorMeta, TensorStats
 from .bounds import LEAST
-from .operators import BODIES, JOIN, MOVE, plain_type
+from .operators import BODIES, CASTS, JOIN, MOVE, plain_type
 from .rounded_numbers import rounded_numbers
 from .units import FEW_STEPS, INT4, INT8, INT16, INTEGERS, NARROW, bits_of, held_type, model_unit, steps_of, unit_of
 from .workbench import HostWorkbench
@@ -141,8 +141,17 @@ class Subject:
 
     @cached_property
     def row_of(self) -> Mapping[str, Row]:
-        """Compared rows by the baseline's name."""
-        return {row.name: row for row in self.rows if row.comparison is not None and row.comparison.shapes_match}
+        """Compared rows by the baseline's name, without what is only carried from a cast to the operator behind it."""
+        return {
+            row.name: row for row in self.rows
+            if row.comparison is not None and row.comparison.shapes_match and row.name not in self.carried
+        }  # fmt: skip
+
+    @cached_property
+    def carried(self) -> frozenset[str]:
+        """The baseline's tensors that the target only moves from a cast of its own to the operator that computes in the
+        narrower type: autocast casts first and expands and reshapes then, and what it loses is that operator's."""
+        return _carried(self.rows, self.targets)
 
     @cached_property
     def rounded_unseen(self) -> frozenset[str]:
@@ -168,8 +177,11 @@ class Subject:
 
     @cached_property
     def partner(self) -> Mapping[str, str]:
-        """Target name to baseline name, of everything that was compared."""
-        return {row.target_name: row.name for row in self.rows if row.comparison is not None}
+        """Target name to baseline name, of everything that was compared and is not only ``carried``."""
+        return {
+            row.target_name: row.name for row in self.rows
+            if row.comparison is not None and row.name not in self.carried
+        }  # fmt: skip
 
     @cached_property
     def meta_of(self) -> Mapping[str, TensorMeta]:
@@ -387,6 +399,11 @@ class Subject:
             waiting.extend(meta.inputs)
         return sorted(found.values(), key=lambda meta: self.order[meta.name])
 
+    def operators_of(self, name: str) -> tuple[TensorMeta, ...]:
+        """A tensor's region as it is told: without what only carries operands there, where anything else is in it."""
+        region = self.region_of.get(name, ())
+        return tuple(meta for meta in region if meta.name not in self.carried) or region
+
     def only_moves(self, name: str) -> bool:
         """Whether a tensor's operators only move numbers about, and so take no blame."""
         region = self.region_of.get(name, ())
@@ -465,6 +482,26 @@ class Subject:
     def ancestors(self, name: str) -> set[str]:
         """Every compared tensor that one depends on."""
         return _reached(self._sources_of, name)
+
+
+def _carried(rows: Sequence[Row], targets: Mapping[str, TensorMeta]) -> frozenset[str]:
+    base_of = {row.target_name: row for row in rows if row.comparison is not None}
+    lowered: set[str] = set()
+    found: set[str] = set()
+    for meta in targets.values():  # in execution order
+        row, source = base_of.get(meta.name), targets.get(meta.inputs[0]) if len(meta.inputs) == 1 else None
+        kind = plain_type(meta.op_type)
+        if not bits_of(meta.dtype) or unit_of(meta.dtype, None) <= _WIDE_UNIT or kind not in MOVE:
+            continue
+        if kind in CASTS:
+            wider = source is None if not meta.inputs else source is not None and source.dtype != meta.dtype
+            if row is None and wider:
+                lowered.add(meta.name)
+        elif source is not None and source.name in lowered and not meta.is_output and not (row and row.is_output):
+            lowered.add(meta.name)
+            if row is not None:
+                found.add(row.name)
+    return frozenset(found)
 
 
 def _has_coarse_steps(subject: Subject) -> bool:

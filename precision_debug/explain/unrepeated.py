@@ -36,7 +36,7 @@ def hidden_overflow(subject: Subject, sinks: Sequence[Sink]) -> Culprit | None:
             return Culprit(
                 name=name,
                 node=subject.meta_of[name].node if name in subject.meta_of else "",
-                op_types=tuple(meta.op_type for meta in subject.region_of.get(name, ())) or (row.op_type,),
+                op_types=tuple(meta.op_type for meta in subject.operators_of(name)) or (row.op_type,),
                 cause="overflow",
                 evidence={"largest": largest, "limit": limit, "count": numbers.fp16_overflow},
                 confidence="ranked",
@@ -67,7 +67,7 @@ def born_in_this_run(subject: Subject) -> tuple[Culprit, ...]:
             Culprit(
                 name=name,
                 node=subject.meta_of[name].node if name in subject.meta_of else "",
-                op_types=tuple(meta.op_type for meta in subject.region_of.get(name, ())) or (row.op_type,),
+                op_types=tuple(meta.op_type for meta in subject.operators_of(name)) or (row.op_type,),
                 cause="born",
                 evidence={"what": "NaN" if nan else "Inf", "count": nan + inf},
                 confidence="compared",

@@ -582,12 +582,19 @@ CAUSES: Mapping[str, Cause] = {
                 "this type is too coarse: its values span {steps} {steps:step|steps} of {step} each",
                 "该类型精度不足：其数值只占 {steps} 个量化步长，每步 {step}",
             ),
+            "before": Wording(
+                "it runs in {cast}, in which {before} different numbers of `{source}` become {after}",
+                "它以 {cast} 运行，`{source}` 的 {before} 个不同的数值因此变为 {after} 个",
+            ),
             "cast": Wording(
                 "`{source}` is cast to {cast}, which is too coarse: that alone makes an error of {error} (Rel L2)",
                 "`{source}` 转为 {cast}，精度不足：仅此一步的相对 L2 误差就有 {error}",
             ),
         },
-        evidence={"units": _FIGURE, "steps": _COUNT, "step": _FIGURE, "cast": _TEXT, "source": _TEXT, "error": _FIGURE},
+        evidence={
+            "units": _FIGURE, "steps": _COUNT, "step": _FIGURE, "cast": _TEXT, "source": _TEXT, "error": _FIGURE,
+            "before": _COUNT, "after": _COUNT,
+        },
         unproven=True,
     ),
     **STEP_CAUSES,
