@@ -11,11 +11,12 @@ import pytest
 from approval import holds_approved
 
 from precision_debug import cli, registry
+from precision_debug.codec import encode
 from precision_debug.events import Event, Stage, Tensors
 from precision_debug.reasons import say
-from precision_debug.records import ModelFiles, SessionSpec
+from precision_debug.records import ModelFiles, RunSpec, SessionSpec
 from precision_debug.run import bare
-from precision_debug.run.folder import JOURNAL
+from precision_debug.run.folder import JOB, JOURNAL
 from precision_debug.run.journal import Journal
 
 CRASHES = """
@@ -83,6 +84,20 @@ def test_nothing_is_said_of_what_could_not_be_tried(tmp_path: Path, monkeypatch:
     assert bare.whose_crash(tmp_path) == ""
     monkeypatch.setattr(bare, "_PATIENCE", 0.0)
     assert bare.whose_crash(tmp_path) == ""
+
+
+@pytest.mark.parametrize(
+    ("mode", "typed"), [("ort_opt", "--option graph_optimization_level=EXTENDED"), ("ort_fp32", "")]
+)
+def test_what_an_engine_does_less_of_is_told_once_the_side_ran_with_it(mode: str, typed: str, tmp_path: Path) -> None:
+    """As after a crash of ONNX Runtime, of which those that are known are of single releases and processors."""
+    pytest.importorskip("onnxruntime", reason="needs onnxruntime")
+    file = Path(__file__).parent.parent / "examples" / "digits" / "digits.onnx"
+    spec = RunSpec(model=ModelFiles(model_file=str(file)), run_mode=mode, baseline="ort_fp32")
+    with Journal(tmp_path / JOURNAL) as journal:
+        journal.write(Stage(text=say("stage_opening", side=say("target"), mode=mode)))
+    (tmp_path / JOB).write_text(json.dumps({"spec": encode(spec)}))
+    assert bare.runs_with(tmp_path) == typed
 
 
 @pytest.mark.parametrize(

@@ -74,3 +74,41 @@ def test_a_file_that_makes_no_sense_is_refused_with_what_to_do(tmp_path: Path) -
     with raises_approved(ModelError) as raised:
         compare(tmp_path / "circle.onnx", run_mode="ort_opt")
     assert "correct its export" in str(raised.value)
+
+
+def saved(folder: Path, nodes: list[onnx.NodeProto], **constants: np.ndarray) -> Path:
+    """A model whose product of x and w the nodes read as a, and make y of."""
+    constants = {"w": np.random.default_rng(0).normal(size=(8, 8)).astype(np.float32), **constants}
+    ends = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
+            for name, shape in (("x", (4, 8)), ("y", None))]  # fmt: skip
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("MatMul", ["x", "w"], ["a"], "product"), *nodes], "m", ends[:1], ends[1:],
+        [onnx.numpy_helper.from_array(value, name) for name, value in constants.items()],
+    )  # fmt: skip
+    path = folder / "m.onnx"
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def test_what_the_converter_stumbles_over_is_named_once_it_was_left_in_float32(tmp_path: Path) -> None:
+    path = saved(
+        tmp_path,
+        [onnx.helper.make_node("HannWindow", ["n"], ["window"], "window"),
+         onnx.helper.make_node("Mul", ["a", "window"], ["y"], "last")],
+        n=np.array(8, np.int64),
+    )  # fmt: skip
+    with pytest.raises(ModelError, match="--option op_block_list=HannWindow: ") as told:
+        compare(path, run_mode="ort_fp16")
+    assert told.value.exit_status == 2
+    report = compare(path, run_mode="ort_fp16", op_block_list=["HannWindow"])
+    assert report.outputs[0].comparison is not None
+
+
+def test_a_type_that_no_keeping_mends_is_not_named(tmp_path: Path) -> None:
+    windows = [onnx.helper.make_node(f"{kind}Window", ["n"], [kind], kind) for kind in ("Hann", "Hamming")]
+    rest = [onnx.helper.make_node("Mul", ["a", "Hann"], ["b"], "b"),
+            onnx.helper.make_node("Mul", ["b", "Hamming"], ["y"], "y")]  # fmt: skip
+    path = saved(tmp_path, [*windows, *rest], n=np.array(8, np.int64))
+    with pytest.raises(ModelError) as told:
+        compare(path, run_mode="ort_fp16")
+    assert "op_block_list=" not in told.value.hint

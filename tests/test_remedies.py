@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
@@ -154,3 +156,24 @@ def test_what_packs_unlike_quantities_is_left_out_and_its_slices_are_shown(tmp_p
     assert next((line[1].text.en, line[2].text.en, line[3].tone) for line in shown) == ("2", "4 - 8 of 9", "bad")
     assert all(line[2].text.en != "6 of 9" for line in shown)
     assert slice_section(again).lines == ()
+
+
+def test_a_later_opset_is_offered_where_its_scale_for_each_channel_mends(tmp_path: Path) -> None:
+    """A depthwise convolution, of which one channel's weights are 100 times the others', and what it reads a 100th."""
+    random = np.random.default_rng(3)
+    weight, x = random.normal(size=(64, 1, 3, 3)).astype(np.float32), random.normal(size=(2, 64, 10, 10))
+    weight[5] *= 100
+    x[:, 5] /= 100
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in
+            (("x", (2, 64, 10, 10)), ("y", None))]  # fmt: skip
+    node = helper.make_node("Conv", ["x", "w"], ["y"], "conv", group=64)
+    graph = helper.make_graph([node], "old", ends[:1], ends[1:], [numpy_helper.from_array(weight, "w")])
+    path = tmp_path / "old.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 11)], ir_version=7), path)
+    kept = precision_debug.compare(path, run_mode="ort_int8", inputs={"x": x.astype(np.float32)}).to_keep
+    assert kept is not None
+    assert kept.tried is not None
+    assert dict(kept.settings) == {"raise_opset": 13}
+    assert kept.tried.before > 3 * kept.tried.after
+    exec(kept.text)
+    assert onnx.load(tmp_path / "old.opset13.onnx").opset_import[0].version == 13

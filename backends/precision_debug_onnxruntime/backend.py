@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from precision_debug.protocols import Capabilities, demand
 from precision_debug.reasons import Catalogue, Reason, as_reason
@@ -13,7 +13,7 @@ from precision_debug.settings import Setting
 
 from .modes import RUN_MODES, availability, recipe
 from .reasons import REASONS
-from .settings import SETTINGS
+from .settings import SETTINGS, setting
 
 if TYPE_CHECKING:
     from precision_debug.protocols import (
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ["OnnxRuntimeBackend"]
 
+_LEVEL = "graph_optimization_level"
+
 
 class OnnxRuntimeBackend:
     """See protocols.Backend."""
@@ -48,7 +50,8 @@ class OnnxRuntimeBackend:
     def capabilities(self) -> Capabilities:
         return Capabilities(
             operator_runner=self, keeper=self, ladder=self, describer=self, alone_scripter=self, on_device=self,
-            on_device_alone=self, bare_runner=self, precision_reader=self, remedies=self,
+            on_device_alone=self, bare_runner=self, cautious=self, precision_reader=self,
+            remedies=self,
         )  # fmt: skip
 
     def executed(self, session: Session) -> tuple[int, int] | None:
@@ -141,6 +144,14 @@ class OnnxRuntimeBackend:
         from .engine import passes
 
         return passes.switches(dataclasses.replace(spec, mode=rung.mode))
+
+    def cautiously(self, spec: SessionSpec) -> Mapping[str, Mapping[str, Any]]:
+        """See ``protocols.Cautious``: lower levels of optimisation."""
+        if not recipe(spec.mode).optimise:
+            return {}
+        given = setting(spec.options, "config")
+        levels = {f"--option {_LEVEL}={level}": {"config": {**given, _LEVEL: level}} for level in ("EXTENDED", "BASIC")}
+        return {} if _LEVEL in given else levels
 
     def keep(self, spec: SessionSpec) -> OrtKeep | None:
         """See ``protocols.Keeper``."""

@@ -21,7 +21,16 @@ from precision_debug.records import SessionSpec, TensorMeta
 
 from .engine.int8_units import Int8Units
 from .engine.runtime import Runtime
-from .engine.stock_script import METHODS, PER_CHANNEL, TYPES, float16_script, int4_script, int8_script, method_of
+from .engine.stock_script import (
+    METHODS,
+    PER_CHANNEL,
+    TYPES,
+    float16_script,
+    int4_script,
+    int8_script,
+    later_opset,
+    method_of,
+)
 from .reasons import say
 from .settings import setting
 
@@ -214,12 +223,14 @@ class OrtKeep:
                 note=_AS_GIVEN,
             )  # fmt: skip
         static, channels, read = self.recipe.change == "int8", setting(options, "per_channel"), read_model(model)
+        opset = max((one.version for one in read.proto.opset_import if not one.domain), default=0)
+        later = setting(options, "raise_opset") if static else 0
+        before, model = later_opset(model, later) if opset < later else ("", model)
         if channels is None:
-            opsets = read.proto.opset_import
-            channels = static and max((one.version for one in opsets if not one.domain), default=0) >= PER_CHANNEL
+            channels = static and max(opset, later) >= PER_CHANNEL
         left = not_removable(read) if static else {}
         method = method_of(setting(options, "activation_type"), setting(options, "calibration"))
-        text = int8_script(
+        text = before + int8_script(
             model, tuple(dict.fromkeys((*names, *left))), setting(options, "op_types"), static=static,
             activation=TYPES[setting(options, "activation_type")] if static else "",
             weight=TYPES[setting(options, "weight_type")],

@@ -151,6 +151,9 @@ REASONS = Catalogue("onnxruntime", {
         " multiplies in int8, is what is compared with it",
         "本次运行中 {count} 个 MatMulNBits 以 float32 相乘：文件中的 accuracy_level 4（以 int8 相乘）是与之对比的对象",
     ),
+    "kept_runs": Wording(
+        "--option {option}: tried, the model is made and loads with it", "--option {option}：已试，这样可以生成并加载"
+    ),
     "own_types_told": Wording(
         "the model from the stock converter does not load; it was given the types that ONNX Runtime infers, and your"
         " converter needs them too ({detail})",

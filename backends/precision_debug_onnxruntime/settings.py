@@ -102,6 +102,11 @@ SETTINGS = (
         zh="权重每个通道一个缩放因子（默认：ort_int8 且 opset 13 及以上时开启）",
     ),
     Setting(
+        name="raise_opset", kind="whole", default=0, low=0, high=30, modes=("ort_int8",), target_unless_said=True,
+        help="bring the model to this opset first, by onnx's converter: from 13 on weights have a scale a channel",
+        zh="先用 onnx 的转换器将模型升至该 opset：13 起权重每个通道有一个缩放因子",
+    ),
+    Setting(
         name="reduce_range", kind="flag", default=False, modes=_INT8,
         help="7 bits for weights, for processors whose int8 products overflow",
         zh="权重用 7 位，适用于 int8 乘积会溢出的处理器",

@@ -20,7 +20,7 @@ from .bounds import BEYOND, MOST
 from .casts import on_the_way
 from .criteria import FAR, HALF, STRONG
 from .introduced import Alone
-from .operator_facts import acting_type, types_of
+from .operator_facts import acting_type, operators_of, types_of
 from .operators import CANCEL
 from .stretch import how_far_off, run_rounded
 from .subject import Subject
@@ -51,7 +51,7 @@ def amplifying(subject: Subject, alone: Alone, outputs: Collection[str]) -> tupl
             Culprit(
                 name=name,
                 node=meta.node if meta is not None else "",
-                op_types=tuple(one.op_type for one in subject.operators_of(name)) or (subject.row_of[name].op_type,),
+                op_types=tuple(one.op_type for one in operators_of(subject, name)) or (subject.row_of[name].op_type,),
                 cause=code,
                 evidence=evidence,
                 confidence="compared",

@@ -22,6 +22,7 @@ from .causes import cause_of
 from .effects import Sink
 from .introduced import WAITING, Alone, same_kind
 from .kept import kept_through
+from .operator_facts import operators_of
 from .subject import Subject
 from .work import Work
 
@@ -118,7 +119,7 @@ def _culprit(subject: Subject, alone: Alone, name: str, at: str, first: str) -> 
     made = Culprit(
         name=name,
         node=subject.meta_of[name].node if name in subject.meta_of else "",
-        op_types=tuple(meta.op_type for meta in subject.operators_of(name)) or (row.op_type,),
+        op_types=tuple(meta.op_type for meta in operators_of(subject, name)) or (row.op_type,),
         cause=cause,
         evidence=evidence,
         confidence=_CONFIDENCE,

@@ -18,7 +18,7 @@ from .files import files_differ
 from .grid import outlier_of
 from .introduced import Alone
 from .kept import kept_through
-from .operator_facts import is_quantised, narrow_type
+from .operator_facts import is_quantised, narrow_type, operators_of
 from .operators import MOVE, plain_type
 from .subject import Subject
 
@@ -201,7 +201,7 @@ def _ranked(
         culprit = Culprit(
             name=name,
             node=subject.meta_of[name].node if name in subject.meta_of else "",
-            op_types=tuple(meta.op_type for meta in subject.operators_of(name)) or (subject.row_of[name].op_type,),
+            op_types=tuple(meta.op_type for meta in operators_of(subject, name)) or (subject.row_of[name].op_type,),
             cause=cause,
             evidence=evidence,
             confidence="simulated" if subject.simulation else alone.method,

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..records import TensorMeta
 from .operators import CANCEL, MOVE, plain_type
 from .subject import Subject
 
@@ -21,6 +22,7 @@ __all__ = [
     "largest_input",
     "largest_of_row",
     "narrow_type",
+    "operators_of",
     "types_of",
 ]
 
@@ -49,6 +51,12 @@ def is_quantised(held_as: str) -> bool:
 def types_of(subject: Subject, name: str) -> set[str]:
     region = subject.region_of.get(name, ())
     return {plain_type(meta.op_type) for meta in region} or {plain_type(subject.row_of[name].op_type)}
+
+
+def operators_of(subject: Subject, name: str) -> tuple[TensorMeta, ...]:
+    """A tensor's region as it is told: without what only carries operands there, where anything else is in it."""
+    region = subject.region_of.get(name, ())
+    return tuple(meta for meta in region if meta.name not in subject.carried) or region
 
 
 def acting_type(subject: Subject, name: str) -> str:

@@ -15,7 +15,7 @@ from ..errors import PrecisionDebugError
 from ..numbers.narrowing import narrow_type, rounded
 from ..records import Culprit
 from .introduced import Alone
-from .operator_facts import is_quantised
+from .operator_facts import is_quantised, operators_of
 from .operators import MOVE, plain_type
 from .rounded_inside import few_runs, in_8_bits
 from .subject import Subject
@@ -44,7 +44,7 @@ def with_stretches(
     for place, culprit in enumerate(culprits):
         region = subject.region_of.get(culprit.name, ())
         if len(region) > 1 and culprit.name in alone.found:
-            inside = tuple(meta.name for meta in subject.operators_of(culprit.name))
+            inside = tuple(meta.name for meta in operators_of(subject, culprit.name))
             inner, part = _author(subject, alone, culprit.name, work) if place < _FIRST else ("", None)
             found.append(dataclasses.replace(culprit, inside=inside, inner=inner, inner_part=part))
         else:

@@ -141,16 +141,17 @@ class Subject:
 
     @cached_property
     def row_of(self) -> Mapping[str, Row]:
-        """Compared rows by the baseline's name, without what is only carried from a cast to the operator behind it."""
-        return {
-            row.name: row for row in self.rows
-            if row.comparison is not None and row.comparison.shapes_match and row.name not in self.carried
-        }  # fmt: skip
+        """Compared rows by the baseline's name, without those that are ``carried``."""
+        return {row.name: row for row in self._compared if row.comparison and row.comparison.shapes_match}
+
+    @cached_property
+    def _compared(self) -> list[Row]:
+        return [row for row in self.rows if row.comparison is not None and row.name not in self.carried]
 
     @cached_property
     def carried(self) -> frozenset[str]:
-        """The baseline's tensors that the target only moves from a cast of its own to the operator that computes in the
-        narrower type: autocast casts first and expands and reshapes then, and what it loses is that operator's."""
+        """What the target only moves from a cast of its own to the operator that computes in the narrower type:
+        autocast casts first and expands then, and what that loses is the operator's."""
         return _carried(self.rows, self.targets)
 
     @cached_property
@@ -164,24 +165,12 @@ class Subject:
     @cached_property
     def lowest_unseen(self) -> Mapping[str, float]:
         """The smallest finite number of each of these; takes a run of the baseline."""
-        found: dict[str, float] = {}
-
-        def look(_op: str, name: str, value: Any) -> None:
-            array = self.bench.host(value)
-            if name in self.rounded_unseen and array.dtype.kind == "f" and np.isfinite(array).any():
-                found[name] = float(array[np.isfinite(array)].min())
-
-        with contextlib.suppress(PrecisionDebugError):  # an engine that does not run with these shown
-            self.operators()[0].run_replacing(self.feeds, self.showing(look), self.rounded_unseen)
-        return found
+        return _lowest(self)
 
     @cached_property
     def partner(self) -> Mapping[str, str]:
-        """Target name to baseline name, of everything that was compared and is not only ``carried``."""
-        return {
-            row.target_name: row.name for row in self.rows
-            if row.comparison is not None and row.name not in self.carried
-        }  # fmt: skip
+        """Target name to baseline name, of everything that was compared and is not ``carried``."""
+        return {row.target_name: row.name for row in self._compared}
 
     @cached_property
     def meta_of(self) -> Mapping[str, TensorMeta]:
@@ -399,11 +388,6 @@ class Subject:
             waiting.extend(meta.inputs)
         return sorted(found.values(), key=lambda meta: self.order[meta.name])
 
-    def operators_of(self, name: str) -> tuple[TensorMeta, ...]:
-        """A tensor's region as it is told: without what only carries operands there, where anything else is in it."""
-        region = self.region_of.get(name, ())
-        return tuple(meta for meta in region if meta.name not in self.carried) or region
-
     def only_moves(self, name: str) -> bool:
         """Whether a tensor's operators only move numbers about, and so take no blame."""
         region = self.region_of.get(name, ())
@@ -482,6 +466,19 @@ class Subject:
     def ancestors(self, name: str) -> set[str]:
         """Every compared tensor that one depends on."""
         return _reached(self._sources_of, name)
+
+
+def _lowest(subject: Subject) -> dict[str, float]:
+    found: dict[str, float] = {}
+
+    def look(_op: str, name: str, value: Any) -> None:
+        array = subject.bench.host(value)
+        if name in subject.rounded_unseen and array.dtype.kind == "f" and np.isfinite(array).any():
+            found[name] = float(array[np.isfinite(array)].min())
+
+    with contextlib.suppress(PrecisionDebugError):  # an engine that does not run with these shown
+        subject.operators()[0].run_replacing(subject.feeds, subject.showing(look), subject.rounded_unseen)
+    return found
 
 
 def _carried(rows: Sequence[Row], targets: Mapping[str, TensorMeta]) -> frozenset[str]:

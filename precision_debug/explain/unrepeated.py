@@ -8,6 +8,7 @@ from ..records import Culprit
 from .culprits import non_finite_alone
 from .effects import Sink
 from .introduced import MASK
+from .operator_facts import operators_of
 from .subject import Subject
 from .units import largest_of
 
@@ -36,7 +37,7 @@ def hidden_overflow(subject: Subject, sinks: Sequence[Sink]) -> Culprit | None:
             return Culprit(
                 name=name,
                 node=subject.meta_of[name].node if name in subject.meta_of else "",
-                op_types=tuple(meta.op_type for meta in subject.operators_of(name)) or (row.op_type,),
+                op_types=tuple(meta.op_type for meta in operators_of(subject, name)) or (row.op_type,),
                 cause="overflow",
                 evidence={"largest": largest, "limit": limit, "count": numbers.fp16_overflow},
                 confidence="ranked",
@@ -67,7 +68,7 @@ def born_in_this_run(subject: Subject) -> tuple[Culprit, ...]:
             Culprit(
                 name=name,
                 node=subject.meta_of[name].node if name in subject.meta_of else "",
-                op_types=tuple(meta.op_type for meta in subject.operators_of(name)) or (row.op_type,),
+                op_types=tuple(meta.op_type for meta in operators_of(subject, name)) or (row.op_type,),
                 cause="born",
                 evidence={"what": "NaN" if nan else "Inf", "count": nan + inf},
                 confidence="compared",

@@ -75,6 +75,7 @@ class Capabilities:
     alone_scripter: AloneScripter | None = None
     precision_reader: PrecisionReader | None = None
     bare_runner: BareRunner | None = None
+    cautious: Cautious | None = None
     agreeing: Agreeing | None = None
     remedies: Remedies | None = None
     namesake: Namesake | None = None
@@ -130,6 +131,13 @@ class BareRunner(Protocol):
         """Load the model and run it once; what the engine then does to the process it does.
 
         False where the mode is more than the engine (a conversion, a simulation), or is not known how to run so."""
+
+
+class Cautious(Protocol):
+    """A backend whose engine can be asked to do less of what may end the process."""
+
+    def cautiously(self, spec: SessionSpec) -> Mapping[str, Mapping[str, Any]]:
+        """Return what to type for it, to the settings that it stands for, the one that gives up least first."""
 
 
 class AloneScripter(Protocol):

@@ -161,6 +161,7 @@ FAILURES: Mapping[str, Wording] = {
         " by takes part in it",
         "{modes} 的引擎单独运行（不经本工具）时，同一模型与输入可以运行：崩溃与本工具取得张量的方式有关",
     ),
+    "runs_with": Wording("{option}: tried, it runs with it", "{option}：已试，这样可以运行"),
     "ended_with": Wording("the process ended with status {status}", "进程以状态 {status} 结束"),
     "last_words": Wording("{what} (last output: {words})", "{what}（最后的输出：{words}）"),
     "verbose_shows": Wording("--verbose shows everything it printed", "--verbose 显示它打印的全部内容"),

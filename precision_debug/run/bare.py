@@ -5,13 +5,14 @@ Alone means without anything of this tool in its way: each backend says how (pro
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import signal
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from ..codec import decode
 from ..errors import PrecisionDebugError
@@ -24,13 +25,25 @@ from .folder import JOB, JOURNAL
 from .interrupts import stopped
 from .journal import read_events
 
-__all__ = ["start", "whose_crash"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..protocols import Feeds
+    from .plan import Opening
+
+__all__ = ["runs_with", "start", "whose_crash"]
 
 _PATIENCE = 120.0
 """Seconds that the engine may take alone; after that nothing is said."""
 
 _RAN, _UNABLE = 0, 10
 """Exit statuses of the child."""
+
+_MOST = 4
+"""Cautious settings that are tried of each side."""
+
+_TYPED = "cautious.txt"
+"""Where in its folder the child writes what stands for the settings with which it ran."""
 
 
 def whose_crash(folder: Path) -> Reason:
@@ -53,6 +66,22 @@ def whose_crash(folder: Path) -> Reason:
     if found and all(alone == _RAN for alone in found.values()):
         return say("runs_alone", modes=" and ".join(dict.fromkeys(_modes(folder)[side] for side in found)))
     return NOTHING
+
+
+def runs_with(folder: Path) -> str:
+    """What to type so that the side that a signal ended runs, tried on its model and inputs; "" where that is unknown.
+
+    It takes as long as that side alone, once for each of the settings that its engine has for this.
+    """
+    for side in _at_work(folder):
+        for place in range(_MOST):
+            (folder / _TYPED).unlink(missing_ok=True)
+            ended = _alone(folder, side, str(place))
+            if ended == _RAN:
+                return (folder / _TYPED).read_text(encoding="utf-8")
+            if ended is None:  # there are no more
+                break
+    return ""
 
 
 def _at_work(folder: Path) -> list[str]:
@@ -81,10 +110,13 @@ def _modes(folder: Path) -> dict[str, str]:
     return found
 
 
-def _alone(folder: Path, side: str) -> int | None:
-    """The exit status of the engine alone; None where it could not be tried, or took too long."""
+def _alone(folder: Path, side: str, *cautious: str) -> int | None:
+    """The exit status of the engine alone; None where it could not be tried, or took too long.
+
+    cautious: the place of the settings with which the side itself is tried, in place of its engine alone."""
     with tempfile.TemporaryFile(dir=folder) as said:
-        child = children.start("from precision_debug.run.bare import start; start()", str(folder), side, said=said)
+        code = "from precision_debug.run.bare import start; start()"
+        child = children.start(code, str(folder), side, *cautious, said=said)
         until = time.monotonic() + _PATIENCE
         try:
             while child.poll() is None and time.monotonic() < until and not stopped():
@@ -99,12 +131,12 @@ def start() -> NoReturn:
     """What the child runs: one side of a folder's job, by its engine alone."""
     import_path.clean()
     try:
-        sys.exit(_run(Path(sys.argv[1]), sys.argv[2]))
+        sys.exit(_run(Path(sys.argv[1]), sys.argv[2], *map(int, sys.argv[3:])))
     except PrecisionDebugError:
         sys.exit(_UNABLE)
 
 
-def _run(folder: Path, side: str) -> int:
+def _run(folder: Path, side: str, cautious: int | None = None) -> int:
     from .inputs import feeds_of
     from .plan import make_plan
 
@@ -113,8 +145,26 @@ def _run(folder: Path, side: str) -> int:
         plan = make_plan(spec, work_dir=work)
         opening = plan.baseline if side == "baseline" else plan.target
         runner = None if opening is None else opening.capabilities.bare_runner
-        if opening is None or runner is None:
+        if opening is None or (runner is None and cautious is None):
             return _UNABLE
         given = feeds_of(spec, plan, ())
         feeds = (given if side == "baseline" else given.for_target()).feeds[0]
-        return _RAN if runner.run_bare(opening.spec, feeds) else _UNABLE
+        if cautious is not None:
+            return _run_cautiously(opening, given.feeds if side == "baseline" else given.for_target().feeds, cautious)
+        return _RAN if runner is not None and runner.run_bare(opening.spec, feeds) else _UNABLE
+
+
+def _run_cautiously(opening: Opening, feeds: Sequence[Feeds], place: int) -> int:
+    engine = opening.capabilities.cautious
+    known = list(engine.cautiously(opening.spec).items()) if engine is not None else []
+    if place >= len(known):
+        return _UNABLE
+    typed, settings = known[place]
+    spec = dataclasses.replace(opening.spec, options={**opening.spec.options, **settings})
+    session = dataclasses.replace(opening, spec=spec, comparer=None).open(feeds)
+    try:
+        session.run(feeds[0], lambda _op, _name, _tensor: None)
+    finally:
+        session.close()
+    Path(sys.argv[1], _TYPED).write_text(typed, encoding="utf-8")
+    return _RAN

@@ -13,7 +13,7 @@ from ..events import Failure
 from ..reasons import NOTHING, Reason, say
 from ..report.failure import sentence_of
 from ..report.model import Report
-from .bare import whose_crash
+from .bare import runs_with, whose_crash
 from .companion_files import keep_log
 from .deliver import deliver, has_rows, rescue
 from .error_transport import error_of as error_in
@@ -89,6 +89,8 @@ def error_of(folder: Path, status: int, interrupted: bool) -> PrecisionDebugErro
             return crash(say("killed", signal=name), say("smaller"))
         crashed = say("crashed", signal=name)
         whose = whose_crash(folder)
-        return crash(say("crashed_whose", what=crashed, whose=whose) if whose else crashed, say("verbose_shows"))
+        typed = runs_with(folder)
+        hint = say("runs_with", option=typed) if typed else say("verbose_shows")
+        return crash(say("crashed_whose", what=crashed, whose=whose) if whose else crashed, hint)
     return crash(say("ended_with", status=status), say("verbose_shows"))
 

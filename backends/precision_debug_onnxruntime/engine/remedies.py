@@ -17,11 +17,11 @@ from precision_debug.reasons import did_you_mean
 from precision_debug.records import Culprit
 
 from ..settings import setting
-from .stock_script import METHODS
+from .stock_script import METHODS, PER_CHANNEL, later_opset
 
-__all__ = ["raise_constants", "remedies_of"]
+__all__ = ["PRODUCTS", "raise_constants", "remedies_of"]
 
-_PRODUCTS = ("Conv", "Gemm", "MatMul")
+PRODUCTS = ("Conv", "Gemm", "MatMul")
 """What gains most of INT8: the usual advice is to leave everything else in float."""
 
 _RANGES = frozenset({"coarse", "mask_range", "outlier_channel", "saturation", "coarse_scale"})
@@ -51,6 +51,8 @@ def remedies_of(change: str, options: Mapping[str, Any], model: str, culprits: S
         types = frozenset(kind for one in culprits for kind in one.op_types)
         yield from _scales_apart(change, options, model, culprits)
         yield from _of_int8(change, options, causes, types)
+        if change == "int8" and not types.isdisjoint(PRODUCTS):
+            yield from _of_a_later_opset(options, model)
     elif change:
         narrow = NUMBER_TYPES["bfloat16" if change.startswith("bfloat16") else "float16"]
         tiny = [str(one.evidence["weight"]) for one in culprits if one.cause == "weight_underflow"]
@@ -96,7 +98,7 @@ def _of_int8(
     if channels is None:
         channels = change == "int8"  # of an opset that has it; else it changes nothing, and is not offered
     called = "quantize_static" if change == "int8" else "quantize_dynamic"
-    weights = "constant_scale" in causes or not types.isdisjoint(_PRODUCTS) or not types
+    weights = "constant_scale" in causes or not types.isdisjoint(PRODUCTS) or not types
     if weights and not channels:
         yield Remedy(settings={"per_channel": True}, text=f"{called}(…, per_channel=True)")
     if change != "int8":
@@ -107,9 +109,18 @@ def _of_int8(
             if name != chosen:
                 how = f"calibrate_method=CalibrationMethod.{METHODS[name]}"
                 yield Remedy(settings={"calibration": name}, text=f"{called}(…, {how})")
-    if not setting(options, "op_types") and types and types.isdisjoint(_PRODUCTS):
-        text = f"{called}(…, op_types_to_quantize={list(_PRODUCTS)!r})"
-        yield Remedy(settings={"op_types": _PRODUCTS}, text=text, keeps=True)
+    if not setting(options, "op_types") and types and types.isdisjoint(PRODUCTS):
+        text = f"{called}(…, op_types_to_quantize={list(PRODUCTS)!r})"
+        yield Remedy(settings={"op_types": PRODUCTS}, text=text, keeps=True)
+
+
+def _of_a_later_opset(options: Mapping[str, Any], model: str) -> Iterator[Remedy]:
+    """The opset from which weights have a scale for each channel, of a model before it."""
+    read = read_model(model)
+    have = max((one.version for one in read.proto.opset_import if one.domain in {"", "ai.onnx"}), default=0)
+    if 0 < have < PER_CHANNEL and setting(options, "per_channel") is None and not setting(options, "raise_opset"):
+        text, _ = later_opset(model, PER_CHANNEL)
+        yield Remedy(settings={"raise_opset": PER_CHANNEL}, text=f"{text}# then quantise that file as before")
 
 
 def raise_constants(proto: Any, least: Mapping[str, str]) -> None:

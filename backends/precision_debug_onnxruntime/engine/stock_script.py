@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["FLOAT8", "METHODS", "PER_CHANNEL", "TYPES", "float16_script", "int4_script", "int8_script", "method_of"]
+__all__ = [
+    "FLOAT8", "METHODS", "PER_CHANNEL", "TYPES", "float16_script", "int4_script", "int8_script",
+    "later_opset", "method_of",
+]  # fmt: skip
 
 PER_CHANNEL = 13
 """The opset from which weights have a scale for each channel, where nobody asks for another way."""
@@ -42,6 +45,13 @@ for node in model.graph.node:
         if down is not None and down.attribute[0].i == onnx.TensorProto.FLOAT16 and node.output[0] not in casts:
             node.input[place] = down.input[0]
 onnx.save(model, {made!r})
+"""
+
+_LATER = """\
+import onnx
+from onnx import version_converter
+
+onnx.save(version_converter.convert_version(onnx.load({model!r}), {opset}), {made!r})
 """
 
 _STATIC = """\
@@ -118,3 +128,9 @@ def int8_script(
         model=model, made=f"{Path(model).stem}.int8.onnx", nodes=parts, types=list(only) or None, weight=weight,
         activation=activation, method=method, per_channel=per_channel, reduce_range=reduce_range,
     )  # fmt: skip
+
+
+def later_opset(model: str, opset: int) -> tuple[str, str]:
+    """Lines that write a model at a later opset, by onnx's own converter, and the file that they write."""
+    made = f"{model.removesuffix('.onnx')}.opset{opset}.onnx"
+    return _LATER.format(model=model, opset=opset, made=made), made

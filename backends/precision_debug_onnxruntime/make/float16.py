@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,8 +53,33 @@ def convert(source: Model, runtime: Runtime, folder: Path) -> tuple[Model, tuple
         try:
             model, notes = _converted(source, runtime, folder, infer_types(source, runtime, folder), named)
         except PrecisionDebugError:
+            kind = _type_that_stands_in_the_way(source, runtime, folder, named, refused.what)
+            if kind:
+                hint = say("kept_runs", option=f"op_block_list={','.join((*sorted(named.ops), kind))}")
+                raise type(refused)(refused.what, where=refused.where, hint=hint) from refused
             raise refused from None
         return model, (*notes, say("own_types_told", detail=refused.what))
+
+
+_MOST_TYPES, _MOST_BYTES = 24, 1 << 27
+"""Operator types that are tried in float32, and of how large a file: each is a conversion and a session of its own."""
+
+
+def _type_that_stands_in_the_way(
+    source: Model, runtime: Runtime, folder: Path, named: Blocked, said: str
+) -> str:  # fmt: skip
+    """The operator type without whose conversion the model is converted and loads, tried; "" where no single one is."""
+    if Path(source.path).stat().st_size > _MOST_BYTES:
+        return ""
+    nodes = [node for graph in all_graphs(source.proto.graph) for node in graph.node]
+    words = set(re.findall(r"[\w./:-]+", said))
+    first = [node.op_type for node in nodes if node.op_type in words or (node.name and node.name in words)]
+    for kind in list(dict.fromkeys([*first, *(node.op_type for node in nodes)]))[:_MOST_TYPES]:
+        blocked = dataclasses.replace(named, ops=named.ops | {kind})
+        with contextlib.suppress(PrecisionDebugError):
+            _converted(source, runtime, folder, None, blocked)
+            return str(kind)
+    return ""
 
 
 _HINT = "keep what it stumbles over in float32: options op_block_list, node_block_list"

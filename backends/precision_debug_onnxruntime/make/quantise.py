@@ -32,11 +32,13 @@ from precision_debug.settings import passed
 from ..engine.full_disk import raise_if_full
 from ..engine.light_imports import lean_import, quantisation
 from ..engine.quiet_logging import quietly
+from ..engine.remedies import PRODUCTS
 from ..engine.runtime import Runtime, our_errors, plain
 from ..engine.stock_script import FLOAT8, METHODS, PER_CHANNEL, TYPES, method_of
 from ..keep import nodes_named
 from ..reasons import say
 from ..settings import setting
+from .opset import raised
 from .running_graph import dump, infer_types
 
 __all__ = ["after_quantisation", "quantise"]
@@ -59,10 +61,13 @@ def quantise(
     leaves all of it in float, or makes what does not load, it is asked for less, and a note says so: weights per
     tensor, then no folding, which is what it does by itself.
     Options: "calibration" ("minmax", "entropy", "percentile", "distribution"), "activation_type", "weight_type",
-    "per_channel", "reduce_range", "nodes_to_exclude", "op_types"; of int4 "block_size", "symmetric",
+    "per_channel", "reduce_range", "nodes_to_exclude", "op_types", "raise_opset"; of int4 "block_size", "symmetric",
     "accuracy_level". Raises UsageError, InputError, ModelError or
     BackendError.
     """
+    raised_to: tuple[Reason, ...] = ()
+    if change == "int8" and (opset := setting(runtime.settings, "raise_opset")):
+        source, raised_to = raised(source, opset, "raise_opset")
     settings = _Settings(runtime.settings, source)
     if change == "int8" and (settings.activation == FLOAT8) != (settings.weight == FLOAT8):
         raise UsageError(
@@ -92,11 +97,33 @@ def quantise(
             continue
         otherwise = NOTHING if change == "int4" else _otherwise(refused, model is source)
         notes = settings.notes(change, len(feeds), per_channel, otherwise)
-        return quantised, (*notes, *left)
+        return quantised, (*raised_to, *notes, *left)
     if nothing is not None and settings.exclude:
         return source, (say("all_excluded"),)
     assert refused is not None
+    if nothing is None and not settings.op_types and change != "int4":
+        kinds = _types_that_do(ways, source, change, runtime, settings, feeds, folder)
+        if kinds:
+            hint = say("kept_runs", option=f"op_types={','.join(kinds)}")
+            raise type(refused)(refused.what, where=refused.where, hint=hint) from refused
     raise nothing or refused  # that there is nothing to quantise is the reason, whatever another way came to
+
+
+def _types_that_do(
+    ways: Sequence[tuple[Model, bool]], source: Model, change: str, runtime: Runtime, settings: _Settings,
+    feeds: Sequence[Feeds], folder: Path,
+) -> tuple[str, ...]:  # fmt: skip
+    """Of the operators that gain most of 8 bits those that can be quantised alone, tried: what is quantised, and loads;
+    () where there are none."""
+    here = {node.op_type for graph in all_graphs(source.proto.graph) for node in graph.node}
+    products = tuple(kind for kind in PRODUCTS if kind in here)
+    for kinds in dict.fromkeys([products, *((kind,) for kind in products)]) if products else ():
+        for model, per_channel in ways:
+            common = {**settings.common(per_channel, model, source), "op_types_to_quantize": list(kinds)}
+            with contextlib.suppress(ModelError, BackendError):
+                _quantised(model, source, change, runtime, common, settings, feeds, folder)
+                return kinds
+    return ()
 
 
 class _NothingLeft(ModelError):
