@@ -164,8 +164,8 @@ def test_loops_in_loops_are_merged_over_both(tmp_path: Path) -> None:
 
 
 def test_an_operator_of_a_long_loop_is_still_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A division whose results are below what FP16 holds, in each of 60 iterations, of which 18 are looked at."""
-    every = compared(tmp_path, loop_of(60, scale=3e4), "ort_fp16_sim", every_iteration=True)
+    """A division whose results are below what FP16 holds, in each of 30 iterations, of which 18 are looked at."""
+    every = compared(tmp_path, loop_of(30, scale=3e4), "ort_fp16_sim", every_iteration=True)
     monkeypatch.setattr(loops, "_EXPLAINED", 40)
     files = ModelFiles(model_file=str(tmp_path / "loop.onnx"))
     spec = RunSpec(model=files, run_mode="ort_fp16_sim", val_range={"": (-1, 1)}, tolerance=Tolerance(given=False))
@@ -188,11 +188,11 @@ def test_what_one_side_alone_shows_is_merged_too(tmp_path: Path) -> None:
 def test_samples_of_loops_are_merged(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     inputs = [{"x": random.uniform(-1, 1, size=(4, 8)).astype(np.float32)} for _ in range(3)]
-    report = compared(tmp_path, loop_of(40), "ort_fp16_sim", inputs=inputs)
+    report = compared(tmp_path, loop_of(20), "ort_fp16_sim", inputs=inputs)
     row = next(row for row in report.rows if row.name == "product")
     assert row.extra["Samples"] == "3"
-    assert row.comparison.base.elements == 3 * 40 * 32
-    singles = [compared(tmp_path, loop_of(40), "ort_fp16_sim", inputs=[one]) for one in inputs]
+    assert row.comparison.base.elements == 3 * 20 * 32
+    singles = [compared(tmp_path, loop_of(20), "ort_fp16_sim", inputs=[one]) for one in inputs]
     alone = [next(row for row in one.rows if row.name == "product").comparison for one in singles]
     assert row.comparison.mismatched == sum(one.mismatched for one in alone)
     assert row.comparison.rmse == pytest.approx(np.sqrt(np.mean([one.rmse**2 for one in alone])))
