@@ -63,6 +63,15 @@ def test_a_threshold_and_a_rounding() -> None:
     assert told([[1.4, 2.6]], [[1.6, 2.6]], [1, 3], [2, 3]) == pytest.approx({"count": 1, "elements": 2, "off": 0.2})
 
 
+def test_boxes_that_one_side_alone_has_and_boxes_in_another_order() -> None:
+    boxes, scores = np.zeros((1, 4, 4)), np.array([[[0.5, 0.9, 0.8, 0.7]]])
+    off, all_four = scores - [0, 0, 0.02, 0], [[0, 0, 1], [0, 0, 2], [0, 0, 3], [0, 0, 0]]
+    found = told([boxes, scores], [boxes, off], all_four, all_four[:3])
+    assert found == pytest.approx({"count": 1, "elements": 4, "off": 0.0})
+    found = told([boxes, scores], [boxes, off], all_four, [all_four[place] for place in (3, 0, 1, 2)])
+    assert found == pytest.approx({"count": 1, "elements": 4, "off": 0.02}, rel=1e-5)  # one that was overtaken by three
+
+
 def test_what_cannot_be_told_is_not() -> None:
     assert told([[[1.0, 2.0]]], [[[1.0, 2.0]]], [1], [1, 1]) == {}
     found = told([[[1.0, np.nan]]], [[[1.0, 2.0]]], [[0]], [[1]])

@@ -74,8 +74,29 @@ def rounding(scores: str) -> Parts:
     return nodes, {"far": np.array(7, F)}, "y"
 
 
+def boxes(scores: str) -> Parts:
+    """Boxes are kept from a score on, as many as there are: the two sides have another number of them."""
+    place = np.arange(ROWS)
+    corner = np.stack([place // 32 * 20.0, place % 32 // 2 * 40.0 + place % 2 * 10], -1)  # each overlaps with one other
+    nodes = [
+        helper.make_node("Transpose", [scores], ["classes"], name="classes"),
+        helper.make_node("Unsqueeze", ["classes", "first"], ["batch"], name="batch"),
+        helper.make_node("Slice", ["batch", "first", "some", "ones"], ["few"], name="few"),
+        helper.make_node("Add", ["corners", "nothing"], ["boxes"], name="boxes"),
+        helper.make_node("NonMaxSuppression", ["boxes", "few", "most", "overlap", "least"], ["decided"]),
+        helper.make_node("Gather", ["decided", "two"], ["kept"], name="kept", axis=1),
+        helper.make_node("Gather", ["corners", "kept"], ["y"], name="y", axis=1),
+    ]
+    constants: dict[str, Any] = {
+        "first": np.array([0]), "some": np.array([4]), "ones": np.array([1]), "nothing": np.array(0, F),
+        "corners": np.concatenate([corner, corner + 12], -1)[None].astype(F), "most": np.array([2000]),
+        "overlap": np.array([0.05], F), "least": np.array([0.1], F), "two": np.array(2),
+    }  # fmt: skip
+    return nodes, constants, "y"
+
+
 KINDS: dict[str, Callable[[str], Parts]] = {
-    one.__name__: one for one in (equal, argmax, labels, topk, threshold, rounding)
+    one.__name__: one for one in (equal, argmax, labels, topk, threshold, rounding, boxes)
 }
 
 
@@ -140,7 +161,9 @@ def test_what_rounding_turns_is_as_expected_and_nobodys(kind: str, tmp_path: Pat
         assert 0 < decision.margin <= decision.reach
 
 
-@pytest.mark.parametrize(("kind", "fault"), [("equal", 500.0), ("argmax", 60), ("labels", 500), ("threshold", 60)])
+@pytest.mark.parametrize(
+    ("kind", "fault"), [("equal", 500.0), ("argmax", 60), ("labels", 500), ("threshold", 60), ("boxes", 60)]
+)
 def test_scores_that_are_wrong_are_blamed(kind: str, fault: float, tmp_path: Path) -> None:
     report = compared(tmp_path, kind, fault)
     assert report.explanation is not None

@@ -78,3 +78,82 @@ def test_the_processs_own_random_numbers_go_on_as_they_were(file: Path) -> None:
     spec = precision_debug.records.SessionSpec(model=ModelFiles(model_file=f"{file}:one"), mode="torch_fp32")
     TorchBackend().examples(spec)
     assert (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()) == states  # type: ignore[index]
+
+
+CUT = """
+import torch
+from torch import nn
+
+
+class Whole(nn.Module):
+    scale = 1.0
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm, self.last = nn.Linear(8, 16), nn.LayerNorm(16), nn.Linear(16, 8)
+
+    def forward(self, x):
+        return self.last(self.norm(torch.relu(self.first(x))))
+
+
+class InFour(Whole):
+    def forward(self, x):
+        return torch.cat([super(InFour, self).forward(part) for part in x.chunk(4)])
+
+
+class Padded(Whole):
+    def forward(self, x):
+        return super().forward(nn.functional.pad(x, (0, 0, 0, 3)))[:-3]
+
+
+class Wrong(Whole):
+    def forward(self, x):
+        return torch.cat([super(Wrong, self).forward(part) * 1.01 for part in x.chunk(4)])
+
+
+def made(kind):
+    torch.manual_seed(0)
+    return kind(), (torch.arange(64.0).reshape(8, 8).sin(),)
+
+
+def whole():
+    return made(Whole)
+
+
+def in_four():
+    return made(InFour)
+
+
+def padded():
+    return made(Padded)
+
+
+def wrong():
+    return made(Wrong)
+"""
+
+
+@pytest.mark.parametrize("other", ["in_four", "padded"])
+@pytest.mark.parametrize("turned", [False, True])
+def test_who_cuts_the_work_differently_fails_nothing(tmp_path: Path, other: str, turned: bool) -> None:
+    (tmp_path / "cut.py").write_text(CUT)
+    target, base = ("whole", other) if turned else (other, "whole")
+    report = precision_debug.compare(
+        f"{tmp_path / 'cut.py'}:{target}", baseline_model=f"{tmp_path / 'cut.py'}:{base}", run_mode="torch_fp32",
+        baseline="torch_fp32",
+    )  # fmt: skip
+    assert report.exit_status == 0
+    assert {row.status for row in report.rows} >= {Status.PASS, Status.UNMATCHED}
+    assert "cut_otherwise" in {row.reason.code for row in report.rows if row.status is Status.UNMATCHED}
+    assert all(row.reason.code == "cut_otherwise" for row in report.rows if row.base is not None and row.target)
+
+
+def test_who_cuts_the_work_differently_and_computes_something_else_fails(tmp_path: Path) -> None:
+    (tmp_path / "cut.py").write_text(CUT)
+    report = precision_debug.compare(
+        f"{tmp_path / 'cut.py'}:wrong", baseline_model=f"{tmp_path / 'cut.py'}:whole", run_mode="torch_fp32",
+        baseline="torch_fp32",
+    )  # fmt: skip
+    assert report.exit_status == 1
+    assert report.explanation is not None
+    assert [one.cause for one in report.explanation.culprits] == ["other_arithmetic"]  # and not the cut itself

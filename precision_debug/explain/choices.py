@@ -7,6 +7,7 @@ of it is measured: the scores of both sides, in the places where the choices dif
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
@@ -150,8 +151,11 @@ def choice_between(base: Sequence[Array], target: Sequence[Array], chose: Array,
     and how far the target's are off there; without what cannot be told of these arrays.
 
     base, target: the scores, and what they are compared with where that is not constant. chose, chose_there: indices
-    into the scores along one axis, or what a threshold or a rounding makes of each.
+    into the scores along one axis, what a threshold or a rounding makes of each, or the boxes that are left: of which
+    the two sides may have another number.
     """
+    if len(base) > 1 and _are_boxes(base[1], chose) and _are_boxes(base[1], chose_there):
+        return _of_boxes(base[1], target[1], chose, chose_there)
     if chose.shape != chose_there.shape or any(b.shape != t.shape for b, t in zip(base, target, strict=True)):
         return {}
     first, there = widen(base[0]), widen(target[0])
@@ -170,6 +174,38 @@ def choice_between(base: Sequence[Array], target: Sequence[Array], chose: Array,
     if not math.isfinite(off):
         return found
     return {**found, "off": off} if not math.isfinite(margin) else {**found, "off": off, "margin": margin}
+
+
+def _are_boxes(scores: Array, chose: Array) -> bool:
+    """Whether these are rows of batch, class and box, as NonMaxSuppression has them, of such scores."""
+    fits = chose.dtype.kind in "iu" and chose.ndim == 2 and chose.shape[1] == 3 == scores.ndim
+    return fits and bool((chose >= 0).all() and (chose < np.array(scores.shape)).all())
+
+
+def _of_boxes(scores: Array, there: Array, chose: Array, chose_there: Array) -> Evidence:
+    """Boxes that one side alone has; where both have the same ones, those that others have overtaken."""
+    mine, theirs = ([tuple(row) for row in one.tolist()] for one in (chose, chose_there))
+    alone = {*mine} ^ {*theirs}
+    count = max(len({*mine} - {*theirs}), len({*theirs} - {*mine}))
+    moved = alone or {one for pair in zip(mine, theirs, strict=True) if pair[0] != pair[1] for one in pair}
+    if not alone:
+        places = {one: place for place, one in enumerate(theirs)}
+        count = len(mine) - _in_order([places[one] for one in mine])
+    found: Evidence = {"count": count, "elements": int(scores.size)}
+    if scores.shape != there.shape or not moved:
+        return found
+    at = tuple(np.array(sorted(moved)).T)
+    off = _most(np.abs(widen(there)[at] - widen(scores)[at]))
+    return {**found, "off": off} if math.isfinite(off) else found
+
+
+def _in_order(places: Sequence[int]) -> int:
+    """How many of these stand in ascending order at most, if the others are left out."""
+    ends: list[int] = []
+    for place in places:
+        at = bisect.bisect_left(ends, place)
+        ends[at : at + 1] = [place]
+    return len(ends)
 
 
 def _apart(one: tuple[Array, Array], other: tuple[Array, Array]) -> float:

@@ -42,6 +42,9 @@ _ROUND = words("""
 _STEPS = _ROUND | words("Cast Convert CAST to _to_copy")
 """What is decided there is to which whole number it is nearer."""
 
+_PICKS = words("NonMaxSuppression")
+"""What picks rows of what it reads, as many as there are."""
+
 _FOLLOWS = words("Shape Size ShapeOf shape NonZero nonzero ConstantOfShape Constant Input Dropout")
 """What they say does not hang on the values of a float, or says once more what a decision says."""
 
@@ -270,9 +273,9 @@ class _Turned:
         for taken in (self._taken(there, nearest), *self._read_back(plain, there)):
             turned = [
                 name for name in self.names if name in taken and name in plain
-                and taken[name].shape == plain[name].shape and _moved(plain[name], taken[name]).any()
+                and _are_rows(taken[name], plain[name]) and _count_moved(plain[name], taken[name])
             ]  # fmt: skip
-            got = self.runs.of_baseline({name: taken[name] for name in turned}, wanted) if turned else {}
+            got = self.runs.of_baseline(self._put(turned, taken, plain, there), wanted) if turned else {}
             tried = self._explained(plain, there, got, fixed) if turned else None
             if tried is not None:
                 break
@@ -285,6 +288,20 @@ class _Turned:
         of_them = tuple(name for name in shown if self._rest(name, plain, there, got, fixed))
         decisions = tuple(dataclasses.replace(one, rest=self._left_at(one.at, there, got)) for one in decisions)
         return Decided(decisions=decisions, behind=of_them, before=self._before(turned, of_them))
+
+    def _put(
+        self, turned: Iterable[str], taken: Mapping[str, Array], plain: Mapping[str, Array],
+        there: Mapping[str, Array],
+    ) -> dict[str, Array]:  # fmt: skip
+        """What makes the baseline decide as the target did: its decisions, or, of another number, which no engine takes
+        in place of its own, the scores that they were taken by. The scores are judged by themselves."""
+        found: dict[str, Array] = {}
+        for name in turned:
+            if taken[name].shape == plain[name].shape:
+                found[name] = taken[name]
+            else:
+                found |= {one: there[one] for one in self.runs.scores[name] if one in there}
+        return found
 
     def _taken(self, there: Mapping[str, Array], nearest: Collection[str]) -> dict[str, Array]:
         """The target's decisions: as it shows them, and else what the baseline's operators make of its scores."""
@@ -331,7 +348,7 @@ class _Turned:
             if not self._rest(name, plain, there, got, fixed):
                 return None
             off = error_at(self.bench, plain[name], got[name], rounded=name in self.subject.rounded)
-            effect[name] = off if off is not None else float(_moved(plain[name], got[name]).mean())
+            effect[name] = off if off is not None else _count_moved(plain[name], got[name]) / max(1, got[name].size)
             matters = matters or bool(sink.flips) or effect[name] ** 2 >= HALF * sink.rel_l2**2
         return effect if matters else None
 
@@ -388,14 +405,14 @@ class _Turned:
         limits = [] if len(scores) != 1 else self.runs.limits(name)
         other = [there.get(one, plain[one]) for one in self.runs.scores[name] if one in plain]
         told = choice_between([*scores, *limits], [*other, *limits], plain[name], taken) if scores else {}
-        count = int(told.get("count", _moved(plain[name], taken).sum()))
+        count = int(told.get("count", _count_moved(plain[name], taken)))
         elements = int(told.get("elements", taken.size))
         drawn = [
             choice_between(
                 [*scores, *limits], [*(draw[one] for one in self.runs.scores[name]), *limits], plain[name], draw[name]
-            ).get("count", float(_moved(plain[name], draw[name]).sum()))
+            ).get("count", float(_count_moved(plain[name], draw[name])))
             for draw in draws
-            if name in draw and all(one in draw for one in self.runs.scores[name]) and draw[name].shape == taken.shape
+            if name in draw and all(one in draw for one in self.runs.scores[name]) and _are_rows(draw[name], taken)
         ]
         predicted = float(np.mean(drawn)) if drawn else 0.0
         usual = [
@@ -405,13 +422,22 @@ class _Turned:
         allowed = allowed_error(self.subject.typical_unit, max(usual, default=None))
         margin = told.get("margin")
         reach = allowed * max((float(np.abs(widen(one)).max(initial=0.0)) for one in scores), default=0.0)
-        near = margin is None or not reach or margin <= reach
+        near = margin <= reach or not reach if margin is not None else self._follow_scores(name, there, taken)
         first = max(effect, key=lambda one: effect[one], default="")
         return Decision(
             name=name, op_type=self.subject.meta_of[name].op_type, count=count, elements=elements, margin=margin,
             off=told.get("off"), predicted=predicted, reach=reach, at=first, effect=effect.get(first, 0.0),
             expected=near and count <= TIMES * max(1.0, predicted),
         )  # fmt: skip
+
+    def _follow_scores(self, name: str, there: Mapping[str, Array], taken: Array) -> bool:
+        """Whether the baseline's operator picks what the target picked where it reads what the target reads: of boxes
+        nothing says how near a choice was, and one that lost some by itself has not rounded."""
+        read = {one: there[one] for one in self.runs.scores[name] if one in there}
+        if plain_type(self.subject.meta_of[name].op_type) not in _PICKS or len(read) < len(self.runs.scores[name]):
+            return True
+        got = self.runs.of_baseline(read, [name]).get(name)
+        return got is not None and np.array_equal(got, taken)
 
     def _before(self, turned: Sequence[str], behind: Sequence[str]) -> Subject:
         """The model as it is explained: what is behind a decision has no author, and the scores are the outputs."""
@@ -430,6 +456,17 @@ class _Turned:
         return dataclasses.replace(
             subject, rows=rows, bearers=subject.bearers | after, fails=subject.fails and bool(failing)
         )
+
+
+def _are_rows(one: Array, other: Array) -> bool:
+    """Whether two decisions are of one shape but for how many rows they pick."""
+    return one.ndim == other.ndim and (one.shape == other.shape or (one.ndim > 0 and one.shape[1:] == other.shape[1:]))
+
+
+def _count_moved(one: Array, other: Array) -> int:
+    if one.shape != other.shape:
+        return max(1, abs(one.size - other.size))
+    return int(_moved(one, other).sum())
 
 
 def _moved(one: Array, other: Array) -> Any:

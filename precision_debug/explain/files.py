@@ -547,6 +547,17 @@ _OF_ITS_RESULT = frozenset({"Unsqueeze"})
 """Operators that count axes of what they give."""
 
 
+def _cut(moves: Operator, first: Any, second: Any) -> bool:
+    """Whether an operator that only moves elements moves another number of them there: it does not choose how many it
+    reads, so whoever was before it cut the work differently, and this is no fault of its own."""
+    if plain_type(moves.op_type) not in MOVE:
+        return False
+    if not (isinstance(first, (list, tuple)) and isinstance(second, (list, tuple)) and len(first) == len(second) > 1):
+        return False
+    whole = all(isinstance(one, (int, np.integer)) and one > 0 for one in (*first, *second))
+    return whole and math.prod(first) != math.prod(second)
+
+
 def _same_axes(op_type: str, key: str, first: Any, second: Any, axes: tuple[int, int] | None) -> bool:
     """Whether two attributes name the same axes, counted from either end."""
     rank = axes[op_type in _OF_ITS_RESULT] if axes is not None and key in ("axis", "axes") else 0
@@ -576,7 +587,7 @@ def _difference(
                         str(one.attributes.get("axis")) for one, own in ((mine, first), (theirs, second))]  # fmt: skip
                 return {"what": say("an_attribute"), "name": "axis", "base": told[0], "target": told[1]}
             continue
-        if first != second and not _same_axes(mine.op_type, key, first, second, axes):
+        if first != second and not _same_axes(mine.op_type, key, first, second, axes) and not _cut(mine, first, second):
             base, there = (say("is_missing") if one is None else str(one) for one in (first, second))
             return {"what": say("an_attribute"), "name": key, "base": base, "target": there}
     ours, others = list(mine.parameters.items()), list(theirs.parameters.items())

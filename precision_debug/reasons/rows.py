@@ -29,6 +29,11 @@ ROWS: Mapping[str, Wording] = {
         "该处的切分不同：没有单独属于此样本的部分",
         _HOME, whole=True,
     ),
+    "cut_otherwise": Wording(
+        "other cut: {base} here and {target} there, and every output agrees",
+        "切分不同：此处为 {base}，对侧为 {target}，而所有输出一致",
+        _HOME, whole=True,
+    ),
     "types": Wording("types: {base} against {target}", "类型不同：{base} 与 {target}", _SHAPES),
     "elements": Wording("{count} of {all} {all:element|elements}", "{all} 个元素中有 {count} 个", _NUMBERS),
     "elements_and": Wording(

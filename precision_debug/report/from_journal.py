@@ -19,6 +19,7 @@ from ..observe.sample_columns import ITERATIONS
 from ..pairing.align import Alignment, stem
 from ..reasons import Reason, say
 from ..records import (
+    Comparison,
     Introduced,
     ModelFiles,
     Repeated,
@@ -221,7 +222,27 @@ class _ReportState:
             )
             for row in table
         )  # fmt: skip
-        return tuple(told_of_decisions(row, explained) for row in judged)
+        return told_of_cuts(tuple(told_of_decisions(row, explained) for row in judged))
+
+
+def told_of_cuts(rows: tuple[Row, ...]) -> tuple[Row, ...]:
+    """The rows where inner tensors of another shape are no failure if every output, and every gradient, agrees.
+
+    Who cuts the work into micro-batches, pads it or fuses what reads one tensor has other tensors inside."""
+    ends = [row for row in rows if row.is_output and row.comparison is not None]
+    if not ends or any(row.status is not Status.PASS for row in ends):
+        return rows
+    return tuple(_cut_otherwise(row, row.comparison) if row.reason.code == "shape" else row for row in rows)
+
+
+def _cut_otherwise(row: Row, numbers: Comparison | None) -> Row:
+    if row.is_output or numbers is None:
+        return row
+    base, target = ([*one.shape] for one in (numbers.base, numbers.target))
+    return dataclasses.replace(
+        row, status=Status.UNMATCHED, reason=say("cut_otherwise", base=str(base), target=str(target)),
+        comparison=None, base=numbers.base, target=numbers.target,
+    )  # fmt: skip
 
 
 def _of_loops(rows: Sequence[Row]) -> list[Row]:
