@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ pytest.importorskip("onnx", reason="builds a model")
 from planted.onnx_faults import Graph
 
 import precision_debug
+from precision_debug.cli import main
 from precision_debug.observe.sample_columns import SAMPLES
 from precision_debug.reasons import as_reason
 from precision_debug.report.model import Verdict
@@ -142,3 +144,16 @@ def test_ids_are_moved_and_pictures_vary_in_their_values() -> None:
         changed = _varied(picture, random, noised=noised)
         assert changed.dtype == np.uint8
         assert (changed != picture).any()
+
+
+def test_the_modes_of_a_sweep_are_judged_by_the_same_samples(tmp_path: Path) -> None:
+    path, (first, second) = _opens_for(tmp_path, 1)
+    folder = tmp_path / "inputs"
+    folder.mkdir()
+    for number, value in enumerate([first, first * np.float32(1.01), second, second * np.float32(1.01)]):
+        np.savez(folder / f"{number}.npz", x=value)
+    for modes, judged in (("ort_opt,ort_int8", 2), ("ort_opt,ort_fp16_sim", 4)):
+        out = tmp_path / f"sweep{judged}.json"
+        command = ["sweep", "--model_file", str(path), "--run_modes", modes, "--inputs", str(folder), "--output", str(out)]
+        main([*command, "--speed_seconds", "0.01", "--explain", "off"])
+        assert {mode["samples"] for mode in json.loads(out.read_text())["modes"]} == {judged}

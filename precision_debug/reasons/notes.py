@@ -199,6 +199,11 @@ NOTES: Mapping[str, Wording] = {
         " (--calibration_samples).",
         "目标用 {count} 个样本校准，由另外 {judged} 个样本判断（--calibration_samples）。",
     ),
+    "others_calibrate": Wording(
+        "{count} {count:sample|samples} calibrated other modes of this sweep, and {judged} {judged:other|others} judged"
+        " every mode (--calibration_samples).",
+        "本次对比中有其他模式用 {count} 个样本校准，所有模式都由另外 {judged} 个样本判断（--calibration_samples）。",
+    ),
     "batch_calibrates": Wording(
         "The first half of the batch calibrated the target; all of it judged it.",
         "目标用该批次的前一半校准，用整个批次判断。",

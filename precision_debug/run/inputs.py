@@ -54,11 +54,23 @@ def feeds_of(spec: RunSpec, plan: Plan, feeds: Sequence[Feeds]) -> FeedSet:
 def _with_calibration(spec: RunSpec, plan: Plan, feed_set: FeedSet) -> FeedSet:
     """Part of several samples calibrates, and the rest judges; of one batch, its first half calibrates.
 
-    What is chosen by --sample judges, and the others calibrate.
+    What is chosen by --sample judges, and the others calibrate. Of several modes, all are judged by the same ones.
     """
-    count, mode = len(feed_set.feeds), plan.target.mode
-    if plan.baseline is None or mode is None or not mode.calibrates or _brings_ranges(plan.target):
+    mode = plan.target.mode
+    if plan.baseline is None or mode is None or not (mode.calibrates or spec.judged_alike):
         return feed_set
+    if _brings_ranges(plan.target):
+        return feed_set
+    split = _split(spec, plan, feed_set)
+    if mode.calibrates or split.many == feed_set.many:
+        return split if mode.calibrates else feed_set
+    count, judged = len(split.calibrates or ()), 1 if split.many is None else len(split.many)
+    note = say("others_calibrate", count=count, judged=judged)
+    return dataclasses.replace(feed_set, many=split.many, notes=(*feed_set.notes, note))
+
+
+def _split(spec: RunSpec, plan: Plan, feed_set: FeedSet) -> FeedSet:
+    count = len(feed_set.feeds)
     if spec.calibration_samples is not None:
         calibrates = tuple(range(min(count, spec.calibration_samples)))
         rest = range(len(calibrates), count)

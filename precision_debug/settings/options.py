@@ -221,6 +221,7 @@ class RunSpec:
     baseline_model: the model of the baseline where it is another file; None: the same.
     inputs: path of a feeds file, folder or script; "" means seeded random.
     input_shapes: input name to shape, for dynamic dimensions. val_range: input name ("" for all) to (low, high).
+    judged_alike: one of several modes, some of which calibrate: what calibrates one judges none.
     sample: "3", or "0:10"; "": all of them. memory_budget: bytes; None: all baseline tensors wait in memory.
     marks: patterns of tensor names; empty means all. marks_between: (first, last) in execution order.
     renames: target name to baseline name, the user's own rename map.
@@ -413,6 +414,7 @@ class RunSpec:
     ))  # fmt: skip
     options: Mapping[str, Any] = field(default_factory=dict)
     command: str = ""
+    judged_alike: bool = False
     options_from: str = ""
 
 

@@ -69,6 +69,10 @@ def refuse_unknown(modes: Sequence[str], models: Sequence[ModelFiles]) -> None:
             _first_that_reads(models, mode)
 
 
+def _some_calibrate(modes: Sequence[str]) -> bool:
+    return any(mode.calibrates and mode.name in modes for backend in registry.backends() for mode in backend.run_modes)
+
+
 def sweep(
     spec: RunSpec,
     modes: str,
@@ -89,6 +93,7 @@ def sweep(
     Raises UsageError where nothing can be run at all.
     """
     begun, started = time.monotonic(), machine.now()
+    spec = dataclasses.replace(spec, judged_alike=_some_calibrate([mode for _, mode, _ in parse_modes(modes)]))
     rows: list[Mode] = []
     specs: dict[str, RunSpec] = {}
     baseline = ""
