@@ -154,6 +154,6 @@ def test_the_modes_of_a_sweep_are_judged_by_the_same_samples(tmp_path: Path) -> 
         np.savez(folder / f"{number}.npz", x=value)
     for modes, judged in (("ort_opt,ort_int8", 2), ("ort_opt,ort_fp16_sim", 4)):
         out = tmp_path / f"sweep{judged}.json"
-        command = ["sweep", "--model_file", str(path), "--run_modes", modes, "--inputs", str(folder), "--output", str(out)]
-        main([*command, "--speed_seconds", "0.01", "--explain", "off"])
+        command = ["sweep", "--model_file", str(path), "--run_modes", modes, "--inputs", str(folder)]
+        main([*command, "--speed_seconds", "0.01", "--explain", "off", "--output", str(out)])
         assert {mode["samples"] for mode in json.loads(out.read_text())["modes"]} == {judged}
