@@ -249,6 +249,29 @@ class _Runs:
         self.subject.operators()[0].run_replacing(self.subject.feeds, replace, names)
         return found
 
+    def put(
+        self, turned: Iterable[str], taken: Mapping[str, Array], plain: Mapping[str, Array],
+        there: Mapping[str, Array],
+    ) -> dict[str, Array]:  # fmt: skip
+        """What makes the baseline decide as the target did: its decisions, or, of another number, which no engine takes
+        in place of its own, the scores that they were taken by. The scores are judged by themselves."""
+        found: dict[str, Array] = {}
+        for name in turned:
+            if taken[name].shape == plain[name].shape:
+                found[name] = taken[name]
+            else:
+                found |= {one: there[one] for one in self.scores[name] if one in there}
+        return found
+
+    def follow_scores(self, name: str, there: Mapping[str, Array], taken: Array) -> bool:
+        """Whether the baseline's operator picks what the target picked where it reads what the target reads: of boxes
+        nothing says how near a choice was, and one that lost some by itself has not rounded."""
+        read = {one: there[one] for one in self.scores[name] if one in there}
+        if plain_type(self.subject.meta_of[name].op_type) not in _PICKS or len(read) < len(self.scores[name]):
+            return True
+        got = self.of_baseline(read, [name]).get(name)
+        return got is not None and np.array_equal(got, taken)
+
 
 class _Turned:
     """One model's decisions, as both sides took them."""
@@ -275,7 +298,7 @@ class _Turned:
                 name for name in self.names if name in taken and name in plain
                 and _are_rows(taken[name], plain[name]) and _count_moved(plain[name], taken[name])
             ]  # fmt: skip
-            got = self.runs.of_baseline(self._put(turned, taken, plain, there), wanted) if turned else {}
+            got = self.runs.of_baseline(self.runs.put(turned, taken, plain, there), wanted) if turned else {}
             tried = self._explained(plain, there, got, fixed) if turned else None
             if tried is not None:
                 break
@@ -288,20 +311,6 @@ class _Turned:
         of_them = tuple(name for name in shown if self._rest(name, plain, there, got, fixed))
         decisions = tuple(dataclasses.replace(one, rest=self._left_at(one.at, there, got)) for one in decisions)
         return Decided(decisions=decisions, behind=of_them, before=self._before(turned, of_them))
-
-    def _put(
-        self, turned: Iterable[str], taken: Mapping[str, Array], plain: Mapping[str, Array],
-        there: Mapping[str, Array],
-    ) -> dict[str, Array]:  # fmt: skip
-        """What makes the baseline decide as the target did: its decisions, or, of another number, which no engine takes
-        in place of its own, the scores that they were taken by. The scores are judged by themselves."""
-        found: dict[str, Array] = {}
-        for name in turned:
-            if taken[name].shape == plain[name].shape:
-                found[name] = taken[name]
-            else:
-                found |= {one: there[one] for one in self.runs.scores[name] if one in there}
-        return found
 
     def _taken(self, there: Mapping[str, Array], nearest: Collection[str]) -> dict[str, Array]:
         """The target's decisions: as it shows them, and else what the baseline's operators make of its scores."""
@@ -422,22 +431,13 @@ class _Turned:
         allowed = allowed_error(self.subject.typical_unit, max(usual, default=None))
         margin = told.get("margin")
         reach = allowed * max((float(np.abs(widen(one)).max(initial=0.0)) for one in scores), default=0.0)
-        near = margin <= reach or not reach if margin is not None else self._follow_scores(name, there, taken)
+        near = margin <= reach or not reach if margin is not None else self.runs.follow_scores(name, there, taken)
         first = max(effect, key=lambda one: effect[one], default="")
         return Decision(
             name=name, op_type=self.subject.meta_of[name].op_type, count=count, elements=elements, margin=margin,
             off=told.get("off"), predicted=predicted, reach=reach, at=first, effect=effect.get(first, 0.0),
             expected=near and count <= TIMES * max(1.0, predicted),
         )  # fmt: skip
-
-    def _follow_scores(self, name: str, there: Mapping[str, Array], taken: Array) -> bool:
-        """Whether the baseline's operator picks what the target picked where it reads what the target reads: of boxes
-        nothing says how near a choice was, and one that lost some by itself has not rounded."""
-        read = {one: there[one] for one in self.runs.scores[name] if one in there}
-        if plain_type(self.subject.meta_of[name].op_type) not in _PICKS or len(read) < len(self.runs.scores[name]):
-            return True
-        got = self.runs.of_baseline(read, [name]).get(name)
-        return got is not None and np.array_equal(got, taken)
 
     def _before(self, turned: Sequence[str], behind: Sequence[str]) -> Subject:
         """The model as it is explained: what is behind a decision has no author, and the scores are the outputs."""

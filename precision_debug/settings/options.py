@@ -217,17 +217,16 @@ _PARTS: Mapping[str, type] = {"model": ModelFiles, "tolerance": Tolerance}
 class RunSpec:
     """A whole command: everything that decides the result, as plain values that survive JSON.
 
-    baseline: a run mode, or the folder of a recorded run; "" means the default of the target's backend.
-    baseline_model: the model of the baseline where it is another file; None: the same.
-    inputs: path of a feeds file, folder or script; "" means seeded random.
-    input_shapes: input name to shape, for dynamic dimensions. val_range: input name ("" for all) to (low, high).
-    judged_alike: one of several modes, some of which calibrate: what calibrates one judges none.
+    baseline: a run mode, or the folder of a recorded run; "": the default of the target's backend. baseline_model: the
+    baseline's model where it is another file. judged_alike: of several modes, what calibrates one judges none.
+    inputs: path of a feeds file, folder or script; "" means seeded random. input_shapes: input name to shape, for
+    dynamic dimensions. val_range: input name ("" for all) to (low, high).
     sample: "3", or "0:10"; "": all of them. memory_budget: bytes; None: all baseline tensors wait in memory.
     marks: patterns of tensor names; empty means all. marks_between: (first, last) in execution order.
-    renames: target name to baseline name, the user's own rename map.
-    lockstep: both runs advance together and meet at each tensor; None: where both sides can.
+    renames: target name to baseline name, the user's own rename map. lockstep: both runs advance together and meet at
+    each tensor; None: where both sides can.
     options: backends' settings as given: KEY for every side that reads it, "baseline.KEY" or "target.KEY" for one.
-    options_from: the file that gave some of the command's options, and which; "": all were typed.
+    options_from: the file that gave some of the command's options, and which.
     """
 
     model: ModelFiles
