@@ -225,8 +225,7 @@ class RunSpec:
     marks: patterns of tensor names; empty means all. marks_between: (first, last) in execution order.
     renames: target name to baseline name, the user's own rename map. lockstep: both runs advance together and meet at
     each tensor; None: where both sides can.
-    options: backends' settings as given: KEY for every side that reads it, "baseline.KEY" or "target.KEY" for one.
-    options_from: the file that gave some of the command's options, and which.
+    options: backends' settings as given: KEY for each side that reads it, or "target.KEY". options_from: a file's.
     """
 
     model: ModelFiles
