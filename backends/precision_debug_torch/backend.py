@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         Switch,
     )
 
-    from .keep import TorchKeep
+    from .keep import PackedKeep, TorchKeep
     from .model import Model
 
 __all__ = ["TorchBackend", "on_device", "open_model"]
@@ -190,11 +190,13 @@ class TorchBackend:
 
         return ladder.switches(dataclasses.replace(spec, mode=rung.mode, options={**spec.options, **rung.options}))
 
-    def keep(self, spec: SessionSpec) -> TorchKeep | None:
-        """See ``protocols.Keeper``: of modules in Python, in modes of lower precision."""
-        from .keep import TorchKeep
+    def keep(self, spec: SessionSpec) -> TorchKeep | PackedKeep | None:
+        """See ``protocols.Keeper``: of modules in Python, in modes of lower precision; of a quantised folder's."""
+        from .keep import TorchKeep, packed_keep
 
         chosen = modes.recipe(spec.mode)
+        if not chosen.change and not chosen.autocast and (found := packed_keep(spec)) is not None:
+            return found
         low = (
             chosen.autocast
             or chosen.change == "int8"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from .modes import Recipe
 from .reasons import say
 from .settings import setting
 
-__all__ = ["TorchKeep"]
+__all__ = ["PackedKeep", "TorchKeep", "packed_keep"]
 
 _LINEAR = frozenset({"aten.addmm", "aten.mm", "aten.linear"})
 """What an nn.Linear runs, by its inputs' shapes."""
@@ -100,6 +101,55 @@ class TorchKeep:
         if self.recipe.change == "int8":
             return _INT8.format(source=source, **written)
         return own.read_text(encoding="utf-8") + _MODEL.format(source=source, **written)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackedKeep:
+    """See keeping.Keep, of a quantised folder: modules by their paths, which get the original folder's weights."""
+
+    spec: SessionSpec
+    modules: frozenset[str]
+    unit: str = "module"
+    simulation: str = ""
+    saves: tuple[str, ...] = ()
+
+    def key_of(self, meta: TensorMeta) -> str:
+        from .engine.layers import layer_of
+
+        layer = layer_of(meta)
+        return layer if layer in self.modules else ""
+
+    def options(self, keys: Sequence[str]) -> Mapping[str, Any]:
+        kept: tuple[str, ...] = setting(self.spec.options, "keep_original")
+        return {"keep_original": tuple(dict.fromkeys((*kept, *keys)))}
+
+    def hand_over(self, keys: Sequence[str], _tensors: Sequence[TensorMeta], _folder: Path, /) -> Sequence[Handed]:
+        """The names for this tool, and the options of the quantisers that they stand for."""
+        names: tuple[str, ...] = self.options(keys)["keep_original"]
+        listed, source = json.dumps(list(names), ensure_ascii=False), setting(self.spec.options, "keep_from")
+        skipped = json.dumps({f"-:{re.escape(name)}$": {} for name in names})
+        note = say("handed_quantiser")
+        return [
+            Handed(
+                kind="setting", title=core("named_for_this_tool", name="keep_original"), mode=self.spec.mode,
+                text=f"--run_mode {self.spec.mode} --option {shlex.quote(f'keep_original={listed}')}"
+                f" --option {shlex.quote(f'keep_from={source}')}",
+                options={"keep_original": names, "keep_from": source},
+            ),
+            Handed(kind="config", title=say("handed_ignore"), text=f"ignore={listed}", note=note),
+            Handed(kind="config", title=say("handed_not_convert"), text=f"modules_to_not_convert={listed}", note=note),
+            Handed(kind="config", title=say("handed_dynamic"), text=f"dynamic={skipped}", note=note),
+        ]  # fmt: skip
+
+
+def packed_keep(spec: SessionSpec) -> PackedKeep | None:
+    """Of a quantised folder, where the one that it was made of is named; None elsewhere. Raises ModelError."""
+    if not Path(spec.model.path).is_dir() or not setting(spec.options, "keep_from"):
+        return None
+    from .engine.saved_folder import packed_folder
+
+    packed = packed_folder(spec.model.path)
+    return None if packed is None else PackedKeep(spec=spec, modules=packed.modules)
 
 
 def _sources(lines: Sequence[str], tensors: Sequence[TensorMeta]) -> list[str]:

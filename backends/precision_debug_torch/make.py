@@ -10,21 +10,24 @@ import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
-from precision_debug.errors import BackendUnavailable, InputError, UsageError
+from precision_debug.errors import BackendUnavailable, InputError, ModelError, UsageError
 from precision_debug.feeds.training_step import changed_by_evaluation
 from precision_debug.protocols import WHOLE
 from precision_debug.reasons import Reason
 from precision_debug.records import Doubt
+from precision_debug.settings import passed
 
 from .engine.keep_float32 import BETWEEN, between_tensors, is_line, keep_in_float32, outermost
 from .engine.nested_tensors import leaves, replaced
 from .engine.program import cast_program
+from .engine.quantised_folder import weight_of
 from .engine.quantised_linear import quantise, type_of
 from .engine.ragged import like
 from .engine.training.float8 import convert
@@ -49,6 +52,7 @@ class Built:
 
     device: of its inputs too; of a module that lies on several devices, that of its first parameter.
     quantised: paths of its quantised layers; plain: then, the module as it was before.
+    held: paths of those whose weights a quantiser's file holds in few bits; they multiply in the module's own type.
     """
 
     module: Any
@@ -59,6 +63,7 @@ class Built:
     doubts: tuple[Doubt, ...] = ()
     plain: Any = None
     quantised: frozenset[str] = frozenset()
+    held: frozenset[str] = frozenset()
 
 
 def chosen_device(options: Mapping[str, Any]) -> torch.device:
@@ -177,11 +182,15 @@ def build(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> Built:
             notes.append(say("kept_float32", count=len(kept), names=names))
         if lines:
             notes.append(say("kept_lines", count=len(lines), lines=lines))
+    held = frozenset[str]()
+    if model.packed is not None:
+        held, told = _originals_put_back(model, module, options)
+        notes += told
     if (between or "" in kept) and not trains_low:  # what is kept reads the inputs as they are
         dtype = None
     return Built(
         module=module, model=model, device=device, dtype=dtype, notes=tuple(notes), plain=plain, quantised=paths,
-        doubts=doubts,
+        doubts=doubts, held=held,
     )  # fmt: skip
 
 
@@ -263,6 +272,33 @@ def _as_tensor(value: Any, name: str, built: Built, example: Any) -> Any:
             hint=f"it is a nested tensor: give the parts {parts} in a row",
         )  # fmt: skip
     return like(example, tensor.to(device=built.device, dtype=dtype))
+
+
+def _originals_put_back(
+    model: Model, module: Any, options: Mapping[str, Any]
+) -> tuple[frozenset[str], list[Reason]]:  # fmt: skip
+    """Give modules of a quantised folder the weights of the one that it was made of; which are still of few bits.
+
+    Raises UsageError or ModelError."""
+    packed = model.packed
+    names: tuple[str, ...] = setting(options, "keep_original") if passed(options, "side") == "target" else ()
+    source = setting(options, "keep_from") if names else ""
+    if names and not source:
+        raise UsageError("says no folder to take weights from", where="--option keep_original",
+                         hint="add --option keep_from=FOLDER, the one that was quantised")  # fmt: skip
+    for name in names:
+        if name not in packed.modules:
+            raise UsageError(f"no quantised module is called {name}", where="--option keep_original",
+                             hint=f"one is {min(packed.modules, default='')}")  # fmt: skip
+        child = module.get_submodule(name)
+        exact = weight_of(Path(source), f"{name}.weight")
+        if exact.shape != child.weight.shape:
+            raise ModelError(f"its {name}.weight has another shape", where=source)
+        child.weight = torch.nn.Parameter(exact.to(child.weight), requires_grad=False)
+    notes = [say("unpacked", count=len(packed.modules), method=packed.method)]
+    notes += [say("activations_wide", method=packed.method)] * packed.activations
+    notes += [say("kept_original", count=len(names), names=list(names[:6]), source=source)] if names else []
+    return packed.modules - set(names), notes
 
 
 def _tensors_in(model: Model, kept: Sequence[str]) -> frozenset[int]:

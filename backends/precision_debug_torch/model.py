@@ -47,6 +47,7 @@ class Model:
     guessed: what forward takes, where no arguments are known.
     kind: "eager", "exported" or "script". loss, optimiser: of a training step, None where none (see
     engine.training.step).
+    packed: what a folder says of its quantisation (engine.quantised_folder.Packed); None where it has none.
     compiled: how many modules torch.compile was around; they are run without.
     loaded: of a folder: loads it anew in a torch type, as it is deployed in.
     ranks: of a recorded step of several ranks, what each starts with; its arguments are named after it, "rank1/x".
@@ -62,6 +63,7 @@ class Model:
     dynamic: Mapping[str, tuple[int | str, ...]] = field(default_factory=dict)
     guessed: tuple[InputMeta, ...] = ()
     loaded: Callable[[Any], Any] | None = None
+    packed: Any = None
     compiled: int = 0
     loss: Any = None
     optimiser: Any = None
@@ -75,10 +77,10 @@ def read_model(files: ModelFiles, *, seed: int = 0) -> Model:
     """
     path = files.path
     if Path(path).is_dir():
-        from .engine.saved_folder import load_folder
+        from .engine.saved_folder import load_folder, packed_folder
 
         loaded = functools.lru_cache(maxsize=1)(functools.partial(load_folder, path))
-        return replace(from_module(load_folder(path), path=path), loaded=loaded)
+        return replace(from_module(load_folder(path), path=path), loaded=loaded, packed=packed_folder(path))
     if ".py" in path and Path(path.partition(".py:")[0] + (".py" if ".py:" in path else "")).suffix == ".py":
         return _from_factory(path, seed)
     return _from_program(path) if Path(path).suffix.lower() == ".pt2" else _from_script(path)

@@ -149,6 +149,32 @@ REASONS = Catalogue("torch", {
         "{count} {count:module stays|modules stay} in float32: {names}", "{count} 个模块保持 float32：{names}",
         "Nothing to do: keep_modules asks for it.",
     ),
+    "unpacked": Wording(
+        "{count} {count:weight is|weights are} as {method} packed {count:it|them}, and multiplied in the mode's own type",
+        "{count} 个权重为 {method} 打包后的数值，并以该模式的类型相乘",
+        "Nothing to do.",
+    ),
+    "activations_wide": Wording(
+        "engines that run this {method} folder quantise activations too; here they stay as they are, so that the"
+        " weights' part of the error is seen",
+        "运行此 {method} 目录的引擎还会量化激活值；此处激活值保持原样，因此看到的是权重部分的误差",
+        "Run the engine itself for the rest: vllm_bf16.",
+    ),
+    "kept_original": Wording(
+        "{count} {count:module has its weight|modules have their weights} from {source}: {names}",
+        "{count} 个模块使用 {source} 的权重：{names}",
+        "Nothing to do: keep_original asks for it.",
+    ),
+    "handed_ignore": Wording("llm-compressor's list of what it leaves as it is", "llm-compressor 中保持原样的列表"),
+    "handed_not_convert": Wording(
+        "the same for quantisers of transformers (AWQ, bitsandbytes, torchao, FP8)",
+        "transformers 的量化器（AWQ、bitsandbytes、torchao、FP8）的同一设置",
+    ),
+    "handed_dynamic": Wording("the same for GPTQModel", "GPTQModel 的同一设置"),
+    "handed_quantiser": Wording(
+        "quantise the original folder again with this; the setting above is the same and was run",
+        "以此重新量化原目录；上面的设置与之相同，且已运行",
+    ),
     "kept_lines": Wording(
         "what {count} source {count:line calls|lines call} of torch runs in float32, without autocast: {lines}",
         "{count} 行源代码所调用的 torch 运算以 float32 运行，不使用 autocast：{lines}",

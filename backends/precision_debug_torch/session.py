@@ -218,6 +218,7 @@ class TorchSession:
             self._level, constants=[*module.named_parameters(), *module.named_buffers()], feeds=inputs, show=show,
             quantised=built.quantised, type=type_of(self._recipe.change), results=self._plain_results(built, inputs),
             replacing=replacing, listed=self._listed(), names=names, phases=phases_of(module),
+            held=built.held,
         )  # fmt: skip
 
     def _execute(

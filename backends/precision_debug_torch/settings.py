@@ -43,6 +43,17 @@ SETTINGS = (
         zh="保持 float32 的模块路径（含其内部）；autocast 下也可为源代码的行（model.py:57）：该行所调用的 torch 运算",
     ),
     Setting(
+        name="keep_original", kind="names", default=(), sides=("target",),
+        modes=("torch_fp32", "torch_fp16", "torch_bf16"),
+        help="of a quantised folder: paths of modules whose weights are those of keep_from",
+        zh="用于量化的目录：权重取自 keep_from 的模块路径",
+    ),
+    Setting(
+        name="keep_from", kind="text", default="", sides=("target",), metavar="FOLDER",
+        modes=("torch_fp32", "torch_fp16", "torch_bf16"),
+        help="the folder that was quantised, for keep_original", zh="量化之前的目录，用于 keep_original",
+    ),
+    Setting(
         name="compile_backend", kind="choice", default="inductor", choices=("inductor", "aot_eager", "eager"),
         modes=("torch_compile",),
         help="the backend that torch.compile passes its graph to; aot_eager: the decomposed operators, one by one;"

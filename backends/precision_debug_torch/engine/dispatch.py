@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from precision_debug.callsite import CallSite
 from precision_debug.explain.operators import MOVE, plain_type
+from precision_debug.numbers.precisions import QUANTISED_WEIGHT
 from precision_debug.protocols import Comparer
 from precision_debug.reasons import NOTHING, Reason
 from precision_debug.records import TensorMeta
@@ -34,6 +35,9 @@ from .unwritten import Unwritten
 from .written_constants import WrittenConstants
 
 __all__ = ["Trace", "Watch"]
+
+_PRODUCTS = frozenset({"aten.addmm", "aten.mm", "aten.linear"})
+"""What an nn.Linear runs, by its inputs' shapes."""
 
 Show = Callable[[TensorMeta, Any], Any]
 
@@ -90,15 +94,16 @@ class Trace:
     replaces, and whose tensors are listed, makes no table of its own of the others.
     phases: of a training step; None: there is a forward alone.
     quantised: paths of quantised layers, of that type. results: name of such a layer's result, or of its product in a
-    backward pass, to its row's name without quantisation.
+    backward pass, to its row's name without quantisation. held: paths of modules whose weights are of few bits.
     """
 
     def __init__(
         self, level: str, *, constants: Iterable[tuple[str, Any]], feeds: Mapping[str, Any], show: Show | None,
         quantised: frozenset[str] = frozenset(), type: str = "int8", results: Mapping[str, str] | None = None,
         listed: Mapping[str, TensorMeta] | None = None, replacing: Replacing | None = None,
-        names: frozenset[str] | None = None, phases: Phases | None = None,
+        names: frozenset[str] | None = None, phases: Phases | None = None, held: frozenset[str] = frozenset(),
     ) -> None:  # fmt: skip
+        self._held = held
         self.level, self._phases = level, phases
         self._listed = listed or {}
         self._names_wanted = names if self._listed and replacing is not None and level == "op" else None
@@ -200,6 +205,8 @@ class Trace:
 
     def _kind_of(self, name: str, facts: _Facts) -> str:
         """The operator type of a row: of a quantised layer's product in a backward pass, that type's own."""
+        if name.rpartition("/")[0].partition("@")[0] in self._held and facts.kind in _PRODUCTS:
+            return f"{facts.kind}{QUANTISED_WEIGHT}"
         return f"{self._type}.{facts.kind.partition('.')[2]}" if name in self._products else facts.kind
 
     def _site(

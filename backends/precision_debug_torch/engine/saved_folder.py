@@ -13,8 +13,9 @@ from precision_debug.errors import BackendUnavailable, ModelError
 from precision_debug.safety.special_file import refuse_special
 
 from ..reasons import say
+from .quantised_folder import Packed, config_of, packed_of, unpacked_state
 
-__all__ = ["load_folder"]
+__all__ = ["load_folder", "packed_folder"]
 
 _FACTORY = "write a factory FILE.py:FUNCTION that builds the module and loads them"
 
@@ -41,11 +42,37 @@ def load_folder(path: str, dtype: Any = torch.float32) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            module = kind.from_pretrained(path, torch_dtype=dtype, local_files_only=True, use_safetensors=True)
+            module = _loaded(kind, path, dtype)
+    except ModelError:
+        raise
     except Exception as error:
         text = (str(error).splitlines() or [type(error).__name__])[0]
         raise ModelError(f"cannot be loaded by {named}: {text}", where=path, hint=_FACTORY) from error
     return module.eval()
+
+
+def packed_folder(path: str) -> Packed | None:
+    """What a folder says of its quantisation; None where it has none. Raises ModelError."""
+    return packed_of(config_of(Path(path)), Path(path))
+
+
+def _loaded(kind: Any, path: str, dtype: Any) -> Any:
+    """The module, packed weights as the numbers that they stand for."""
+    packed = packed_folder(path)
+    if packed is None:
+        return kind.from_pretrained(path, torch_dtype=dtype, local_files_only=True, use_safetensors=True)
+    config = kind.config_class.from_pretrained(path, local_files_only=True)
+    for key in ("quantization_config", "compression_config"):
+        if hasattr(config, key):
+            delattr(config, key)
+    state = unpacked_state(config_of(Path(path)), packed, Path(path))
+    module, told = kind.from_pretrained(
+        None, config=config, state_dict=state, torch_dtype=dtype, output_loading_info=True
+    )
+    if told["missing_keys"]:  # they would be drawn at random
+        what = f"its packed weights have other names than the model's, which lacks {sorted(told['missing_keys'])[0]}"
+        raise ModelError(what, where=path, hint=_FACTORY)
+    return module
 
 
 def _class_named(folder: Path) -> str:
@@ -87,8 +114,6 @@ def _refuse_what_fetches(folder: Path, config: Any) -> None:
             left += part if isinstance(part, list) else ()
             continue
         for key, value in part.items():
-            if key == "quantization_config" and value:
-                raise ModelError("is quantised, so it has no float32 version", where=str(folder), hint=_FACTORY)
             if "implementation" in key and "/" in str(value):
                 what = f"asks for a kernel from elsewhere ({key}), which is code"
                 raise ModelError(what, where=str(folder / "config.json"), hint=f"take the line out, or {_FACTORY}")

@@ -1,0 +1,185 @@
+"""Folders that a quantiser packed, held against the one that they were made of: what is read, named and kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import llama_folders
+import numpy as np
+import pytest
+
+import precision_debug
+from precision_debug.cli import main
+from precision_debug.errors import ModelError
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+pytest.importorskip("transformers", reason="transformers is not installed")
+pytestmark = pytest.mark.engine("torch")
+
+GROUP = 32
+LINEAR = tuple(
+    f"model.layers.{layer}.{name}_proj" for layer in range(llama_folders.LAYERS)
+    for name in ("self_attn.q", "self_attn.k", "self_attn.v", "self_attn.o", "mlp.gate", "mlp.up", "mlp.down")
+)  # fmt: skip
+Parts = Mapping[str, Any]
+
+
+def grid(weight: Any, bits: int, *, zeroed: bool) -> tuple[Any, Any, Any, Any]:
+    """Integers from 0 on, scales and zero points by group, and the weight that they stand for, float64."""
+    rows, columns = weight.shape
+    by_group = weight.reshape(rows, columns // GROUP, GROUP)
+    top = (1 << bits) - 1
+    if zeroed:
+        low, high = np.minimum(by_group.min(-1), 0), np.maximum(by_group.max(-1), 0)
+        scale = np.float32((high - low) / top)
+        scale = np.maximum(scale, np.float32(1e-6))  # of a group of nothing but 0
+        zero = np.clip(np.rint(-low / scale), 1, top)
+    else:
+        scale = np.float32(np.abs(by_group).max(-1) / (top // 2))
+        zero = np.full_like(scale, 1 << (bits - 1))
+    numbers = np.clip(np.rint(by_group / scale[..., None]) + zero[..., None], 0, top)
+    stands = (numbers - zero[..., None]) * scale.astype(np.float64)[..., None]
+    return numbers.reshape(rows, columns).astype(np.int64), scale, zero.astype(np.int64), stands.reshape(rows, columns)
+
+
+def words(numbers: Any, bits: int, order: Any = None) -> Any:
+    """The last axis in int32, lowest bits first; order: which number comes at each place."""
+    each = 32 // bits
+    apart = numbers.reshape(*numbers.shape[:-1], -1, each)[..., order if order is not None else range(each)]
+    packed = (apart.astype(np.uint64) << (np.arange(each, dtype=np.uint64) * np.uint64(bits))).sum(-1, dtype=np.uint64)
+    return torch.from_numpy(packed.astype(np.uint32).view(np.int32).copy())
+
+
+def compressed(weight: Any, bits: int, *, zeroed: bool) -> tuple[Parts, Any]:
+    numbers, scale, zero, stands = grid(weight, bits, zeroed=zeroed)
+    parts = {"weight_packed": words(numbers, bits), "weight_scale": torch.from_numpy(scale),
+             "weight_shape": torch.tensor(weight.shape)}  # fmt: skip
+    if zeroed:
+        parts["weight_zero_point"] = words(np.ascontiguousarray(zero.T), bits).t().contiguous()
+    return parts, stands
+
+
+def gptq(weight: Any) -> tuple[Parts, Any]:
+    numbers, scale, zero, stands = grid(weight, 4, zeroed=True)
+    return {
+        "qweight": words(numbers, 4).t().contiguous(), "qzeros": words(np.ascontiguousarray(zero.T) - 1, 4),
+        "scales": torch.from_numpy(scale.T.copy()), "g_idx": torch.arange(weight.shape[1], dtype=torch.int32) // GROUP,
+    }, stands  # fmt: skip
+
+
+def awq(weight: Any) -> tuple[Parts, Any]:
+    numbers, scale, zero, stands = grid(weight, 4, zeroed=True)
+    order = [0, 2, 4, 6, 1, 3, 5, 7]
+    return {
+        "qweight": words(np.ascontiguousarray(numbers.T), 4, order),
+        "qzeros": words(np.ascontiguousarray(zero.T), 4, order), "scales": torch.from_numpy(scale.T.copy()),
+    }, stands  # fmt: skip
+
+
+def float8(weight: Any) -> tuple[Parts, Any]:
+    """In blocks of 48 rows and 32 columns, the last of which are cut off."""
+    rows, columns = weight.shape
+    high, wide = -(-rows // 48), -(-columns // 32)
+    scale = np.zeros((high, wide), np.float32)
+    spread = np.zeros(weight.shape)
+    for y in range(high):
+        for x in range(wide):
+            block = np.s_[y * 48 : y * 48 + 48, x * 32 : x * 32 + 32]
+            scale[y, x] = np.abs(weight[block]).max() / 448
+            spread[block] = scale[y, x]
+    held = torch.from_numpy((weight / spread).astype(np.float32)).to(torch.float8_e4m3fn)
+    return {"weight": held, "weight_scale_inv": torch.from_numpy(scale)}, held.double().numpy() * spread
+
+
+FORMATS: Mapping[str, tuple[Any, dict[str, Any]]] = {
+    "compressed int4": (lambda one: compressed(one, 4, zeroed=False), {
+        "quant_method": "compressed-tensors", "format": "pack-quantized",
+        "config_groups": {"group_0": {"targets": ["Linear"], "weights": {"num_bits": 4, "group_size": GROUP}}},
+    }),
+    "compressed int8 with zero points": (lambda one: compressed(one, 8, zeroed=True), {
+        "quant_method": "compressed-tensors", "format": "pack-quantized",
+        "config_groups": {"group_0": {"targets": ["Linear"], "weights": {"num_bits": 8, "group_size": GROUP}}},
+    }),
+    "gptq": (gptq, {"quant_method": "gptq", "bits": 4, "group_size": GROUP}),
+    "awq": (awq, {"quant_method": "awq", "bits": 4, "group_size": GROUP, "zero_point": True, "version": "gemm"}),
+    "fp8": (float8, {"quant_method": "fp8", "weight_block_size": [48, 32]}),
+}  # fmt: skip
+
+
+def packed(folder: Path, base: Path, kind: str, worse: str = "") -> dict[str, Any]:
+    """Write a folder whose linear layers are packed, and return what they stand for. worse: one of two bits."""
+    from safetensors.torch import load_file, save_file
+
+    pack, said = FORMATS[kind]
+    state, stands = dict(load_file(base / "model.safetensors")), {}
+    for name in LINEAR:
+        weight = state.pop(f"{name}.weight").double().numpy()
+        if name == worse:
+            step = np.abs(weight).max()
+            weight = np.rint(weight / step) * step
+        parts, stands[f"{name}.weight"] = pack(weight)
+        state |= {f"{name}.{part}": one.contiguous() for part, one in parts.items()}
+    folder.mkdir()
+    config = json.loads((base / "config.json").read_text(encoding="utf-8"))
+    (folder / "config.json").write_text(json.dumps(config | {"quantization_config": said}), encoding="utf-8")
+    save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+    return stands
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_packed_weight_is_the_numbers_that_it_stands_for(tmp_path: Path, kind: str) -> None:
+    from precision_debug_torch.engine.saved_folder import load_folder, packed_folder
+
+    base = llama_folders.write(tmp_path / "base")
+    stands = packed(tmp_path / "packed", base, kind)
+    module = load_folder(str(tmp_path / "packed"))
+    found = dict(module.named_parameters())
+    for name, weight in stands.items():
+        assert np.abs(found[name].detach().double().numpy() - weight).max() <= 1e-6 * np.abs(weight).max(), name
+    told = packed_folder(str(tmp_path / "packed"))
+    assert told is not None
+    assert told.modules == frozenset(LINEAR)
+
+
+def test_an_unknown_quantiser_is_refused(tmp_path: Path) -> None:
+    from precision_debug_torch.engine.saved_folder import load_folder
+
+    base = llama_folders.write(
+        tmp_path / "base", change=lambda config, _: config.update(quantization_config={"quant_method": "hqq"})
+    )
+    with pytest.raises(ModelError):
+        load_folder(str(base))
+
+
+def test_a_search_finds_the_module_that_halves_the_kl(tmp_path: Path) -> None:
+    """One layer is far coarser than the others: with its original weight KL is halved, on other tokens too."""
+    base, worse = llama_folders.write(tmp_path / "base"), "model.layers.1.mlp.down_proj"
+    packed(tmp_path / "packed", base, "gptq", worse)
+    np.savez(tmp_path / "ids.npz", input_ids=llama_folders.ids())
+    np.savez(tmp_path / "others.npz", input_ids=llama_folders.ids(seed=9))
+    status = main([
+        "search", "--model_dir", str(tmp_path / "packed"), "--baseline_model", str(base), "--run_mode", "torch_fp32",
+        "--baseline", "torch_fp32", "--inputs", str(tmp_path / "ids.npz"), "--held_out", str(tmp_path / "others.npz"),
+        "--on", "kl", "--limit", "50%", "--option", f"keep_from={base}", "--output", str(tmp_path / "s.json"),
+        "--runs", "12",
+    ])  # fmt: skip
+    said = json.dumps(json.loads((tmp_path / "s.json").read_text(encoding="utf-8")))
+    assert status == 0
+    assert worse in said
+    assert "modules_to_not_convert" in said
+
+
+def test_what_a_quantiser_does_everywhere_blames_no_weight(tmp_path: Path) -> None:
+    """Every constant differs from the original folder's: that is what it was made for, and no fault."""
+    base = llama_folders.write(tmp_path / "base")
+    packed(tmp_path / "packed", base, "compressed int8 with zero points")
+    report = precision_debug.compare(
+        str(tmp_path / "packed"), run_mode="torch_fp32", baseline="torch_fp32", baseline_model=str(base),
+        inputs={"input_ids": llama_folders.ids()},
+    )  # fmt: skip
+    assert report.explanation is not None
+    assert not [one for one in report.explanation.culprits if one.cause == "files_differ"]
+    assert {row.target_op_type for row in report.rows if row.name.endswith("down_proj/mm")} - {""} == {"aten.mm quantised"}
