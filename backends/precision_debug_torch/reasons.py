@@ -150,9 +150,9 @@ REASONS = Catalogue("torch", {
         "Nothing to do: keep_modules asks for it.",
     ),
     "unpacked": Wording(
-        "{count} {count:weight is|weights are} as {method} packed {count:it|them}, and multiplied in the mode's own type",
+        "{count} {count:weight is|weights are} as {method} packed {count:it|them}, multiplied in the mode's own type",
         "{count} 个权重为 {method} 打包后的数值，并以该模式的类型相乘",
-        "Nothing to do.",
+        "Nothing to do: these weights are what the folder stands for.",
     ),
     "activations_wide": Wording(
         "engines that run this {method} folder quantise activations too; here they stay as they are, so that the"

@@ -103,8 +103,7 @@ class Trace:
         listed: Mapping[str, TensorMeta] | None = None, replacing: Replacing | None = None,
         names: frozenset[str] | None = None, phases: Phases | None = None, held: frozenset[str] = frozenset(),
     ) -> None:  # fmt: skip
-        self._held = held
-        self.level, self._phases = level, phases
+        self.level, self._phases, self._held = level, phases, held
         self._listed = listed or {}
         self._names_wanted = names if self._listed and replacing is not None and level == "op" else None
         self._replacing = replacing
@@ -205,9 +204,8 @@ class Trace:
 
     def _kind_of(self, name: str, facts: _Facts) -> str:
         """The operator type of a row: of a quantised layer's product in a backward pass, that type's own."""
-        if name.rpartition("/")[0].partition("@")[0] in self._held and facts.kind in _PRODUCTS:
-            return f"{facts.kind}{QUANTISED_WEIGHT}"
-        return f"{self._type}.{facts.kind.partition('.')[2]}" if name in self._products else facts.kind
+        kind = facts.kind + QUANTISED_WEIGHT * (facts.kind in _PRODUCTS and _module_of(name) in self._held)
+        return f"{self._type}.{facts.kind.partition('.')[2]}" if name in self._products else kind
 
     def _site(
         self, name: str, scope: str, args: Any, kwargs: Any, constants: tuple[str, ...]
@@ -494,3 +492,7 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 @functools.cache
 def _type_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
+
+
+def _module_of(name: str) -> str:
+    return name.rpartition("/")[0].partition("@")[0]

@@ -114,6 +114,8 @@ def _refuse_what_fetches(folder: Path, config: Any) -> None:
             left += part if isinstance(part, list) else ()
             continue
         for key, value in part.items():
+            if key == "quantization_config" and value and part is not config:  # the whole folder's is unpacked here
+                raise ModelError("is quantised in a part of it", where=str(folder), hint=_FACTORY)
             if "implementation" in key and "/" in str(value):
                 what = f"asks for a kernel from elsewhere ({key}), which is code"
                 raise ModelError(what, where=str(folder / "config.json"), hint=f"take the line out, or {_FACTORY}")
