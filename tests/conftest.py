@@ -72,6 +72,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: place.get(item.path.stem, len(place)))
 
 
+# onnxruntime_extensions sets it when it is imported: what children start with would be another than at the session's
+# begin, none of them could be a fork any more, and each would read its models in pure Python
+_PROTOBUF = "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"
+_PROTOBUF_UNSET = _PROTOBUF not in os.environ
+
+
 @pytest.fixture(autouse=True)
 def _no_leaks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Reports land in the test's own folder, and child processes find this checkout."""
@@ -79,6 +85,8 @@ def _no_leaks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     paths = [str(ROOT), str(ROOT / "backends"), os.environ.get("PYTHONPATH", "")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(p for p in paths if p))
     monkeypatch.delenv("GITHUB_ACTIONS", raising=False)  # where a failed comparison writes one line more
+    if _PROTOBUF_UNSET:
+        os.environ.pop(_PROTOBUF, None)
     monkeypatch.setenv("PRECISION_DEBUG_PROGRESS", "off")  # on a busy machine a short run is a long one
 
 
