@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from ..explain import Subject, allowed_to_many
+from ..explain.criteria import DROP
 from ..protocols import Executed
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Explanation, Overlap
@@ -81,17 +82,23 @@ def withdrawn(explanation: Explanation, kept: ToKeep | None) -> Explanation | No
 def repaired(explanation: Explanation, kept: ToKeep | None, subject: Subject) -> Explanation | None:
     """Return the explanation with a culprit that was found by its repair, or None.
 
-    Where nobody was named although keeping a few operators on the engine brings the error within bounds; None
-    elsewhere.
+    Where nobody was named although keeping a few operators on the engine brings the error within bounds, or one alone
+    takes two thirds of it; None elsewhere.
 
     One coarse tensor may ruin the inputs of all that comes after it, so that no error measured there adds up."""
     tried = kept.tried if kept is not None else None
-    if kept is None or tried is None or explanation.state != "diffuse" or tried.state != "mended":
+    if kept is None or tried is None or explanation.state != "diffuse":
+        return None
+    one = tried.state == "lessened" and len(kept.keys) == 1
+    if tried.before is None or tried.after is None or not (tried.state == "mended" or one):
+        return None
+    if one and DROP * tried.after > tried.before:
         return None
     few = kept.unit == "operator" and 0 < len(kept.keys) <= max(_FEW, kept.of // _PART)
-    if not few or tried.before is None or tried.after is None or tried.after > HALF * tried.before:
+    if not few or tried.after > HALF * tried.before:
         return None
-    names = [meta.name for meta in subject.tensors if meta.name in subject.row_of and meta.node in kept.keys]
+    made = [meta.name for meta in subject.tensors if meta.node in kept.keys]
+    names = [name for name in made if name in subject.row_of] or made  # what is fused is no row of both sides
     if not names:
         return None
     name = max(names, key=lambda one: explanation.budget.get(one, 0.0))  # the first of those that make as much
