@@ -15,16 +15,30 @@ from approval import holds_approved
 from planted import onnx_further, paddle_faults
 from planted.onnx_faults import CASES, Case, Graph
 from planted.run import judged, quick_ones, report_of
+from precision_debug_onnxruntime import OnnxRuntimeBackend
 
 import precision_debug
 from precision_debug import registry
 from precision_debug.explain import Subject
 from precision_debug.explain.effects import sinks_of
+from precision_debug.explain.introduced import Alone
+from precision_debug.explain.stretch import with_stretches
 from precision_debug.explain.units import unit_of
 from precision_debug.explain.unrepeated import hidden_overflow
+from precision_debug.explain.work import Work
 from precision_debug.explain.workbench import HostWorkbench
 from precision_debug.reasons.causes import CAUSES
-from precision_debug.records import Culprit, Row, Status, TensorMeta, TensorStats
+from precision_debug.records import (
+    Comparison,
+    Culprit,
+    Introduced,
+    ModelFiles,
+    Row,
+    SessionSpec,
+    Status,
+    TensorMeta,
+    TensorStats,
+)
 from precision_debug.report.blame import sentence_of
 from precision_debug.report.curve import curve
 from precision_debug.report.formats.json import from_dict
@@ -241,6 +255,43 @@ def test_an_overflow_that_a_rebuilt_engine_hides_is_told_from_the_baseline() -> 
     assert (found.name, found.cause, found.confidence) == ("layer2_down_matmul_out", "overflow", "ranked")
     assert found.evidence["largest"] == pytest.approx(743818.125)
     assert hidden_overflow(subject, [sink for sink in sinks if not sink.non_finite]) is None
+
+
+@pytest.mark.parametrize("scale", [3e6, 30.0])
+def test_an_overflow_inside_a_stretch_is_told_where_its_end_alone_is_seen(scale: float, tmp_path: Path) -> None:
+    """As an engine shows it that fuses everything: NaN at the output. Keeping the output alone mends nothing."""
+    graph = Graph(seed=3)
+    x = graph.input("x", graph.random.normal(size=(4, 8)).astype(np.float32))
+    value = graph.op("MatMul", [x, graph.weight("w", graph.random.normal(size=(8, 8)))], "product")
+    value = graph.op("Mul", [value, graph.weight("up", np.float32(scale))], "large")
+    value = graph.op("Relu", [value], "kept")
+    value = graph.op("Mul", [value, graph.weight("down", np.float32(1 / scale))], "small")
+    path = str(graph.save(tmp_path / "m.onnx", [graph.op("Sigmoid", [value], "y")]))
+    spec = SessionSpec(model=ModelFiles(model_file=path), mode="ort_fp32", work_dir=str(tmp_path))
+    session = OnnxRuntimeBackend().open(spec, [graph.feeds])
+    base, target = (TensorStats(dtype="float32", shape=(4, 8), elements=32, nan=nan, min=0.0, max=1.0, rms=0.5)
+                    for nan in (0, 32))  # fmt: skip
+    row = Row(index=0, op_type="Sigmoid", name="y", status=Status.FAIL, target_name="y", is_output=True,
+              comparison=Comparison(base=base, target=target, shapes_match=True))  # fmt: skip
+    subject = Subject(
+        baseline=session, target=session, feeds=graph.feeds, rows=[row], tensors=session.tensors, targets={},
+        precision="float16",
+    )  # fmt: skip
+    nothing: Any = {}
+    own = Introduced(name="y", method="replayed", elements=32, born_nan=32)
+    alone = Alone(method="replayed", found={"y": own}, exact=nothing, wrong=nothing)
+    born = Culprit(name="y", node="", op_types=("Sigmoid",), cause="born", evidence={"what": "NaN", "count": 32},
+                   confidence="replayed", keep=("y",))  # fmt: skip
+    (found,) = with_stretches(subject, alone, [born], Work(subject, "auto"))
+    session.close()
+    assert found.inside == ("product", "large", "kept", "small", "y")
+    if scale < 100:
+        assert (found.cause, found.inner, found.keep) == ("born", "", ("y",))
+        return
+    assert (found.cause, found.inner, found.keep) == ("overflow", "large", ("large", "kept", "y"))
+    assert found.evidence["limit"] < found.evidence["largest"]
+    assert 0 < found.evidence["count"] <= 32
+    assert found.evidence["inner"] == "large"
 
 
 def test_an_fp32_target_is_never_told_to_try_fp32(tmp_path: Path) -> None:

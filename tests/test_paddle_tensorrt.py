@@ -469,6 +469,12 @@ def test_calibration_says_why_operators_stay_outside(
     with pytest.raises(BackendUnavailable, match="1x1 convolutions") as caught:
         _open(tmp_path, "trt_int8", mark_all=False)
     assert "\n" not in str(caught.value)
+    assert "matmul_v2" in str(caught.value)
+    assert not engines, "nothing is built for what is known from the program"
+    monkeypatch.setattr(capability, "gpu", lambda: capability.Gpu("NVIDIA A100", "8.0", works=True))
+    (tmp_path / "works").mkdir()
+    _open(tmp_path / "works", "trt_int8", mark_all=False)
+    assert engines
 
 
 @pytest.mark.parametrize("given", [False, True])

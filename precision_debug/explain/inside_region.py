@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ..errors import PrecisionDebugError
 from ..numbers.arrays import as_array
-from .operators import CANCEL, plain_type
+from .introduced import MASK
+from .operators import CANCEL, MOVE, plain_type
 from .subject import Subject
+from .units import largest_of
 
-__all__ = ["NEARLY_EQUAL", "subtracts", "subtracts_inside"]
+__all__ = ["NEARLY_EQUAL", "overflows_inside", "subtracts", "subtracts_inside"]
+
+_T = TypeVar("_T")
 
 NEARLY_EQUAL = 8.0
 """Times that terms are larger than their sum from which on they cancel; of independent terms it is about 1. Set on
@@ -53,17 +58,40 @@ def subtracts(subject: Subject, name: str) -> dict[str, Any]:
     return {"factor": largest / own, "input_size": largest, "output_size": own}
 
 
+def overflows_inside(subject: Subject, name: str) -> dict[str, dict[str, Any]]:
+    """Of the operators in the region of a tensor those whose results the target's type cannot hold in the baseline, in
+    order, each with the evidence of ``overflow``. One run of the baseline."""
+    limit = largest_of(subject.narrow_type)
+    region = [meta.name for meta in subject.region_of.get(name, ()) if plain_type(meta.op_type) not in MOVE]
+    if limit > MASK or len(region) < 2:
+        return {}
+
+    def beyond(value: Any) -> dict[str, Any]:
+        sizes = np.abs(value[np.isfinite(value)])
+        count = int(np.count_nonzero(sizes > limit))
+        largest = float(sizes.max()) if count else 0.0
+        return {"largest": largest, "limit": limit, "count": count} if limit < largest < MASK else {}
+
+    found = _told(subject, set(region), beyond)
+    return {one: found[one] for one in region if found.get(one)}
+
+
 def _sizes(subject: Subject, names: set[str]) -> dict[str, float]:
     """Root mean square of the baseline's tensors with these names; nothing of those that it does not show."""
-    sizes: dict[str, float] = {}
+    return _told(subject, names, lambda value: float(np.sqrt(np.mean(np.square(value.astype(np.float64))))))
+
+
+def _told(subject: Subject, names: set[str], tell: Callable[[Any], _T]) -> dict[str, _T]:
+    """What is told of the baseline's floats with these names; nothing of those that it does not show."""
+    told: dict[str, _T] = {}
 
     def hook(_op: str, name: str, tensor: Any, /) -> None:
         value = as_array(tensor, name=name)
         if name in names and value.dtype.kind == "f" and value.size:
-            sizes[name] = float(np.sqrt(np.mean(np.square(value.astype(np.float64)))))
+            told[name] = tell(value)
 
     try:
         subject.baseline.run(subject.feeds, hook, frozenset(names))
     except PrecisionDebugError:
         return {}
-    return sizes
+    return told

@@ -14,6 +14,7 @@ import numpy as np
 from ..errors import PrecisionDebugError
 from ..numbers.narrowing import narrow_type, rounded
 from ..records import Culprit
+from .inside_region import overflows_inside
 from .introduced import Alone
 from .operator_facts import is_quantised, operators_of
 from .operators import MOVE, plain_type
@@ -45,11 +46,25 @@ def with_stretches(
         region = subject.region_of.get(culprit.name, ())
         if len(region) > 1 and culprit.name in alone.found:
             inside = tuple(meta.name for meta in operators_of(subject, culprit.name))
+            told = _overflowing(subject, culprit) if place < _FIRST else culprit
             inner, part = _author(subject, alone, culprit.name, work) if place < _FIRST else ("", None)
-            found.append(dataclasses.replace(culprit, inside=inside, inner=inner, inner_part=part))
+            found.append(dataclasses.replace(told, inside=inside, inner=told.inner or inner, inner_part=part))
         else:
             found.append(culprit)
     return tuple(found)
+
+
+def _overflowing(subject: Subject, culprit: Culprit) -> Culprit:
+    """Of a stretch at whose end NaN or Inf appears: its operators whose results the type cannot hold, as the baseline
+    has them. They are kept; the end alone would keep what only reads what is lost by then."""
+    if culprit.cause != "born" or not (beyond := overflows_inside(subject, culprit.name)):
+        return culprit
+    first, evidence = next(iter(beyond.items()))
+    keep = tuple(dict.fromkeys((*beyond, *culprit.keep)))
+    inner = {"inner": first} if first != culprit.name else {}
+    return dataclasses.replace(
+        culprit, cause="overflow", evidence={**evidence, **inner}, confidence="ranked", keep=keep, **inner
+    )
 
 
 def _author(subject: Subject, alone: Alone, name: str, work: Work) -> tuple[str, float | None]:

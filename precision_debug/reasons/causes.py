@@ -173,8 +173,17 @@ CAUSES: Mapping[str, Cause] = {
                 " maximum of {limit}",
                 "`{source}` 转为 {cast} 时上溢：{count} 个元素（最大 {largest}）超过该类型的最大值 {limit}",
             ),
+            "inner": Wording(
+                "the operators that the engine runs as one overflow inside: `{inner}` reaches {largest} in the"
+                " baseline's run, above the type's maximum of {limit} ({count} {count:element|elements})",
+                "引擎合并运行的算子在内部上溢：在基线的运行中 `{inner}` 达到 {largest}，"
+                "而该类型最大为 {limit}（{count} 个元素）",
+            ),
         },
-        evidence={"largest": _FIGURE, "limit": _FIGURE, "count": _COUNT, "cast": _TEXT, "source": _TEXT, "cut": _ANY},
+        evidence={
+            "largest": _FIGURE, "limit": _FIGURE, "count": _COUNT, "cast": _TEXT, "source": _TEXT, "cut": _ANY,
+            "inner": _TEXT,
+        },
         out_of_range="above",
     ),
     "weight_overflow": Cause(

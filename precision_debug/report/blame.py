@@ -403,8 +403,8 @@ def _evidence(culprit: Culprit, row: Row | None, shown: str) -> Text:
     if known is not None and known.undone is not None and isinstance(left, (int, float)):
         english.append(f"{known.undone.en}, {percent(left)} of that error is left")
         chinese.append(f"{known.undone.zh}，该误差仅剩 {percent(left)}")
-    if culprit.inner:
-        part = percent(culprit.inner_part or 0.0)
+    if culprit.inner and culprit.inner_part is not None:
+        part = percent(culprit.inner_part)
         english.append(f"inside it, rounding `{culprit.inner}` alone in the baseline's run makes {part} of that error")
         chinese.append(f"其内部仅将 `{culprit.inner}` 舍入（在基线的运行中）即造成该误差的 {part}")
     if culprit.share is not None and culprit.at:

@@ -33,6 +33,8 @@ __all__ = ["ENGINE", "EngineSession", "open_tensorrt", "outputs_apart"]
 
 ENGINE = "tensorrt_engine"
 _OUTSIDE = "use a GPU that the wheel has code for, or try --option min_subgraph_size=1"
+_PRODUCTS = frozenset({"matmul", "matmul_v2", "mul"})
+"""What Paddle gives TensorRT with dynamic shapes only."""
 _CALIBRATES = (
     "calibration needs a static shape, and with one Paddle gives TensorRT no matrix product: write fully connected "
     "layers as 1x1 convolutions, quantise the model before (PaddleSlim), or use a GPU that the wheel has code for"
@@ -56,7 +58,23 @@ def open_tensorrt(
     if not feeds:
         raise UsageError("an engine is built for given inputs, and there are none", where=model.path)
     keep_kernels_loaded()
-    return EngineSession(Builder(spec, model, recipe, feeds, folder), versions)
+    builder = Builder(spec, model, recipe, feeds, folder)
+    _check_products(builder)
+    return EngineSession(builder, versions)
+
+
+def _check_products(builder: Builder) -> None:
+    """Refuse before anything is built what calibration leaves outside the engine, and the card cannot run.
+
+    Each part that is left is calibrated for itself, which takes minutes to end in the same."""
+    card = capability.gpu()
+    outside = [value.op_type for value in builder.model.program.values if value.op_type in _PRODUCTS]
+    if builder.calibrates and outside and card is not None and not card.works:
+        raise BackendUnavailable(
+            f"{len(outside)} matrix products ({' '.join(sorted(set(outside)))}) stay outside TensorRT, and "
+            f"{card.problem}",
+            where=builder.model.path, hint=_CALIBRATES,
+        )  # fmt: skip
 
 
 class EngineSession:
