@@ -257,13 +257,18 @@ def test_an_overflow_that_a_rebuilt_engine_hides_is_told_from_the_baseline() -> 
     assert hidden_overflow(subject, [sink for sink in sinks if not sink.non_finite]) is None
 
 
-@pytest.mark.parametrize("scale", [3e6, 30.0])
-def test_an_overflow_inside_a_stretch_is_told_where_its_end_alone_is_seen(scale: float, tmp_path: Path) -> None:
-    """As an engine shows it that fuses everything: NaN at the output. Keeping the output alone mends nothing."""
+@pytest.mark.parametrize(("scale", "offset"), [(3e6, 0.0), (30.0, 0.0), (30.0, -1e9)])
+def test_an_overflow_inside_a_stretch_is_told_where_its_end_alone_is_seen(
+    scale: float, offset: float, tmp_path: Path
+) -> None:
+    """As an engine shows it that fuses everything: NaN at the output. Keeping the output alone mends nothing; a mask of
+    -1e9 is no result that grew."""
     graph = Graph(seed=3)
     x = graph.input("x", graph.random.normal(size=(4, 8)).astype(np.float32))
     value = graph.op("MatMul", [x, graph.weight("w", graph.random.normal(size=(8, 8)))], "product")
     value = graph.op("Mul", [value, graph.weight("up", np.float32(scale))], "large")
+    masks = np.where(np.arange(8) < 2, offset, 0.0).astype(np.float32)
+    value = graph.op("Add", [value, graph.weight("mask", masks)], "masked")
     value = graph.op("Relu", [value], "kept")
     value = graph.op("Mul", [value, graph.weight("down", np.float32(1 / scale))], "small")
     path = str(graph.save(tmp_path / "m.onnx", [graph.op("Sigmoid", [value], "y")]))
@@ -284,11 +289,11 @@ def test_an_overflow_inside_a_stretch_is_told_where_its_end_alone_is_seen(scale:
                    confidence="replayed", keep=("y",))  # fmt: skip
     (found,) = with_stretches(subject, alone, [born], Work(subject, "auto"))
     session.close()
-    assert found.inside == ("product", "large", "kept", "small", "y")
+    assert found.inside == ("product", "large", "masked", "kept", "small", "y")
     if scale < 100:
         assert (found.cause, found.inner, found.keep) == ("born", "", ("y",))
         return
-    assert (found.cause, found.inner, found.keep) == ("overflow", "large", ("large", "kept", "y"))
+    assert (found.cause, found.inner, found.keep) == ("overflow", "large", ("large", "masked", "kept", "y"))
     assert found.evidence["limit"] < found.evidence["largest"]
     assert 0 < found.evidence["count"] <= 32
     assert found.evidence["inner"] == "large"

@@ -17,6 +17,8 @@ from .units import largest_of
 __all__ = ["NEARLY_EQUAL", "overflows_inside", "subtracts", "subtracts_inside"]
 
 _T = TypeVar("_T")
+_SAME = 0.01
+"""Relative difference of masks, and what all else comes to beside them."""
 
 NEARLY_EQUAL = 8.0
 """Times that terms are larger than their sum from which on they cancel; of independent terms it is about 1. Set on
@@ -67,13 +69,22 @@ def overflows_inside(subject: Subject, name: str) -> dict[str, dict[str, Any]]:
         return {}
 
     def beyond(value: Any) -> dict[str, Any]:
-        sizes = np.abs(value[np.isfinite(value)])
-        count = int(np.count_nonzero(sizes > limit))
-        largest = float(sizes.max()) if count else 0.0
-        return {"largest": largest, "limit": limit, "count": count} if limit < largest < MASK else {}
+        finite = value[np.isfinite(value)]
+        sizes = np.abs(finite)
+        large = sizes > limit
+        count = int(np.count_nonzero(large))
+        if not count or sizes.max() >= MASK or _masks(finite[large], sizes[~large]):
+            return {}
+        return {"largest": float(sizes.max()), "limit": limit, "count": count}
 
     found = _told(subject, set(region), beyond)
     return {one: found[one] for one in region if found.get(one)}
+
+
+def _masks(large: Any, rest: Any) -> bool:
+    """Whether numbers beyond a type are one that says "never" (-1e9), far from all others: no result that grew."""
+    same = bool((large < 0).all()) and float(np.ptp(large)) <= _SAME * -float(large.min())
+    return same and float(rest.max(initial=0.0)) < _SAME * -float(large.max())
 
 
 def _sizes(subject: Subject, names: set[str]) -> dict[str, float]:

@@ -61,10 +61,9 @@ def _overflowing(subject: Subject, culprit: Culprit) -> Culprit:
         return culprit
     first, evidence = next(iter(beyond.items()))
     keep = tuple(dict.fromkeys((*beyond, *culprit.keep)))
-    inner = {"inner": first} if first != culprit.name else {}
-    return dataclasses.replace(
-        culprit, cause="overflow", evidence={**evidence, **inner}, confidence="ranked", keep=keep, **inner
-    )
+    inner = first if first != culprit.name else ""
+    told = {**evidence, "inner": inner} if inner else evidence
+    return dataclasses.replace(culprit, cause="overflow", evidence=told, confidence="ranked", keep=keep, inner=inner)
 
 
 def _author(subject: Subject, alone: Alone, name: str, work: Work) -> tuple[str, float | None]:

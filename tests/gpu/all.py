@@ -104,9 +104,10 @@ CHECKS = {
         for part in (("encoder", "needed"), ("int8",), ("constraints",), ("constraints_int8",))
     },
     **{
-        # MobileNet's two steps build two engines of 50 convolutions each, and TensorRT 8.5 keeps no timings between them
+        # MobileNet's two steps build two engines each
         f"paddle_trt_{step}": Check(
-            words=("paddle_trt.py", step), needs="paddle",
+            words=("paddle_trt.py", step),
+            needs="paddle",
             seconds=900 if step in {"mobilenet_fp16", "mobilenet_fp16_fused"} else 580,
         )
         for step in (
