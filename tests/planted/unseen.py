@@ -3,7 +3,7 @@
 Each case is one command with its default settings, in a process of its own. Judged are the exit status, the first
 culprit, its cause, whoever else is accused, whether the culprits of a narrow type, kept in FP32 as the report says,
 repair the output, and whether sentence, HTML, workbook and JSON tell the same. ``BATCH``: first, second, third,
-fourth, fifth, sixth, seventh, eighth, ninth, tenth, or all.
+fourth, fifth, sixth, seventh, eighth, ninth, tenth, eleventh, or all.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ BATCHES = {
     "eighth": ("eighth_onnx", "eighth_files", "eighth_torch", "eighth_openvino", "eighth_paddle"),
     "ninth": ("ninth",),
     "tenth": ("tenth_onnx", "tenth_files", "tenth_openvino", "tenth_torch", "tenth_paddle"),
+    "eleventh": ("eleventh_onnx", "eleventh_torch"),
 }
 
 
