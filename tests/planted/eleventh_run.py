@@ -30,7 +30,7 @@ def judge(case: Blind, folder: Path) -> dict[str, Any]:
     status, printed = command(case, folder, ["r.json"], extra)
     (folder / "printed.txt").write_text(printed)
     if not (folder / "r.json").exists():
-        return {"status": False, "who": False, "why": False if case.why else None, "told": printed[-300:]}
+        return {"status": False, "who": False, "why": False if case.who else None, "told": printed[-300:]}
     report = json.loads((folder / "r.json").read_text())
     summary = report["summary"]
     names = [one["name"] for one in summary["culprits"]]
@@ -40,8 +40,8 @@ def judge(case: Blind, folder: Path) -> dict[str, Any]:
     right["who"] = {*names} <= allowed and (names[0] in case.who if names and case.who else not names and not case.who)
     right["who"] |= case.anyone and not names
     right["who"] &= {*case.also} <= {*names}
-    right["why"] = (causes[0] in case.why if names else case.anyone) if case.why and right["who"] else None
-    if case.why and not right["who"]:
+    right["why"] = (causes[0] in case.why if names else case.anyone) if case.who and right["who"] else None
+    if case.who and not right["who"]:
         right["why"] = False
     right["fix"] = None if case.offered is None else bool(summary.get("paste") or summary.get("fix")) == case.offered
     right["facts"] = all(re.search(one, printed, re.IGNORECASE) for one in case.facts) if case.facts else None
