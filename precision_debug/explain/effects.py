@@ -11,8 +11,9 @@ from ..numbers.born import finite_rmse
 from ..numbers.exact_sum import sum_of_squares
 from ..pairing.align import stem
 from ..protocols import Workbench
-from ..records import Comparison, Effect
+from ..records import Comparison, Effect, Row
 from .introduced import MASK, Alone
+from .packed import ruined_before
 from .subject import Subject
 from .work import Work
 
@@ -71,34 +72,43 @@ class Sink:
         return self.squared + (self.size * self.non_finite / self.elements if self.elements else 0.0)
 
 
+def _sink(row: Row, *, is_output: bool, rounded: bool = False) -> Sink:
+    numbers = row.comparison
+    assert numbers is not None
+    # and all of either side's may be NaN
+    count, is_float = numbers.base.elements, "float" in numbers.base.dtype or rounded
+    return Sink(
+        name=row.name,
+        squared=sum_of_squares(finite_rmse(numbers), count) if is_float else 0.0,
+        size=sum_of_squares(numbers.base.rms or 0.0, count) if is_float else 0.0,
+        elements=count,
+        non_finite=max(0, numbers.target.nan - numbers.base.nan) + max(0, numbers.target.inf - numbers.base.inf),
+        is_output=is_output,
+        flips=None if is_float else numbers.mismatched,
+    )
+
+
 def sinks_of(subject: Subject, first_failing: str) -> tuple[Sink, ...]:
-    """The model's outputs, and the first tensor that is out of bounds ("" where none is)."""
-    found = []
+    """The model's outputs, what they lose in slices, and the first tensor that is out of bounds ("" where none is)."""
+    found, lost = [], _lost_before(subject)
     for row in subject.row_of.values():
         numbers = row.comparison
-        if numbers is None or not (row.is_output or row.name == first_failing):
-            continue
-        count = numbers.base.elements
-        # and all of either side's may be NaN
-        is_float = "float" in numbers.base.dtype or row.name in subject.rounded
-        found.append(
-            Sink(
-                name=row.name,
-                squared=sum_of_squares(finite_rmse(numbers), count) if is_float else 0.0,
-                size=sum_of_squares(numbers.base.rms or 0.0, count) if is_float else 0.0,
-                elements=count,
-                non_finite=max(0, numbers.target.nan - numbers.base.nan)
-                + max(0, numbers.target.inf - numbers.base.inf),
-                is_output=row.is_output,
-                flips=None if is_float else numbers.mismatched,
-            )
-        )
+        is_output = row.is_output or row.name in lost
+        if numbers is not None and (is_output or row.name == first_failing):
+            found.append(_sink(row, is_output=is_output, rounded=row.name in subject.rounded))
     for row in subject.rows:
         numbers = row.comparison
         if row.is_output and numbers is not None and not numbers.shapes_match:
             size = numbers.base.elements
             found.append(Sink(name=row.name, squared=0.0, size=0.0, elements=size, is_output=True, flips=max(1, size)))
     return tuple(found)
+
+
+def _lost_before(subject: Subject) -> frozenset[str]:
+    """What comes to an output already ruined, in slices of which the target tells nothing there: it is judged like an
+    output, since the whole, beside which it is small, does not show it."""
+    rows = [row for row in subject.row_of.values() if row.is_output and row.comparison and row.comparison.lost]
+    return frozenset(source for row in rows for source in ruined_before(subject, row))
 
 
 def known_sinks(subject: Subject, sinks: Sequence[Sink]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from ..pairing.packed import joins_before
 from ..records import Culprit, Explanation, Introduced, Row
 from .subject import Subject
 
-__all__ = ["with_packers"]
+__all__ = ["ruined_before", "with_packers"]
 
 _TOLD = 0.5
 """Relative L2 error up to which an input of the operator still tells something."""
@@ -52,6 +52,12 @@ def _packers(subject: Subject, introduced: Mapping[str, Introduced]) -> Iterator
             name=name, node=meta.node, op_types=(meta.op_type,), cause="packed", evidence=told_slices(numbers),
             confidence="ranked", at=row.name, fails_first=row.name, keep=(name,),
         )  # fmt: skip
+
+
+def ruined_before(subject: Subject, row: Row) -> list[str]:
+    """Return what whoever packs the lost slices of an output reads, as far as that tells nothing any more itself."""
+    meta = subject.meta_of.get(_packer(subject, row))
+    return [name for name in meta.inputs if _is_ruined(subject, name)] if meta is not None else []
 
 
 def _packer(subject: Subject, row: Row) -> str:

@@ -63,7 +63,7 @@ def measured(found: Comparison, totals: Totals | None) -> Measured:
 def _compare(
     base: Any, target: Any, tolerance: Tolerance | None, threads: int, quantiles: bool = True
 ) -> tuple[Comparison, Totals | None]:
-    tolerance = tolerance or Tolerance()
+    tolerance = tolerance or Tolerance(given=False)
     _check(tolerance)
     base, target = with_both_parts(np.asarray(base)), with_both_parts(np.asarray(target))
     if base.shape != target.shape:

@@ -13,7 +13,7 @@ from ..observe.sample_columns import WORST_SAMPLES
 from ..reasons import Text, same
 from ..reasons.cause import Cause, Kind
 from ..reasons.causes import CAUSES
-from ..records import Culprit, Explanation, Overlap, Row, Status
+from ..records import Comparison, Culprit, Explanation, Overlap, Row, Status
 from ..search import ToKeep
 from .coverage import coverage
 from .culprit_ranks import culprit_ranks
@@ -161,6 +161,16 @@ def expectation(report: Report) -> list[Text]:
     row = next((row for row in report.rows if row.name == explained.at), None)
     if row is not None and row.comparison is not None and not has_numbers(row):
         return []  # of another shape, empty, or NaN throughout, it is off by no number
+    if row is not None and row.comparison is not None and _is_exact(row.comparison, row.name, explained):
+        moved, of = count(row.comparison.mismatched or 0), count(row.comparison.base.elements)
+        return [
+            Text(
+                f"No tolerance was given, and whole numbers are exact: {moved} of {of} elements of {row.name} differ,"
+                f" by {figure(row.comparison.max_abs)} at most.",
+                f"未给出容差，整数须完全一致：{row.name} 的 {of} 个元素中有 {moved} 个不同，至多相差"
+                f" {figure(row.comparison.max_abs)}。",
+            )
+        ]
     at = _worst_sample(report, explained.at)
     english = f"No tolerance was given: {explained.at} is off by {figure(explained.actual)} (Rel L2){at.en}"
     chinese = f"未给出容差：{explained.at} 的相对 L2 误差{at.zh}为 {figure(explained.actual)}"
@@ -187,6 +197,11 @@ def expectation(report: Report) -> list[Text]:
             f"{chinese}；{mode} 在 {figure(explained.allowed)} 以内均属预期。",
         )
     ]
+
+
+def _is_exact(numbers: Comparison, name: str, explained: Explanation) -> bool:
+    """Whether a tensor's elements are equal or wrong, which no relative error tells."""
+    return bool(numbers.mismatched) and "float" not in numbers.base.dtype and name not in explained.rounded
 
 
 def _worst_sample(report: Report, name: str) -> Text:
