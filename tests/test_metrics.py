@@ -209,6 +209,16 @@ def test_wide_integers_are_told_apart_beyond_float64(base: int, types: tuple[str
     assert compare(b, t, Tolerance(atol=1, rtol=0)).mismatched == 0
 
 
+@pytest.mark.parametrize("quantiles", [True, False])
+@pytest.mark.parametrize("start", [40_000_000, 1 << 60])
+def test_ids_are_equal_or_wrong_where_nobody_gave_a_tolerance(start: int, quantiles: bool) -> None:
+    """The tolerance of floats calls them equal: an operator that makes other ids then adds nothing."""
+    base = np.arange(start, start + 64, dtype=np.int64)
+    target = base + (np.arange(64) % 3 == 0)
+    assert compare(base, target, quantiles=quantiles).mismatched == 22
+    assert compare(base, target, Tolerance(), quantiles=quantiles).mismatched == 0
+
+
 def test_the_widest_integer_difference_does_not_wrap() -> None:
     b, t = np.array([-(2**63)]), np.array([2**64 - 1], dtype=np.uint64)
     assert compare(b, t, Tolerance()).max_abs == float(2**64 + 2**63)

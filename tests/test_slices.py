@@ -283,6 +283,42 @@ def test_a_quantised_head_ends_with_status_1(tmp_path: Path) -> None:
             assert report.to_keep.tried.state == "mended"
 
 
+def test_slices_that_came_in_ruined_have_an_author(tmp_path: Path) -> None:
+    """Levels of 700, where bfloat16 knows every fourth number, and their differences of one in one output: whoever
+    packs them adds nothing, and beside the levels nobody sees what is lost."""
+    pytest.importorskip("onnxruntime", reason="needs onnxruntime")
+    pytest.importorskip("onnx", reason="builds a model")
+    from planted.onnx_faults import Graph
+
+    import precision_debug
+
+    g = Graph(seed=5)
+    x = g.input("x", g.random.normal(size=(8, 32)).astype(np.float32))
+    late = g.op("Add", [g.dense(x, 32, 16, "d", 0.3), g.weight("level", np.full(16, 700, np.float32))], "late")
+    steps = g.weight("step", (np.eye(16)[:, :8] - np.eye(16)[:, 8:]).astype(np.float32))
+    path = g.save(tmp_path / "m.onnx", [g.op("Concat", [late, g.op("MatMul", [late, steps], "change")], "y", axis=1)])
+    report = precision_debug.compare(path, run_mode="ort_bf16_sim", inputs=g.feeds)
+    assert [row.reason.code for row in report.rows if row.is_output] == ["slices_lost"]
+    assert report.explanation is not None
+    assert [one.name for one in report.explanation.culprits] == ["late"]
+    assert report.to_keep is not None
+    assert report.to_keep.tried is not None
+    assert report.to_keep.tried.state == "mended"
+
+
+def test_ids_through_float32_have_an_author(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime", reason="needs onnxruntime")
+    pytest.importorskip("onnx", reason="builds a model")
+    from planted.eleventh_onnx import CASES
+
+    import precision_debug
+
+    made = next(one for one in CASES if one.name == "ids_of_forty_million_through_float32").make(tmp_path)
+    report = precision_debug.compare(made[0], run_mode="ort_fp32", baseline_model=made[1], inputs=made[2])
+    assert report.explanation is not None
+    assert [(one.name, one.cause) for one in report.explanation.culprits] == [("id", "files_differ")]
+
+
 @pytest.mark.slow
 def test_who_only_passes_on_what_is_lost_is_not_the_one_that_packs_it(tmp_path: Path) -> None:
     """A softmax of 50,000 whose small shares one scale cannot hold; one column of what is made of them is small."""

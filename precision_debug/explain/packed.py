@@ -32,7 +32,8 @@ def with_packers(subject: Subject, explanation: Explanation, introduced: Sequenc
     if not found:
         return explanation
     names = {one.name for one in found}
-    others = tuple(one for one in explanation.culprits if one.name not in names)
+    # who makes most of what is as expected of the whole is not accused beside them
+    others = () if explanation.passes else tuple(one for one in explanation.culprits if one.name not in names)
     return dataclasses.replace(explanation, state="culprits", culprits=(*found, *others), passes=False)
 
 
