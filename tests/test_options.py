@@ -175,7 +175,7 @@ def test_the_table_is_whole() -> None:
     assert len({one.option for one in OPTIONS}) == len(OPTIONS)
     kept = {field.name for field in dataclasses.fields(RunSpec)}
     assert {one.field.partition(".")[0] for one in options_of(RunSpec)} == kept - {
-        "baseline_model", "options", "command", "options_from"
+        "baseline_model", "options", "command", "options_from", "judged_alike"
     }  # fmt: skip
     actions = {name: action for action in build_parser()._actions for name in action.option_strings}
     page = PAGES["settings"]()
