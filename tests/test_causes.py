@@ -13,7 +13,6 @@ import pytest
 from approval import is_approved
 
 import precision_debug
-from precision_debug.explain import causes as explained
 from precision_debug.explain import is_mended
 from precision_debug.reasons import arguments_of
 from precision_debug.reasons.cause import Cause, Kind
@@ -94,23 +93,15 @@ def test_every_cause_that_the_code_names_has_a_record_and_no_place_keeps_a_list_
 
 def test_a_new_cause_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Words, evidence, what follows and how it is told: a trial of the guide's line."""
-
-    def found(_subject: Any, _name: str, exact: Any, wrong: Any) -> dict[str, Any]:
-        flipped = int(np.sum(np.sign(exact) == -np.sign(wrong)))
-        return {"count": flipped} if flipped == exact.size else {}
-
     trial = Cause(
         en="every sign is wrong", zh="符号全部相反", do="Look at the sign.", do_zh="请检查符号。",
         why=Wording("all {count} elements have the other sign", "全部 {count} 个元素符号相反"),
         evidence={"count": Kind.COUNT}, mended=False,
-        sentence=Wording("{what} `{name}`: {why}. Turn it round.", "{what} `{name}`：{why}。请取反。"), found=found,
+        sentence=Wording("{what} `{name}`: {why}. Turn it round.", "{what} `{name}`：{why}。请取反。"),
     )  # fmt: skip
     known = {**CAUSES, "sign": trial}
     for module in ("explain.causes", "explain.units", "report.blame"):
         monkeypatch.setattr(f"precision_debug.{module}.CAUSES", known)
-    exact = np.array([1.0, -2.0, 3.0])
-    assert explained._by_its_own_rule(None, "y", exact, -exact) == ("sign", {"count": 3})  # type: ignore[arg-type]
-    assert explained._by_its_own_rule(None, "y", exact, exact) is None  # type: ignore[arg-type]
     told = Culprit(name="y", node="n", op_types=("Conv",), cause="sign", evidence={"count": 3})
     assert is_approved(sentence_of(told, "float16").en)
     assert not is_mended("sign", "float16")
