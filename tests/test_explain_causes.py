@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from precision_debug.explain.causes import _vanished, cause_of
 from precision_debug.explain.grid import _saturated, outlier_of
 from precision_debug.explain.inputs import inputs_differ
 from precision_debug.explain.introduced import Alone, measure, relative_error, replayed, run_alone, same_kind
+from precision_debug.explain.operator_facts import constants_of, depth_of
 from precision_debug.observe.store import Store
 from precision_debug.reasons import say
 from precision_debug.records import Culprit, ModelFiles, Row, SessionSpec, Status, TensorMeta
@@ -465,6 +466,68 @@ def test_what_was_given_nan_makes_none_of_its_own(tmp_path: Path) -> None:
         assert (found.born_nan, found.born_inf) == (0, 0), "as many as before"
         found = measure(subject, "c", np.where(np.isnan(broken), np.inf, broken), broken, "isolated")
         assert (found.born_nan, found.born_inf) == (2, 0)
+
+
+class TwoEngines:
+    """Tensors of two sessions of one model under one name, as an engine shows them that was rebuilt for its marks."""
+
+    def __init__(self, wide: Any, narrow: Any, elsewhere: Collection[str]) -> None:
+        self.arithmetic, self.replacer, self._sides = narrow.arithmetic, None, (wide, narrow)
+        self._elsewhere = frozenset(elsewhere)
+        self.tensors = tuple(
+            dataclasses.replace(meta, extra={"Seen In": f"engine {1 if meta.name in self._elsewhere else 2}"})
+            for meta in narrow.tensors
+        )
+
+    def run(self, feeds: Any, hook: Any = None, names: Any = None) -> Any:
+        found: dict[str, Any] = {}
+        for side in self._sides:
+            side.run(feeds, lambda _op, name, value, found=found, side=side: found.update(
+                {name: np.array(value)} if (side is self._sides[0]) is (name in self._elsewhere) else {}
+            ))  # fmt: skip
+        for meta in self.tensors if hook is not None else ():
+            if meta.name in found and (names is None or meta.name in names):
+                hook(meta.op_type, meta.name, found[meta.name])
+        return {meta.name: found[meta.name] for meta in self.tensors if meta.is_output}
+
+
+@pytest.mark.parametrize("elsewhere", [(), ("norm",), ("up",), ("up", "norm")])
+def test_what_is_behind_an_overflow_is_no_author_where_another_engine_showed_its_inputs(
+    elsewhere: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Who reads another engine's tensors with nothing lost before them still is."""
+    g = Graph(seed=2)
+    x = g.input("x", g.random.normal(size=(8, 16)).astype(np.float32))
+    g.op("Relu", [x], "up")
+    g.op("MatMul", ["up", g.weight("w", 3e4 * g.random.normal(size=(16, 16)))], "down")
+    g.op("LayerNormalization", ["down", g.weight("g", np.ones(16)), g.weight("b", np.zeros(16))], "norm", axis=-1)
+    g.op("MatMul", ["norm", g.weight("v", g.random.normal(size=(16, 16)))], "q")
+    g.op("Tanh", ["q"], "y")
+    path, (shown, names) = g.save(tmp_path / "m.onnx", ["y"]), (dict[str, Any](), ["up", "down", "norm", "q", "y"])
+    with two_sides(path, path, g.feeds, names, "ort_fp16_sim", precision="float16") as (subject, base, _):
+        target: Any = TwoEngines(subject.baseline, subject.target, elsewhere)
+        target.run(g.feeds, lambda _op, name, value: shown.update({name: value}))
+        rows = [dataclasses.replace(row(one.index, one.op_type, one.name, base[one.name], shown[one.name]),
+                                    is_output=one.is_output) for one in subject.rows]  # fmt: skip
+        asked = dataclasses.replace(
+            subject, target=target, rows=rows, targets={meta.name: meta for meta in target.tensors}
+        )
+        told, _ = explain(asked, level="full", folder=tmp_path)
+        assert [one.name for one in told.culprits] == ["down"]
+
+
+@pytest.mark.parametrize("outside", [4, 16, 64])
+@pytest.mark.parametrize("kind", ["MatMul", "Gemm", "Gemm of a transposed weight", "MatMul of a batch", "Conv"])
+def test_a_sum_has_as_many_terms_as_are_added_up(kind: str, outside: int, tmp_path: Path) -> None:
+    g, transposed = Graph(seed=3), kind.endswith("weight")
+    sizes = {"MatMul of a batch": (2, 8, 16), "Conv": (1, 16, 8, 8)}
+    x = g.input("x", g.random.normal(size=sizes.get(kind, (8, 16))).astype(np.float32))
+    shape = (outside, 16, 3, 3) if kind == "Conv" else (outside, 16) if transposed else (16, outside)
+    weight = g.weight("w", g.random.normal(size=shape))
+    g.op(kind.partition(" ")[0], [x, weight], "y", **({"transB": 1} if transposed else {}))
+    path = g.save(tmp_path / "m.onnx", ["y"])
+    with two_sides(path, path, g.feeds, ["y"]) as (subject, _, _):
+        assert depth_of(subject, "y", constants_of(subject, "y")) == (144 if kind == "Conv" else 16)
 
 
 def test_an_error_is_told_in_units_of_the_coarser_rounding(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from ..numbers.arrays import as_array
+from ..numbers.born import may_be_mask
 from ..observe.loans import Loans
 from ..observe.lockstep import Meeting, run_both
 from ..protocols import BaselineStore, Workbench
@@ -34,6 +35,7 @@ __all__ = [
     "Alone",
     "Kept",
     "Passing",
+    "may_be_handed_nan",
     "nothing_alone",
     "relative_error",
     "replayed",
@@ -380,6 +382,8 @@ def _introduced(subject: Subject, name: str, exact: Any, wrong: Any, method: str
     non_finite = found.target.nan > found.base.nan or found.target.inf > found.base.inf
     if method == "replayed" and any(map(subject.broken, subject.sources(name))):
         non_finite = False  # it was given NaN or Inf: what an operator makes of those is not a loss of its own
+    if method == "replayed" and non_finite and may_be_handed_nan(subject, name):
+        non_finite, error = False, None  # it may have been: nobody saw what it read
     return Introduced(
         name=name,
         method=method,
@@ -391,6 +395,30 @@ def _introduced(subject: Subject, name: str, exact: Any, wrong: Any, method: str
         born_nan=max(0, found.target.nan - found.base.nan) if non_finite else 0,
         born_inf=max(0, found.target.inf - found.base.inf) if non_finite else 0,
     )
+
+
+def may_be_handed_nan(subject: Subject, name: str) -> bool:
+    """Whether finite inputs of a target's operator are another engine's, and what lies before them has NaN or Inf.
+
+    Engines that are built once for each few tensors may overflow in one of them alone: what an operator made of NaN in
+    its own is then no loss of its own, though the inputs that were seen are finite.
+    """
+    own, sources = _seen_in(subject, name), [_seen_in(subject, source) for source in subject.sources(name)]
+    return any(one not in {"", own} for one in sources) and any(_lost(subject, one) for one in subject.ancestors(name))
+
+
+def _seen_in(subject: Subject, name: str) -> str:
+    """The engine whose run showed a tensor, where several did."""
+    running = subject.targets.get(subject.row_of[name].target_name)
+    return "" if running is None else running.extra.get("Seen In", "")
+
+
+def _lost(subject: Subject, name: str) -> bool:
+    """See ``Subject.broken``; of a mask that overflows to -inf nothing is lost."""
+    numbers = subject.row_of[name].comparison
+    if numbers is None or not subject.broken(name):
+        return False
+    return numbers.target.nan > numbers.base.nan or not may_be_mask(numbers.base)
 
 
 def relative_error(

@@ -83,10 +83,13 @@ def largest_of_row(subject: Subject, name: str) -> float:
 def depth_of(subject: Subject, name: str, constants: Mapping[str, Array]) -> int:
     """Terms of one sum: those that a weight says, else what the operator makes fewer of."""
     weights = [values for values in constants.values() if values.ndim >= 2]
+    numbers = subject.row_of[name].comparison
     if weights:
         shape = weights[-1].shape
-        return int(np.prod(shape[1:])) if len(shape) > 2 else int(max(shape))
-    numbers = subject.row_of[name].comparison
+        if len(shape) > 2:
+            return int(np.prod(shape[1:]))
+        columns = numbers.base.shape[-1:] if numbers is not None else ()  # a weight may lie there transposed
+        return int(shape[0] if shape[1:] == columns else shape[1] if shape[:1] == columns else max(shape))
     operator = subject.operators()[0].operator(name)
     axis = operator.attributes.get("dim") if operator is not None else None
     if numbers is not None and "cum" in plain_type(subject.row_of[name].op_type) and isinstance(axis, int):

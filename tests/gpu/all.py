@@ -101,7 +101,13 @@ CHECKS = {
         f"search_tensorrt_{part[-1]}": Check(
             words=("search_tensorrt.py", *part), needs="tensorrt", seconds=640, smaller={"LAYERS": "3"}
         )
-        for part in (("encoder", "needed"), ("int8",), ("constraints",), ("constraints_int8",))
+        for part in (
+            ("encoder", "needed_first"),
+            ("encoder", "needed_rest"),
+            ("int8",),
+            ("constraints",),
+            ("constraints_int8",),
+        )
     },
     **{
         # MobileNet's two steps build two engines each
