@@ -121,7 +121,7 @@ def merged_operand(subject: Subject, alone: Alone, name: str) -> dict[str, Any]:
     """The tensor that the target casts to a narrower type for an operator, and in which numbers become one, where its
     rounding alone, in a run of the baseline, makes most of the error that the operator adds; {} where there is none."""
     own = alone.found[name].rel_l2
-    if not own:
+    if not own or subject.is_step:
         return {}
     way = [subject.targets[one] for one in on_the_way(subject, name)]
     for source in subject.sources(name):

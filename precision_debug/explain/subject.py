@@ -152,7 +152,7 @@ class Subject:
     def carried(self) -> frozenset[str]:
         """What the target only moves from a cast of its own to the operator that computes in the narrower type:
         autocast casts first and expands then, and what that loses is the operator's."""
-        return _carried(self.rows, self.targets)
+        return frozenset() if self.is_step else _carried(self.rows, self.targets)
 
     @cached_property
     def rounded_unseen(self) -> frozenset[str]:

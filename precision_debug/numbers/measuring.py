@@ -18,7 +18,7 @@ from .kinds import Array, is_numeric, may_overflow, with_both_parts
 from .merged import Measured
 from .totals import Pairs, Task, Totals
 
-__all__ = ["EXACT_BELOW", "chooser", "compare", "describe", "measure", "measured"]
+__all__ = ["EXACT_BELOW", "chooser", "compare", "describe", "measure", "measured", "tolerance_for"]
 
 EXACT_BELOW = 65536
 """Tensors with fewer elements get exact quantiles, the others a sampled histogram's."""
@@ -60,18 +60,23 @@ def measured(found: Comparison, totals: Totals | None) -> Measured:
     return Measured(**{one.name: getattr(found, one.name) for one in dataclasses.fields(found)}, totals=totals)
 
 
+def tolerance_for(tolerance: Tolerance | None, *types: np.dtype[Any]) -> Tolerance:
+    """Return what arrays are compared by: whole numbers are equal or wrong where nobody gave a tolerance."""
+    tolerance = tolerance or Tolerance(given=False)
+    whole = all(one.kind in "iub" for one in types)
+    return dataclasses.replace(tolerance, atol=0, rtol=0) if whole and not tolerance.given else tolerance
+
+
 def _compare(
     base: Any, target: Any, tolerance: Tolerance | None, threads: int, quantiles: bool = True
 ) -> tuple[Comparison, Totals | None]:
-    tolerance = tolerance or Tolerance(given=False)
-    _check(tolerance)
     base, target = with_both_parts(np.asarray(base)), with_both_parts(np.asarray(target))
+    tolerance = tolerance_for(tolerance, base.dtype, target.dtype)
+    _check(tolerance)
     if base.shape != target.shape:
         return _apart(base, target, threads, shapes_match=False), None
     if not (is_numeric(base.dtype) and is_numeric(target.dtype)):
         return _by_equality(base, target, threads), None
-    if not tolerance.given and _is_whole(base.dtype) and _is_whole(target.dtype):
-        tolerance = dataclasses.replace(tolerance, atol=0, rtol=0)
     task = Task(
         base=flat_reader(base),
         target=flat_reader(target),
@@ -141,10 +146,6 @@ def chooser(pairs: Pairs, kernel: native.Kernel | None) -> Callable[[Sequence[in
     if kernel is not None and len(pairs.diffs) == 1:
         return partial(kernel.select, pairs.diffs[0])
     return partial(select.select, lambda: iter(pairs.diffs), pairs.finite)
-
-
-def _is_whole(dtype: np.dtype[Any]) -> bool:
-    return dtype.kind in "iub"
 
 
 def _apart(base: Array, target: Array, threads: int, *, shapes_match: bool) -> Comparison:

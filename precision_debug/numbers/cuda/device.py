@@ -33,7 +33,7 @@ from ...errors import BackendError
 from ...records import Comparison, Tolerance
 from .. import finish, histogram, native, numpy_pass, select
 from ..blocks import flat_reader
-from ..measuring import EXACT_BELOW, measured
+from ..measuring import EXACT_BELOW, measured, tolerance_for
 from ..metrics import FURTHER, HELD
 from ..totals import Pairs, Side, Task, Totals
 from .answer import Answer, give_back, taken
@@ -150,7 +150,7 @@ def start(
     the stream from now on, unless ``keeps`` of the result says otherwise. Raises UsageError where the tolerance is not
     one, and BackendError where the device fails.
     """
-    tolerance = tolerance or Tolerance()
+    tolerance = tolerance_for(tolerance, base.dtype, target.dtype)
     plan = None
     there = base.shape == target.shape and base.size > 0 and base.device is target.device
     if there and tolerance.check_error_stat == "elemwise":  # others decide the verdict: exact, and rare
