@@ -12,7 +12,7 @@ if import_path.running_as_module():  # before anything that a file of the curren
 from typing import TYPE_CHECKING
 
 from .__about__ import __version__ as __version__
-from .safety.late import offered
+from .safety.late import lazy_exports
 
 __all__ = [
     "AssertClose",
@@ -34,21 +34,19 @@ if TYPE_CHECKING:
     from .api import compare
     from .errors import PrecisionDebugError
     from .observe.hooks import SaveBaseline
-    from .observe.training import training
-    from .observe.watch import watch
+    from .observe.watch import training, watch
     from .pairing.marks import assign_mark_names, get_mark_names_from_serialized_json
     from .records import ModelFiles, Row, Status, Tolerance
     from .report.model import Report
     from .run.script_hooks import AssertClose
 
-__getattr__ = offered(
+__getattr__ = lazy_exports(
     __name__,
     {
         "api": "compare",
         "errors": "PrecisionDebugError",
         "observe.hooks": "SaveBaseline",
-        "observe.training": "training",
-        "observe.watch": "watch",
+        "observe.watch": "training watch",
         "pairing.marks": "assign_mark_names get_mark_names_from_serialized_json",
         "records": "ModelFiles Row Status Tolerance",
         "report.model": "Report",

@@ -16,12 +16,11 @@ from .reasons import say
 from .records import ModelFiles, RunSpec, Tolerance
 from .report.formats import refuse_unknown
 from .report.model import Report
-from .report.readiness import make_ready
+from .report.outputs import make_ready
 from .run import deliver, pipeline, supervisor
-from .run.folder import JOURNAL
+from .run.companion_files import refuse_overwriting
 from .run.journal import Journal
-from .run.locked_folder import run_folder, scratch
-from .run.overwriting import refuse_overwriting
+from .run.locked_folder import JOURNAL, run_folder, scratch
 from .run.plan import make_plan
 from .settings.options import checked_tolerance, options_of, spec_of
 

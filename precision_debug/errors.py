@@ -21,7 +21,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from .safety.visible import visible
+from .safety.untrusted import visible
 
 __all__ = [
     "BackendCrash",

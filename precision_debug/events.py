@@ -12,9 +12,7 @@ from typing import Any, ClassVar, get_args
 
 from .codec import decode, decode_line, encode, parse_json
 from .inspector import EngineLayer
-from .numbers.portrait import Portrait
-from .numbers.repeats import Repeats
-from .numbers.tokens import TokenEffects, Tokens
+from .numbers.told import Portrait, Repeats, TokenEffects, Tokens
 from .reasons import Reason, ReasonOrText
 from .records import (
     Explanation,

@@ -25,7 +25,7 @@ class RunMode:
     """A way to run a model, ``<engine>_<precision>``, that one backend offers.
 
     zh: the summary in Chinese. suffixes: endings of the model files it reads ("": a folder), with the dot, lower case.
-    precision: what it promises to compute in, a word of ``numbers.precisions``. tried: "ENGINE OLDEST to NEWEST".
+    precision: what it promises to compute in, a word of ``numbers.number_types``. tried: "ENGINE OLDEST to NEWEST".
     baseline: the backend's mode that it is compared with where the user names none. simulation: it imitates arithmetic.
     concurrent: its sessions may run in a thread beside another session of this process, and a hook may block them.
     accumulates: the type in which sums inside one operator (a mean, a norm) are done; "": not known.

@@ -15,9 +15,9 @@ from precision_debug.codec import encode
 from precision_debug.events import Event, Stage, Tensors
 from precision_debug.reasons import say
 from precision_debug.records import ModelFiles, RunSpec, SessionSpec
-from precision_debug.run import bare
-from precision_debug.run.folder import JOB, JOURNAL
+from precision_debug.run import outcome
 from precision_debug.run.journal import Journal
+from precision_debug.run.locked_folder import JOB, JOURNAL
 
 CRASHES = """
 import os, signal
@@ -73,17 +73,17 @@ def test_who_was_at_work(events: list[Any], sides: list[str], tmp_path: Path) ->
     with Journal(tmp_path / JOURNAL) as journal:
         for one in events:
             journal.write(event(one))
-    assert bare._at_work(tmp_path) == sides
-    assert all(bare._modes(tmp_path)[side] == f"mode of the {side}" for side in sides)
+    assert outcome._at_work(tmp_path) == sides
+    assert all(outcome._modes(tmp_path)[side] == f"mode of the {side}" for side in sides)
 
 
 def test_nothing_is_said_of_what_could_not_be_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Journal(tmp_path / JOURNAL) as journal:
         journal.write(Stage(text=say("stage_running", side=say("target"), mode="m")))
     (tmp_path / "job.json").write_text(json.dumps({"spec": {}}))
-    assert bare.whose_crash(tmp_path) == ""
-    monkeypatch.setattr(bare, "_PATIENCE", 0.0)
-    assert bare.whose_crash(tmp_path) == ""
+    assert outcome.whose_crash(tmp_path) == ""
+    monkeypatch.setattr(outcome, "_PATIENCE", 0.0)
+    assert outcome.whose_crash(tmp_path) == ""
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_what_an_engine_does_less_of_is_told_once_the_side_ran_with_it(mode: str
     with Journal(tmp_path / JOURNAL) as journal:
         journal.write(Stage(text=say("stage_opening", side=say("target"), mode=mode)))
     (tmp_path / JOB).write_text(json.dumps({"spec": encode(spec)}))
-    assert bare.runs_with(tmp_path) == typed
+    assert outcome.runs_with(tmp_path) == typed
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,7 @@ import pytest
 from precision_debug.errors import OutputError, UsageError
 from precision_debug.feeds import save_feeds
 from precision_debug.records import ModelFiles, RunSpec
-from precision_debug.run.companion_files import forget_log, keep_inputs, keep_log, log_head
-from precision_debug.run.overwriting import refuse_overwriting
+from precision_debug.run.companion_files import forget_log, keep_inputs, keep_log, log_head, refuse_overwriting
 
 
 def made(value: float = 0.0) -> Path:

@@ -17,10 +17,10 @@ from precision_debug import compare
 from precision_debug.cli import main
 from precision_debug.products.search.sweep.plot import svg
 from precision_debug.products.search.sweep.result import Mode, Speed, Sweep
-from precision_debug.products.tools.difference_sentences import sentences
-from precision_debug.report.curve import curve
+from precision_debug.products.tools.difference_reports import sentences
 from precision_debug.report.difference import Change, difference
 from precision_debug.report.formats.json import load
+from precision_debug.report.formats.xlsx.chart import curve
 from precision_debug.report.model import Report
 from precision_debug.testing.thresholds import Thresholds, complaint
 

@@ -11,8 +11,8 @@ import pytest
 
 from precision_debug.numbers import cores
 from precision_debug.numbers.cores import available_cores
-from precision_debug.run.workers import cards
-from precision_debug.run.workers.pools import Processes
+from precision_debug.run import pools
+from precision_debug.run.pools import Processes
 
 
 @pytest.mark.parametrize(
@@ -30,17 +30,17 @@ from precision_debug.run.workers.pools import Processes
     ],
 )
 def test_who_gets_which(options: dict[str, Any], found: str, wanted: tuple[str, ...]) -> None:
-    assert cards.shares(options, found.split(",") if found else ()) == wanted
+    assert pools.shares(options, found.split(",") if found else ()) == wanted
 
 
 def test_what_this_process_may_not_use_is_not_given_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(cards.VISIBLE, "3, 5")
-    assert cards.cards() == ("3", "5")
-    monkeypatch.setenv(cards.VISIBLE, "")
-    assert cards.cards() == ()
-    monkeypatch.delenv(cards.VISIBLE)
-    monkeypatch.setattr(cards, "_count", lambda: 2)
-    assert cards.cards() == ("0", "1")
+    monkeypatch.setenv(pools.VISIBLE, "3, 5")
+    assert pools.cards() == ("3", "5")
+    monkeypatch.setenv(pools.VISIBLE, "")
+    assert pools.cards() == ()
+    monkeypatch.delenv(pools.VISIBLE)
+    monkeypatch.setattr(pools, "_count", lambda: 2)
+    assert pools.cards() == ("0", "1")
 
 
 class Visible:
@@ -54,7 +54,7 @@ class Visible:
 
 
 def test_workers_take_the_card_that_fewest_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(cards.VISIBLE, "2,7")
+    monkeypatch.setenv(pools.VISIBLE, "2,7")
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     pool = Processes({"run_mode": "x"}, 3, tmp_path / "log", Visible)
     workers = [pool.start() for _ in range(3)]

@@ -15,7 +15,7 @@ from precision_debug.errors import OutputError, PrecisionDebugError, UsageError
 from precision_debug.observe.shard import Shard
 from precision_debug.records import ModelFiles, RunSpec
 from precision_debug.run import content
-from precision_debug.run.workers.checkpoint import Checkpoint
+from precision_debug.run.parallel_run import Checkpoint
 
 
 def part(*ranges: tuple[int, int]) -> str:

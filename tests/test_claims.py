@@ -28,9 +28,9 @@ from precision_debug.claims import (
 )
 from precision_debug.cli import main
 from precision_debug.errors import PrecisionDebugError
-from precision_debug.products.training.claims import claims_of_training, verdict_of_training
 from precision_debug.products.training.rank_faults import RankFault
 from precision_debug.products.training.training_faults import Departure
+from precision_debug.products.training.training_verb import claims_of_training, verdict_of_training
 from precision_debug.recording.rank_log import RankedStep, RankStep
 from precision_debug.recording.training_log import ParameterNumbers, StepNumbers, written
 from precision_debug.report.difference import difference

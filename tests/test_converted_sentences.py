@@ -19,8 +19,8 @@ from precision_debug import registry
 from precision_debug.records import Culprit, Explanation, ModelFiles, RunMode, SessionSpec, Status
 from precision_debug.report.blame import blame
 from precision_debug.report.lead import lead
-from precision_debug.run.executed import executed_of
 from precision_debug.run.plan import Opening
+from precision_debug.run.side import executed_of
 
 
 def test_infinities_of_the_models_own_are_not_first_seen_behind_a_cast(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 from report_factory import make_row
 
 from precision_debug.explain import culprits
-from precision_debug.explain.bounds import BEYOND, LEAST, MOST, is_suspicious, worth
+from precision_debug.explain.broken_outputs import hidden_overflow
 from precision_debug.explain.culprits import (
     candidates_of,
     first_failing,
@@ -28,7 +28,7 @@ from precision_debug.explain.culprits import (
 from precision_debug.explain.effects import Sink
 from precision_debug.explain.introduced import Alone
 from precision_debug.explain.subject import Subject
-from precision_debug.explain.unrepeated import hidden_overflow
+from precision_debug.explain.units import BEYOND, LEAST, MOST, is_suspicious, worth
 from precision_debug.records import Comparison, Effect, Introduced, Row, Status, TensorMeta, TensorStats
 
 UNIT = 2.0**-11  # of float16

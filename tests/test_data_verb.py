@@ -12,7 +12,7 @@ import pytest
 
 from precision_debug.cli import main
 from precision_debug.feeds.polygraphy_json import feeds_text, read_feeds, read_results
-from precision_debug.run.saved_json import SavedOutputs
+from precision_debug.run.saved import SavedOutputs
 
 A = [{"x": np.float32([1, 2])}, {"x": np.float32([3, 4])}]
 B = [{"y": np.int64([5])}, {"y": np.int64([6])}, {"y": np.int64([7])}]

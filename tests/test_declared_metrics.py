@@ -26,7 +26,7 @@ import numpy as np
 import precision_debug
 from precision_debug import numbers
 from precision_debug.numbers import merged
-from precision_debug.report.catalogue import COLUMNS
+from precision_debug.report.columns import COLUMNS
 base, target = np.load("base.npy"), np.load("target.npy")
 found = numbers.measure(base, target)
 told = [numbers.kernel_status(), dict(found.more), precision_debug.__file__]

@@ -14,7 +14,7 @@ from report_factory import make_report, make_row
 
 import precision_debug
 from precision_debug.cli import main
-from precision_debug.products.tools.difference_sentences import sentences
+from precision_debug.products.tools.difference_reports import sentences
 from precision_debug.report.difference import Change, difference
 
 

@@ -6,7 +6,7 @@ import pytest
 from approval import is_approved
 
 from precision_debug import errors
-from precision_debug.run.error_transport import error_of, failure_of
+from precision_debug.run.child import error_of, failure_of
 
 
 class NothingLeft(errors.ModelError):

@@ -16,9 +16,9 @@ import precision_debug
 from precision_debug import registry
 from precision_debug.protocols import Executed
 from precision_debug.records import ModelFiles, RunMode, SessionSpec
-from precision_debug.report.precision import precision
-from precision_debug.run.executed import executed_of
+from precision_debug.report.sections import precision
 from precision_debug.run.plan import Opening
+from precision_debug.run.side import executed_of
 
 
 def counted(graph: Graph, folder: Path, mode: str) -> tuple[Executed | None, Counter[str]]:

@@ -20,11 +20,11 @@ from precision_debug_onnxruntime import OnnxRuntimeBackend
 import precision_debug
 from precision_debug import registry
 from precision_debug.explain import Subject
+from precision_debug.explain.broken_outputs import hidden_overflow
 from precision_debug.explain.effects import sinks_of
 from precision_debug.explain.introduced import Alone
-from precision_debug.explain.stretch import with_stretches
+from precision_debug.explain.regions import with_stretches
 from precision_debug.explain.units import unit_of
-from precision_debug.explain.unrepeated import hidden_overflow
 from precision_debug.explain.work import Work
 from precision_debug.explain.workbench import HostWorkbench
 from precision_debug.reasons.causes import CAUSES
@@ -40,8 +40,8 @@ from precision_debug.records import (
     TensorStats,
 )
 from precision_debug.report.blame import sentence_of
-from precision_debug.report.curve import curve
 from precision_debug.report.formats.json import from_dict
+from precision_debug.report.formats.xlsx.chart import curve
 from precision_debug.report.model import Report
 
 pytest.importorskip("onnxruntime")

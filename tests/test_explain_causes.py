@@ -17,8 +17,8 @@ import precision_debug
 from precision_debug import numbers, registry
 from precision_debug.explain import Subject, explain
 from precision_debug.explain.causes import _vanished, cause_of
+from precision_debug.explain.explain_run import inputs_differ
 from precision_debug.explain.grid import _saturated, outlier_of
-from precision_debug.explain.inputs import inputs_differ
 from precision_debug.explain.introduced import Alone, measure, relative_error, replayed, run_alone, same_kind
 from precision_debug.explain.operator_facts import constants_of, depth_of
 from precision_debug.observe.store import Store

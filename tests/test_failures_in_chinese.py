@@ -14,7 +14,7 @@ from precision_debug.errors import BackendCrash, InputError, UsageError
 from precision_debug.events import Failure, read, written
 from precision_debug.reasons import say
 from precision_debug.report import Report
-from precision_debug.report.failure import sentence_of
+from precision_debug.report.doubts import sentence_of
 from precision_debug.report.words import word
 
 DIGITS = Path(__file__).parent.parent / "examples" / "digits"

@@ -21,11 +21,10 @@ from hypothesis.extra import numpy as npst
 
 from precision_debug.errors import InputError, OutputError, PrecisionDebugError, UsageError
 from precision_debug.feeds import FeedSet, check_feeds, make_feeds, save_feeds
-from precision_debug.feeds.cast import exact_cast
-from precision_debug.feeds.dtypes import as_dtype, dtype_name
+from precision_debug.feeds.dtypes import as_dtype, dtype_name, exact_cast
 from precision_debug.records import InputMeta
 from precision_debug.safety.nearest import nearest
-from precision_debug.settings.words import parse_shapes, parse_val_range
+from precision_debug.settings.setting import parse_shapes, parse_val_range
 
 EXTENDED = ["bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "int4", "uint4"]
 PINNED_FLOATS = ["0x1.2e8cc20000000p-1", "0x1.52e1900000000p-2", "0x1.c69a960000000p-1"]

@@ -24,15 +24,13 @@ from precision_debug.report.blame import blame
 from precision_debug.report.fix import fix_sentences
 from precision_debug.report.lead import lead
 from precision_debug.report.model import Report
-from precision_debug.report.next_step import NEXT, PASTE
-from precision_debug.report.search_command import search_command
+from precision_debug.report.next_step import NEXT, PASTE, search_command
 from precision_debug.report.tried import tried_sentence
-from precision_debug.run import fix_finder, fixes
+from precision_debug.run import fix_finder, fixes, trials
+from precision_debug.run.criterion import Sample
 from precision_debug.run.fix_finder import FixFinder
 from precision_debug.run.journal import Journal
 from precision_debug.run.plan import make_plan
-from precision_debug.run.searching import trials
-from precision_debug.run.searching.criterion import Sample
 from precision_debug.run.to_keep import Keepable
 from precision_debug.search import Evaluation, Fix, FixRule, KeptUnit, ToKeep, TradePoint, Tried, Units
 

@@ -18,8 +18,8 @@ from precision_debug.observe.shard import Shard
 from precision_debug.records import Culprit, Explanation, ModelFiles, RunSpec, SessionSpec
 from precision_debug.report import write
 from precision_debug.report.formats.json import from_dict, to_dict
-from precision_debug.run.workers.checkpoint import Checkpoint
-from precision_debug.safety.linked_file import linked_file
+from precision_debug.run.parallel_run import Checkpoint
+from precision_debug.safety.untrusted import linked_file
 from precision_debug.search import Fix
 from precision_debug.testing.thresholds import Thresholds
 

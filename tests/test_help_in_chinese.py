@@ -11,8 +11,7 @@ import pytest
 
 from precision_debug import registry
 from precision_debug.cli import main, module_of, verbs
-from precision_debug.cli.language import Help
-from precision_debug.cli.parser import Parser
+from precision_debug.cli.parser import Help, Parser
 
 _NAMES = re.compile("|".join(rf"\b{one.name}\b" for backend in registry.backends() for one in backend.settings))
 """Of settings, which are listed one after the other, and are no English."""

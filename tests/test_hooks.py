@@ -13,8 +13,7 @@ import pytest
 
 from precision_debug import AssertClose, SaveBaseline, Status
 from precision_debug.errors import BackendError
-from precision_debug.numbers.arrays import as_array
-from precision_debug.numbers.host import HostComparer
+from precision_debug.numbers.arrays import HostComparer, as_array
 from precision_debug.observe.hooks import BorrowedBaseline
 from precision_debug.observe.lockstep import Meeting
 from precision_debug.observe.store import Store

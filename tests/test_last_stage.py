@@ -9,7 +9,7 @@ import pytest
 from precision_debug.events import Event, SideDone, Stage, Tensors
 from precision_debug.reasons import say
 from precision_debug.run.journal import Journal
-from precision_debug.run.last_stage import last_stage
+from precision_debug.run.outcome import last_stage
 
 
 def at(kind: str, side: str) -> Stage:

@@ -228,9 +228,9 @@ def test_a_set_that_cannot_run_fails_by_itself_once_another_ran(tmp_path: Path) 
     """What the first of all lacks, the machine lacks; what a later one lacks must not take what held with it."""
     from precision_debug.errors import UsageError
     from precision_debug.records import ModelFiles, RunSpec
+    from precision_debug.run.criterion import Criterion, Sample
     from precision_debug.run.plan import make_plan
-    from precision_debug.run.searching.criterion import Criterion, Sample
-    from precision_debug.run.searching.trials import Trials
+    from precision_debug.run.trials import Trials
     from precision_debug.search.request import SearchRequest
     from precision_debug.settings.options import Tolerance
 

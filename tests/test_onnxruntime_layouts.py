@@ -379,7 +379,7 @@ def test_the_tensor_itself_wins_over_a_transposed_cast_of_its_name(tmp_path: Pat
 
 
 def test_axes_of_size_1_make_no_two_transpositions_of_one() -> None:
-    from precision_debug_onnxruntime.engine.transposes import _only
+    from precision_debug_onnxruntime.engine.rewritten import _only
 
     last, second = (0, 2, 3, 1), (0, 3, 1, 2)
     own = together = {last, second, (0, 1, 2, 3)}

@@ -22,7 +22,7 @@ from precision_debug_onnxruntime.engine import tapped_graph
 
 import precision_debug
 from precision_debug.errors import InputError, ModelError, UsageError
-from precision_debug.numbers.host import HostComparer
+from precision_debug.numbers.arrays import HostComparer
 from precision_debug.pairing.align import align
 from precision_debug.records import ModelFiles, SessionSpec, TensorMeta
 from precision_debug.testing.backend_contract import Recorder, same_bits

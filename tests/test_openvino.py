@@ -515,8 +515,8 @@ def convolutions(folder: Path) -> tuple[str, dict[str, Any]]:
 
 def in_int8(path: str, feeds: dict[str, Any], **options: Any) -> tuple[int, Any]:
     """How many operators ran in INT8, and the output."""
-    from precision_debug.run.executed import executed_of
     from precision_debug.run.plan import Opening
+    from precision_debug.run.side import executed_of
 
     mode = next(one for one in BACKEND.run_modes if one.name == "ov_int8")
     spec = SessionSpec(model=ModelFiles(model_file=path), mode="ov_int8", options={"side": "target", **options})

@@ -14,8 +14,7 @@ import precision_debug
 from precision_debug import api
 from precision_debug.cli.compare import build_parser, make_spec
 from precision_debug.cli.doctor import PAGES
-from precision_debug.cli.language import Help
-from precision_debug.cli.parser import parse
+from precision_debug.cli.parser import Help, parse
 from precision_debug.errors import UsageError
 from precision_debug.products.tools.script import script_of
 from precision_debug.records import ModelFiles, RunSpec, Tolerance

@@ -15,11 +15,11 @@ from report_factory import make_report, make_row
 
 from precision_debug.cli import main
 from precision_debug.errors import OutputError, UsageError
-from precision_debug.numbers.portrait import Bins, Portrait
+from precision_debug.numbers.told import Bins, Portrait
 from precision_debug.products.tools.overlays.explorer import BROKEN
 from precision_debug.products.tools.overlays.marks import colour, marks
 from precision_debug.records import Culprit, Explanation, ModelFiles, Status
-from precision_debug.report import Report, overlays
+from precision_debug.report import Report, outputs
 from precision_debug.report.lead import lead
 
 ROOT = Path(__file__).parent.parent
@@ -41,16 +41,16 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_an_output_names_a_viewer_before_its_colon(tmp_path: Path) -> None:
-    assert overlays.names() == ("explorer", "netron", "tensorboard")
-    assert overlays.split("explorer:a/b.json") == ("explorer", "a/b.json")
-    assert overlays.split("a/b.json") == ("", "a/b.json")
-    assert overlays.split("./netron:y.json") == ("", "./netron:y.json")
+    assert outputs.names() == ("explorer", "netron", "tensorboard")
+    assert outputs.split("explorer:a/b.json") == ("explorer", "a/b.json")
+    assert outputs.split("a/b.json") == ("", "a/b.json")
+    assert outputs.split("./netron:y.json") == ("", "./netron:y.json")
     with raises_approved(UsageError) as raised:
-        overlays.split("exploder:x.json")
+        outputs.split("exploder:x.json")
     assert "explorer netron tensorboard" in str(raised.value)
     for wrong in ("netron:", "netron:.onnx", "explorer:x.txt", "tensorboard:folder/"):
         with pytest.raises(UsageError, match=r"expects a \.\w+ file"):
-            overlays.split(wrong)
+            outputs.split(wrong)
 
 
 def test_colours_run_from_green_to_red_by_the_logarithm() -> None:
@@ -92,7 +92,7 @@ def test_what_is_not_a_number_is_the_worst_and_still_json(tmp_path: Path) -> Non
     target = dataclasses.replace(bad.comparison.target, nan=3)
     bad = dataclasses.replace(bad, comparison=dataclasses.replace(bad.comparison, target=target, apart=3))
     report = dataclasses.replace(make_report(2), rows=(good, bad))
-    path = overlays.write(report, "explorer", tmp_path / "e.json")
+    path = outputs.write(report, "explorer", tmp_path / "e.json")
     results = json.loads(path.read_text(), parse_constant=pytest.fail)["results"]
     assert results[bad.name]["value"] == BROKEN
     assert results[bad.name]["bgColor"] == colour(float("inf"))
@@ -134,7 +134,7 @@ def test_a_culprit_is_in_words_and_a_second_copy_says_nothing_twice(digits: Path
     made = Explanation(state="culprits", method="isolated", culprits=(culprit,))
     again = dataclasses.replace(report, explanation=made, spec=dataclasses.replace(
         report.spec, model=ModelFiles(model_file=str(digits / "n.onnx"))))  # fmt: skip
-    proto = onnx.load(overlays.write(again, "netron", tmp_path / "twice.onnx"))
+    proto = onnx.load(outputs.write(again, "netron", tmp_path / "twice.onnx"))
     for node in proto.graph.node:
         keys = [one.key for one in node.metadata_props]
         assert len(keys) == len(set(keys))
@@ -152,7 +152,7 @@ def test_without_a_model_netron_gets_one_line_and_no_file(model: str, said: str,
     files = ModelFiles(model_file=str(tmp_path / model)) if model else ModelFiles(model_dir=str(tmp_path))
     report = dataclasses.replace(report, spec=dataclasses.replace(report.spec, model=files))
     with pytest.raises(OutputError, match=said):
-        overlays.write(report, "netron", tmp_path / "n.onnx")
+        outputs.write(report, "netron", tmp_path / "n.onnx")
     assert not list(tmp_path.iterdir())
 
 
@@ -160,7 +160,7 @@ def test_a_report_of_nothing_colours_nothing(tmp_path: Path) -> None:
     report = dataclasses.replace(make_report(2), rows=(make_row(0, None),))
     assert report.rows[0].status is Status.FUSED_AWAY
     with pytest.raises(OutputError, match="nothing to colour"):
-        overlays.write(report, "explorer", tmp_path / "e.json")
+        outputs.write(report, "explorer", tmp_path / "e.json")
 
 
 def test_report_writes_them_again_and_refuses_what_it_reads(digits: Path, tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_tensorboards_own_reader_takes_the_curves_and_histograms(tmp_path: Path)
     report = dataclasses.replace(make_report(2), rows=(good, bad), portraits=(
         Portrait(name=bad.name, base=bins, target=Bins(edges=(-1.0, 0.0, 2.0), counts=(0, 0))),
     ))  # fmt: skip
-    overlays.write(report, "tensorboard", tmp_path / "run.tfevents")
+    outputs.write(report, "tensorboard", tmp_path / "run.tfevents")
     found = reader.EventAccumulator(str(tmp_path), size_guidance={"tensors": 0})
     found.Reload()
     curve = [(event.step, float(make_ndarray(event.tensor_proto))) for event in found.Tensors("error/Rel L2")]
@@ -200,7 +200,7 @@ def test_tensorboards_own_reader_takes_the_curves_and_histograms(tmp_path: Path)
 def test_without_tensorboard_its_overlay_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "tensorboard.compat.proto.event_pb2", None)
     with pytest.raises(OutputError, match="pip install tensorboard"):
-        overlays.write(make_report(2), "tensorboard", tmp_path / "run.tfevents")
+        outputs.write(make_report(2), "tensorboard", tmp_path / "run.tfevents")
     assert not list(tmp_path.iterdir())
 
 

@@ -18,7 +18,7 @@ from approval import holds_approved, raises_approved
 pytest.importorskip("paddle", reason="paddlepaddle is not installed")
 
 from precision_debug_paddle import PaddleBackend, modes
-from precision_debug_paddle.engine import bfloat16_offer, capability
+from precision_debug_paddle.engine import bfloat16, capability
 from precision_debug_paddle.engine.framework import inference_module
 
 from precision_debug.errors import BackendError, BackendUnavailable, ModelError, PrecisionDebugError, UsageError
@@ -308,7 +308,7 @@ def test_paddles_own_bfloat16_failure_is_one_line_with_a_way_on(tmp_path: Path) 
 
 @BF16
 def test_a_list_that_does_not_run_is_not_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bfloat16_offer, "_lists", lambda _kinds, _failing: iter([("elementwise_add",)]))
+    monkeypatch.setattr(bfloat16, "_lists", lambda _kinds, _failing: iter([("elementwise_add",)]))
     with raises_approved(BackendUnavailable):
         open_in(model_of("legacy", "cnn"), "onednn_bf16", tmp_path)
 

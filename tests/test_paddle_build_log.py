@@ -16,7 +16,7 @@ from precision_debug.cli import progress
 from precision_debug.events import Stage, written
 from precision_debug.protocols import progress_to, tell
 from precision_debug.reasons import Reason
-from precision_debug.run.engine_output import EngineOutput
+from precision_debug.run.supervisor import EngineOutput
 
 pytest.importorskip("paddle", reason="paddlepaddle is not installed")
 

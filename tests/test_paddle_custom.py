@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 from approval import holds_approved
-from precision_debug_paddle.engine.custom_operators import custom_operators
-from precision_debug_paddle.engine.lod import is_lod, lod_names, lod_of
+from precision_debug_paddle.engine.framework import custom_operators
+from precision_debug_paddle.engine.program import is_lod, lod_names, lod_of
 from precision_debug_paddle.failures import our_errors
 
 import precision_debug

@@ -36,8 +36,14 @@ from precision_debug.records import ModelFiles, RunSpec, Status, TensorMeta
 from precision_debug.report.from_journal import report_of_events
 from precision_debug.run import pipeline
 from precision_debug.run.journal import Journal, read_events
-from precision_debug.run.old_objects import old_objects_at_rest
-from precision_debug.run.open_pair import Apart, refuse_lockstep, renames_of, runs_together, selected
+from precision_debug.run.open_pair import (
+    Apart,
+    old_objects_at_rest,
+    refuse_lockstep,
+    renames_of,
+    runs_together,
+    selected,
+)
 
 X = {"x": np.zeros(4, np.float32)}
 
@@ -423,7 +429,7 @@ def test_what_the_files_prove_is_told_before_either_side_is_opened(
 
 def test_what_somebody_else_has_put_to_rest_stays_so_and_ours_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of comparisons within others; and the collector is not asked each time, since it counts what rests."""
-    monkeypatch.setattr("precision_debug.run.old_objects._at_rest", False)
+    monkeypatch.setattr("precision_debug.run.open_pair._at_rest", False)
     there = gc.get_freeze_count() > 0  # the tests' own
     gc.unfreeze()
     try:

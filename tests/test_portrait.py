@@ -13,7 +13,7 @@ from report_factory import make_comparison, make_report, make_row, make_stats
 
 from precision_debug.errors import OutputError
 from precision_debug.numbers.draw_portrait import _places, portrait_of
-from precision_debug.numbers.portrait import Bins, Density, ErrorMap, Portrait
+from precision_debug.numbers.told import Bins, Density, ErrorMap, Portrait
 from precision_debug.observe.hooks import SaveBaseline
 from precision_debug.observe.portraits import Portraits
 from precision_debug.report import Report

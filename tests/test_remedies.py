@@ -22,7 +22,7 @@ from precision_debug.events import KeepFound
 from precision_debug.protocols import Executed
 from precision_debug.report.blame import blame
 from precision_debug.report.next_step import OR, PASTE
-from precision_debug.report.slices import slice_section
+from precision_debug.report.sections import slice_section
 from precision_debug.run.remedies import with_remedy
 from precision_debug.search import ENGINE_OPTION, ToKeep, TradePoint, Tried
 

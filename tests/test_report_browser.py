@@ -13,7 +13,7 @@ import pytest
 from approval import holds_approved
 from report_factory import make_report, make_row
 
-from precision_debug.numbers.tokens import Token, TokenEffect, TokenEffects, Tokens
+from precision_debug.numbers.told import Token, TokenEffect, TokenEffects, Tokens
 from precision_debug.records import Culprit, Explanation, Status
 from precision_debug.report import Report
 from precision_debug.report.layout import columns

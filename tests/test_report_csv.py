@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from report_factory import make_comparison, make_report, make_row
 
 from precision_debug.report import Report, write
-from precision_debug.report.frame import to_pandas
-from precision_debug.report.layout import COLUMNS, columns
-from precision_debug.safety.visible import visible
+from precision_debug.report.layout import COLUMNS, columns, to_pandas
+from precision_debug.safety.untrusted import visible
 
 
 def lines_of(path: Path) -> list[list[str]]:

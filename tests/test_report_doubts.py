@@ -23,9 +23,8 @@ from precision_debug.inspector import EngineLayer
 from precision_debug.reasons import say
 from precision_debug.reasons.doubts import DOUBTS
 from precision_debug.records import Doubt, Row, Side, Status
-from precision_debug.report.coverage import coverage
 from precision_debug.report.doubts import decides, worded
-from precision_debug.report.model import Verdict
+from precision_debug.report.model import Verdict, coverage
 from precision_debug.report.words import explained
 
 FP32 = Side(mode="ort_fp32", backend="", model="m", precision="float32")

@@ -19,13 +19,13 @@ from report_factory import make_comparison, make_report, make_row, make_stats
 from precision_debug.records import Culprit, Explanation, Row, Status
 from precision_debug.report import Report, write
 from precision_debug.report.formats.xlsx import table
-from precision_debug.report.formats.xlsx.stream import letters
-from precision_debug.report.formats.xlsx.text import CELL_LIMIT, fit, xml
+from precision_debug.report.formats.xlsx.formats import CELL_LIMIT, fit, xml
+from precision_debug.report.formats.xlsx.table import letters
 from precision_debug.report.layout import BAND, columns, columns_for_people
 from precision_debug.report.summary import status_name, summary
 from precision_debug.report.values import newly_broken
 from precision_debug.report.words import explained
-from precision_debug.safety.visible import visible
+from precision_debug.safety.untrusted import visible
 
 
 def book_of(report: Report, folder: Path) -> Any:

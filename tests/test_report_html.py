@@ -23,7 +23,7 @@ from precision_debug.report import Report, write
 from precision_debug.report.formats.md import ROWS_SHOWN
 from precision_debug.report.layout import columns
 from precision_debug.report.words import explained
-from precision_debug.safety.visible import visible
+from precision_debug.safety.untrusted import visible
 
 NASTY = [
     "</script><script>alert(1)</script>",

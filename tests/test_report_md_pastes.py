@@ -7,7 +7,7 @@ import pytest
 from precision_debug.reasons import Text, same
 from precision_debug.report.formats.md import _pairs
 from precision_debug.report.next_step import PASTE, PROGRAM
-from precision_debug.report.section import Cell, Section
+from precision_debug.report.sections import Cell, Section
 
 
 @pytest.mark.parametrize(("label", "language"), [(PASTE, "bash"), (PROGRAM, "python")])

@@ -13,11 +13,11 @@ from precision_debug.reasons import same, say
 from precision_debug.records import Introduced, Row, Status, Tolerance
 from precision_debug.report import Report
 from precision_debug.report.advice import advice
-from precision_debug.report.curve import curve
-from precision_debug.report.figures import duration, figure, percent, sufficient
-from precision_debug.report.section import Cell, Section
+from precision_debug.report.formats.xlsx.chart import curve
+from precision_debug.report.layout import tolerance_text
+from precision_debug.report.sections import Cell, Section
 from precision_debug.report.summary import Summary, summary
-from precision_debug.report.tolerance import tolerance_text
+from precision_debug.report.words import duration, figure, percent, sufficient
 
 
 def with_rows(*rows: Row, **changes: Any) -> Report:

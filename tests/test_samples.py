@@ -16,7 +16,7 @@ from onnx import helper, numpy_helper
 import precision_debug
 from precision_debug.cli import main
 from precision_debug.errors import InputError
-from precision_debug.numbers.merged_json import from_plain, to_plain
+from precision_debug.numbers.merged import from_plain, to_plain
 from precision_debug.observe.shard import Shard
 from precision_debug.records import Comparison, Tolerance
 

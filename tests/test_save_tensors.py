@@ -15,7 +15,7 @@ from report_factory import make_report
 
 import precision_debug
 from precision_debug.cli import main
-from precision_debug.numbers.portrait import Portrait
+from precision_debug.numbers.told import Portrait
 from precision_debug.observe.hooks import SaveBaseline
 from precision_debug.observe.portraits import Portraits
 from precision_debug.observe.worst_pairs import WorstPairs
@@ -140,7 +140,7 @@ def test_tensors_of_a_device_are_copied_once_their_numbers_are_there(tmp_path: P
 
 
 def test_a_comparer_that_promises_nothing_is_not_looked_behind(tmp_path: Path) -> None:
-    from precision_debug.numbers.host import HostComparer
+    from precision_debug.numbers.arrays import HostComparer
 
     class Fleeting(HostComparer):
         keeps_pairs = False

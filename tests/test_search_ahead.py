@@ -17,7 +17,7 @@ from precision_debug.events import Evaluated
 from precision_debug.products.search.prefetch import Prefetcher
 from precision_debug.report.model import Report
 from precision_debug.run.journal import read_events
-from precision_debug.run.workers.pools import WorkerLost
+from precision_debug.run.pools import WorkerLost
 from precision_debug.search import Evaluation, Judged, Oracle, minimise
 
 

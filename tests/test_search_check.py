@@ -12,7 +12,7 @@ from test_search import search
 
 from precision_debug.cli import main
 from precision_debug.errors import UsageError
-from precision_debug.run.searching.check_command import CheckCommand
+from precision_debug.run.criterion import CheckCommand
 
 CHECK = """
 import sys

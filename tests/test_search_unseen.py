@@ -10,9 +10,9 @@ from planted.onnx_faults import Graph, tokens
 
 from precision_debug.products.search.unseen import Unseen
 from precision_debug.records import ModelFiles, RunSpec
+from precision_debug.run.criterion import Sample
 from precision_debug.run.inputs import feeds_of
 from precision_debug.run.plan import make_plan
-from precision_debug.run.searching.criterion import Sample
 from precision_debug.search.request import SearchRequest
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")

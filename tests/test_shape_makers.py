@@ -10,7 +10,7 @@ from onnx import TensorProto
 from planted.onnx_faults import Graph
 
 import precision_debug
-from precision_debug.explain.shape_makers import shape_makers
+from precision_debug.explain.operators import shape_makers
 from precision_debug.records import TensorMeta
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")

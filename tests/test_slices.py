@@ -13,8 +13,7 @@ import pytest
 
 from precision_debug.numbers import compare, measure, slices
 from precision_debug.numbers.judge import judged
-from precision_debug.numbers.merged import Merged
-from precision_debug.numbers.merged_json import from_plain, to_plain
+from precision_debug.numbers.merged import Merged, from_plain, to_plain
 from precision_debug.numbers.slices import MOST, judge_slices, sum_slices, with_slices
 from precision_debug.pairing.packed import packed_parts
 from precision_debug.records import Comparison, Row, Status, TensorMeta, Tolerance

@@ -21,7 +21,7 @@ from precision_debug.protocols import Replacer
 from precision_debug.recording import open_recording
 from precision_debug.records import ModelFiles, SessionSpec
 from precision_debug.registry import backends
-from precision_debug.run.stand_in import StandIn
+from precision_debug.run.explaining import StandIn
 
 
 def net(g: Graph, *, large: float = 1.0, small: float = 1.0) -> str:

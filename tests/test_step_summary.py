@@ -11,7 +11,6 @@ from report_factory import make_report
 
 from precision_debug.cli import main
 from precision_debug.errors import OutputError
-from precision_debug.report import step_summary
 from precision_debug.report.formats import md
 
 
@@ -33,18 +32,18 @@ def test_what_does_not_fit_is_cut_to_its_first_sentences(tmp_path: Path) -> None
     report = make_report(40)
     whole = "\n".join(md.lines(report))
     path = tmp_path / "step.md"
-    step_summary.append(report, path, title="a_title")
+    md.append(report, path, title="a_title")
     assert path.read_text(encoding="utf-8") == f"## a\\_title\n\n{whole}\n\n"
     for size, shown in (((1 << 20) - len(whole.encode()) // 2, "\n".join(md.head(report))), ((1 << 20) - 8, "")):
         path.write_bytes(b"x" * size)
-        step_summary.append(report, path)
+        md.append(report, path)
         assert path.read_bytes()[size:].decode().strip("\n") == shown
         assert path.stat().st_size <= 1 << 20
 
 
 def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="cannot be written"):
-        step_summary.append(make_report(1), tmp_path / "absent" / "step.md")
+        md.append(make_report(1), tmp_path / "absent" / "step.md")
 
 
 def test_what_does_not_pass_is_annotated_in_github_actions_alone(
@@ -67,6 +66,6 @@ def test_what_does_not_pass_is_annotated_in_github_actions_alone(
 
 def test_an_annotation_is_one_command_whatever_it_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    said = step_summary.annotation(make_report(300), title="a::b,c%\n::error::x")
+    said = md.annotation(make_report(300), title="a::b,c%\n::error::x")
     assert said.split("::")[1].endswith(" title=a%3A%3Ab%2Cc%25%0A%3A%3Aerror%3A%3Ax")
     assert "\n" not in said

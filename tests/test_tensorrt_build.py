@@ -14,7 +14,7 @@ import tensorrt_models as models
 from approval import begins_approved, holds_approved, is_approved, raises_approved
 from hypothesis import given
 from hypothesis import strategies as st
-from precision_debug_tensorrt.engine import mark_batches, tactics, timing_cache
+from precision_debug_tensorrt.engine import marked_outputs, tactics, timing_cache
 from precision_debug_tensorrt.engine.casts import carriers, write_casts
 from precision_debug_tensorrt.engine.device_memory import Device
 from precision_debug_tensorrt.engine.fp16_weights import builder_lines, count_weights
@@ -42,7 +42,7 @@ DATA = Path(__file__).parent / "data" / "tensorrt"
 @given(st.lists(st.integers(0, 100)), st.one_of(st.none(), st.integers(1, 150)))
 def test_batches_keep_the_order_and_the_budget(sizes: list[int], budget: int | None) -> None:
     names = [str(place) for place in range(len(sizes))]
-    parts = mark_batches.group(names, lambda name: sizes[int(name)], budget)
+    parts = marked_outputs.group(names, lambda name: sizes[int(name)], budget)
     assert [name for part in parts for name in part] == names
     assert all(part for part in parts)
     if budget is None:

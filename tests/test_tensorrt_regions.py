@@ -11,7 +11,7 @@ import tensorrt_models as models
 from approval import holds_approved, is_approved
 from precision_debug_tensorrt.engine.constraints import Asked, outcomes
 from precision_debug_tensorrt.engine.messages import Messages, heard, make_logger
-from precision_debug_tensorrt.engine.regions import region_notes
+from precision_debug_tensorrt.engine.session_facts import region_notes
 from precision_debug_tensorrt.naming import LayerIndex, columns, onnx_tensors, operators
 
 from precision_debug.inspector import EngineLayer, diff_engines, is_opaque, read_inspector, real_precision

@@ -18,7 +18,7 @@ from precision_debug_tensorrt import TensorRTBackend, on_device, opening
 from precision_debug_tensorrt.engine import device_memory, timing_cache, versions
 from precision_debug_tensorrt.engine.constraints import apply
 from precision_debug_tensorrt.engine.device_memory import Device
-from precision_debug_tensorrt.engine.imitation import precisions_of
+from precision_debug_tensorrt.engine.kept import precisions_of
 from precision_debug_tensorrt.engine.network import LayerFacts, OutputFacts
 from precision_debug_tensorrt.engine.options import read_options
 from tensorrt_fake import HostGpu, fake_tensorrt

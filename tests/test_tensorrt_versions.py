@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from approval import holds_approved, raises_approved
-from precision_debug_tensorrt.engine.debug_listener import address_of, make_listener
+from precision_debug_tensorrt.engine.execution import address_of, make_listener
 from precision_debug_tensorrt.engine.options import read_options
 from precision_debug_tensorrt.engine.versions import Api
 from precision_debug_tensorrt.make import choose_road

@@ -15,12 +15,12 @@ from approval import begins_approved, holds_approved, is_approved
 from report_factory import make_report, make_row
 
 from precision_debug.cli import progress, summary
-from precision_debug.cli.language import language_of
+from precision_debug.cli.parser import language_of
 from precision_debug.events import Stage, written
 from precision_debug.reasons import say
 from precision_debug.records import Culprit, Explanation
 from precision_debug.report import Report
-from precision_debug.report.widths import text_width, wrapped
+from precision_debug.report.words import text_width, wrapped
 
 
 def explained() -> Report:

@@ -23,7 +23,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 import torch_models
 from precision_debug_torch import TorchBackend
 from precision_debug_torch.backend import open_model
-from precision_debug_torch.engine.module_state import touched
+from precision_debug_torch.engine.compiled_session import touched
 from precision_debug_torch.live import compare_module
 from precision_debug_torch.make import twin
 from precision_debug_torch.model import example_feeds, from_module

@@ -28,7 +28,7 @@ from torch.utils.checkpoint import checkpoint
 import precision_debug
 from precision_debug.errors import PrecisionDebugError
 from precision_debug.explain.workbench import HostWorkbench
-from precision_debug.protocols.progress import progress_to
+from precision_debug.protocols.session import progress_to
 from precision_debug.records import Status
 
 MODES = ("torch_fp32", "torch_fp64", "torch_autocast_bf16", "torch_autocast_fp16", "torch_bf16")

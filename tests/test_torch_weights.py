@@ -22,7 +22,7 @@ from precision_debug_torch.modes import availability
 import precision_debug
 from precision_debug.errors import BackendUnavailable, ModelError
 from precision_debug.records import Status
-from precision_debug.report.precision import precision
+from precision_debug.report.sections import precision
 
 MODELS = Path(torch_models.__file__)
 WIDE = """

@@ -15,7 +15,7 @@ from precision_debug.claims import State
 from precision_debug.cli import main
 from precision_debug.records import ModelFiles
 from precision_debug.report.formats.json import to_dict
-from precision_debug.run.unchanged import model_digest
+from precision_debug.run.content import model_digest
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

@@ -17,7 +17,7 @@ from planted.onnx_further import k
 from precision_debug_openvino import OpenVinoBackend
 
 import precision_debug
-from precision_debug.numbers.precisions import PRECISIONS
+from precision_debug.numbers.number_types import PRECISIONS
 from precision_debug.report.blame import blame
 from precision_debug.report.model import Verdict
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from precision_debug.errors import InputError
-from precision_debug.run.user_compare import UserCompare
+from precision_debug.run.answers import UserCompare
 
 OUTPUTS = {"y": np.ones(2)}
 

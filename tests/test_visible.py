@@ -19,7 +19,7 @@ from precision_debug.cli import main
 from precision_debug.errors import ModelError
 from precision_debug.records import ModelFiles
 from precision_debug.report import Report, endings, write
-from precision_debug.safety.visible import visible
+from precision_debug.safety.untrusted import visible
 
 LIVE = ("=1+1", "+1", "-1+1", "@SUM(A1)", "{=1+1}", '=HYPERLINK("http://x","y")', "http://x", "external:x.xlsx", "\t=1")
 HIDDEN = ("\x00", "\x1b]0;owned\x07\x1b[2J", "\x9b2J", "a\u202eb", "\u2066x", "\ufffe", "a\rb", "\u2028", "\udcff")

@@ -16,10 +16,9 @@ from precision_debug.events import ShardDone
 from precision_debug.records import ModelFiles, RunSpec
 from precision_debug.report.from_journal import report_of_events
 from precision_debug.report.model import Report
-from precision_debug.run import pipeline
+from precision_debug.run import parallel_run, pipeline
 from precision_debug.run.journal import Journal, read_events
-from precision_debug.run.workers import parallel_run
-from precision_debug.run.workers.pools import Worker
+from precision_debug.run.pools import Worker
 from precision_debug.settings.options import Workers
 
 
@@ -161,7 +160,7 @@ def test_ray_gives_what_one_process_gives_though_a_worker_is_killed(spec: RunSpe
 def test_a_cluster_that_nobody_answers_for_is_one_line_at_once(address: str) -> None:
     """Ray itself waits for minutes."""
     pytest.importorskip("ray", reason="ray is not installed")
-    from precision_debug.run.workers.pools import connected
+    from precision_debug.run.pools import connected
 
     with pytest.raises(UsageError, match="no response from"):
         connected(address)

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from precision_debug.numbers.precisions import BEFORE_ROUNDING
+from precision_debug.numbers.number_types import BEFORE_ROUNDING
 from precision_debug.onnx.graph import Scope, scopes
 
 from .engine.same_tensor import NCHWC, Edge, Form, find_edges, is_carrier

@@ -12,22 +12,20 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from precision_debug.numbers.precisions import BEHIND_FLOAT32
+from precision_debug.numbers.number_types import BEHIND_FLOAT32
 from precision_debug.onnx.graph import values
 from precision_debug.onnx.model import Model, threads_may_read
 from precision_debug.protocols import Feeds, Session
 from precision_debug.reasons import Reason
 from precision_debug.records import SessionSpec
-from precision_debug.report.machine import processor
+from precision_debug.report.sections import processor
 
 from .engine import taps
-from .engine.fused_into import with_absorbed
-from .engine.quantised_again import with_quantised_again
+from .engine.rewritten import turned, with_absorbed, with_quantised_again
 from .engine.runtime import Runtime
 from .engine.source_tensors import Known
 from .engine.stock_script import FLOAT8
 from .engine.tensor_list import Entry, list_tensors, with_dropped
-from .engine.transposes import turned
 from .keep import Blocked
 from .make import build, changed
 from .make.running_graph import infer_types

@@ -17,7 +17,7 @@ from precision_debug.reasons import Reason
 from precision_debug.records import Doubt, Operator, TensorMeta
 
 from .engine import engine_layout, ort_values, taps
-from .engine.check_feeds import checked_feeds
+from .engine.ort_values import checked_feeds
 from .engine.providers import CPU, Shares, unknown
 from .engine.runtime import Runtime, our_errors
 from .engine.seen_tensors import Shown, wanted

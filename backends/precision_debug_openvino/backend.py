@@ -49,7 +49,7 @@ class OpenVinoBackend:
     def survey(self, spec: SessionSpec, feeds: Feeds) -> Survey:  # noqa: ARG002
         """See ``protocols.Surveyor``."""
         self._available(spec.mode)
-        from .engine.survey import survey
+        from .engine.description import survey
 
         return survey(spec)
 

@@ -15,7 +15,7 @@ from precision_debug.errors import (
     translated,
 )
 
-from .engine.custom_operators import custom_operators
+from .engine.framework import custom_operators
 
 __all__ = ["our_errors"]
 

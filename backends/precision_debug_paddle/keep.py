@@ -15,9 +15,9 @@ from precision_debug.errors import PrecisionDebugError
 from precision_debug.protocols import Handed
 from precision_debug.reasons import say as core
 from precision_debug.records import SessionSpec, TensorMeta
-from precision_debug.safety.visible import visible
+from precision_debug.safety.untrusted import visible
 
-from .engine.bfloat16_types import all_but, lowered_as
+from .engine.bfloat16 import all_but, lowered_as
 from .engine.pir_program import PirProgram
 from .model import read_model
 from .modes import Recipe

@@ -6,8 +6,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from .engine.custom_operators import register_libraries
-from .engine.framework import inference_module
+from .engine.framework import inference_module, register_libraries
 from .modes import Recipe
 from .settings import setting
 

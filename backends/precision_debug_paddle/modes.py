@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from precision_debug.numbers.precisions import MODEL
+from precision_debug.numbers.number_types import MODEL
 from precision_debug.reasons import say as core
 from precision_debug.records import Availability, RunMode
 

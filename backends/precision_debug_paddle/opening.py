@@ -14,12 +14,11 @@ from precision_debug.protocols import Feeds, Session
 from precision_debug.reasons import Reason, did_you_mean
 from precision_debug.records import SessionSpec
 from precision_debug.settings import passed
-from precision_debug.settings.training_step import FORWARD
+from precision_debug.settings.setting import FORWARD
 
 from . import modes
 from .engine import capability, tf32
-from .engine.bfloat16_offer import first_that_runs, opening_takes
-from .engine.bfloat16_placed import built
+from .engine.bfloat16 import built, first_that_runs, opening_takes
 from .engine.fetchable import Trace
 from .engine.fetched_session import FetchSession, most_builds
 from .engine.pir_bodies import PirBodies

@@ -16,7 +16,7 @@ from precision_debug.reasons import Reason
 from precision_debug.records import Doubt, Operator, TensorMeta
 
 from . import naming
-from .engine import tensor_memory
+from .engine import framework
 from .engine.operators import Operators
 from .engine.predictor import Runner
 from .engine.program import NESTED, Value
@@ -169,7 +169,7 @@ class HookSession:
     @property
     def replaces(self) -> bool:
         """See protocols.Replacer: the hook has the engine's own memory."""
-        return self._on_cpu and tensor_memory.can_write()
+        return self._on_cpu and framework.can_write()
 
     def run_replacing(self, feeds: Feeds, replace: Replace, names: Collection[str] | None = None) -> Mapping[str, Any]:
         """See protocols.Replacer."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from precision_debug.settings import Setting, value
-from precision_debug.settings.training_step import mode_setting, step_settings
+from precision_debug.settings.setting import mode_setting, step_settings
 
 __all__ = ["SETTINGS", "setting"]
 

@@ -16,7 +16,7 @@ from precision_debug.onnx.model import Model, read_model
 from precision_debug.onnx.model import read_inputs as onnx_inputs
 from precision_debug.records import InputMeta, ModelFiles
 from precision_debug.safety.import_path import Neighbours
-from precision_debug.safety.special_file import refuse_special
+from precision_debug.safety.untrusted import refuse_special
 
 __all__ = ["BUILT", "EngineFile", "OnnxModel", "Script", "Source", "load_function", "read_source"]
 

@@ -20,7 +20,7 @@ from precision_debug.settings import passed
 from .engine.constraints import Asked
 from .engine.device_memory import find_device
 from .engine.execution import Runner, engine_inputs, engine_outputs
-from .engine.imitation import precisions_of
+from .engine.kept import precisions_of
 from .engine.messages import Messages, make_logger
 from .engine.network import make_network
 from .engine.options import Options, read_options

@@ -15,10 +15,8 @@ from precision_debug.reasons import Reason
 from precision_debug.records import Doubt, TensorMeta
 
 from .engine.constraints import Asked
-from .engine.debug_tensors import listen
-from .engine.execution import Runner
-from .engine.mark_batches import group
-from .engine.marked_outputs import Batch, Marking, largest_difference
+from .engine.execution import Runner, listen
+from .engine.marked_outputs import Batch, Marking, group, largest_difference
 from .engine.session_facts import Facts
 from .engine.tensor_sizes import Sizes
 from .make import Built, Maker

@@ -21,8 +21,7 @@ from precision_debug.numbers.arrays import as_array
 from precision_debug.numbers.narrowing import narrow_type
 from precision_debug.records import Operator
 
-from .engine.ragged import filled
-from .engine.storage import start_of
+from .engine.call_values import filled, start_of
 from .naming import op_type
 from .on_device import moved
 

@@ -11,10 +11,9 @@ from precision_debug.events import Event, RowDone
 from precision_debug.records import ModelFiles, Row, RunSpec, SessionSpec, Tolerance
 from precision_debug.report.model import Report
 from precision_debug.run import deliver, pipeline
-from precision_debug.run.folder import JOURNAL
 from precision_debug.run.journal import Journal
-from precision_debug.run.locked_folder import scratch
-from precision_debug.run.old_objects import old_objects_at_rest
+from precision_debug.run.locked_folder import JOURNAL, scratch
+from precision_debug.run.open_pair import old_objects_at_rest
 from precision_debug.run.plan import Opening, Plan
 
 from . import modes

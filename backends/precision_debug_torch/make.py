@@ -24,12 +24,12 @@ from precision_debug.reasons import Reason
 from precision_debug.records import Doubt
 from precision_debug.settings import passed
 
+from .engine.call_values import like
 from .engine.keep_float32 import BETWEEN, between_tensors, is_line, keep_in_float32, outermost
 from .engine.nested_tensors import leaves, replaced
 from .engine.program import cast_program
 from .engine.quantised_folder import weight_of
 from .engine.quantised_linear import quantise, type_of
-from .engine.ragged import like
 from .engine.training.float8 import convert
 from .engine.training.step import TrainingStep
 from .model import Model

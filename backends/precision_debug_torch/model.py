@@ -27,7 +27,7 @@ from precision_debug.records import InputMeta, ModelFiles
 
 from .engine.archive import check_program, check_script, data_only
 from .engine.nested_tensors import leaves
-from .engine.random_states import seeded
+from .engine.process_switches import seeded
 from .engine.signature import forward_inputs
 from .engine.training.rank_starts import RankStart
 from .reasons import say
@@ -124,7 +124,7 @@ def read_inputs(model: Model) -> tuple[InputMeta, ...]:
     """The tensors among the arguments; without examples, what forward takes."""
     if not model.arguments:
         return model.guessed
-    from .engine.ragged import packed
+    from .engine.call_values import packed
 
     return tuple(
         InputMeta(

@@ -21,6 +21,7 @@ from precision_debug.reasons import NOTHING, Reason
 from precision_debug.records import Doubt, Operator, TensorMeta
 
 from .engine.arithmetic import DROPOUTS, Arithmetic
+from .engine.call_values import WrittenConstants
 from .engine.dispatch import Show, Trace, Watch
 from .engine.flex_attention import uncompiled
 from .engine.function_calls import Families, unseen_by_families
@@ -31,7 +32,6 @@ from .engine.quantised_linear import type_of
 from .engine.training.float8 import products
 from .engine.training.notes import step_notes
 from .engine.training.phases import phases_of
-from .engine.written_constants import WrittenConstants
 from .isolate import Made, Replacing, module_operator, rounded
 from .make import Built, arguments_of, current, tensors_of, twin
 from .model import Model

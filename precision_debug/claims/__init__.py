@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from .claim import ENDED, Claim, State, Verdict, held, opened, refuted, status_of, verdict_of
-from .judged import Judged
-from .of_files import claims_of_files, verdict_of_files
+from .claim import (
+    ENDED,
+    Claim,
+    Judged,
+    State,
+    Verdict,
+    claims_of_files,
+    held,
+    opened,
+    refuted,
+    status_of,
+    verdict_of,
+    verdict_of_files,
+)
 from .of_report import ENOUGH, NEEDED, claims_of
 from .of_search import Judge, claims_of_search, claims_of_stage, verdict_of_search, verdict_of_stages
 

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ..inspector import ran_instead
-from ..numbers.precisions import QUANTISED, Precision, promised
+from ..numbers.number_types import QUANTISED, Precision, promised
 from ..records import Doubt, Row, Status
-from .judged import Judged
+from .claim import Judged
 
 __all__ = ["not_fp32", "precision_unseen"]
 

@@ -1,16 +1,23 @@
-"""One claim, and the only way from claims to a verdict and to an exit status."""
+"""Make single claims: of an output that was compared, and of what the files prove."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from ..reasons import ReasonOrText
-from ..records import Doubt, Number
+from ..inspector import EngineLayer
+from ..reasons import Reason, ReasonOrText
+from ..records import Doubt, Explanation, InputInfo, MetricChange, Number, Row, RunSpec, SamplesRead, Side
 
-__all__ = ["Claim", "State", "Verdict", "held", "opened", "refuted", "status_of", "verdict_of"]
+__all__ = [
+    "Claim", "Judged", "State", "Verdict", "claims_of_files", "held", "opened", "refuted", "status_of", "verdict_of",
+    "verdict_of_files",
+]  # fmt: skip
 
+
+# One claim, and the only way from claims to a verdict and to an exit status.
 
 class State(str, enum.Enum):
     """What became of a claim."""
@@ -94,3 +101,133 @@ def status_of(verdicts: Iterable[str]) -> int:
     0 where each is a pass, 3 where one is of a part only, else 1. None at all prove nothing: 1."""
     found = [_STATUS.get(verdict, 1) for verdict in verdicts]
     return max(found, default=1)
+
+
+# Protocols of a report and its coverage, for what the report itself asks: its claims, its columns.
+
+class Covered(Protocol):
+    """A ``report.model.Coverage``."""
+
+    @property
+    def compared(self) -> int: ...
+
+    @property
+    def lost(self) -> int: ...
+
+    @property
+    def hidden(self) -> int: ...
+
+    @property
+    def share(self) -> float: ...
+
+
+class Judged(Protocol):
+    """A ``report.model.Report``, which asks these modules and so is not imported by them."""
+
+    @property
+    def rows(self) -> tuple[Row, ...]: ...
+
+    @property
+    def spec(self) -> RunSpec: ...
+
+    @property
+    def baseline(self) -> Side: ...
+
+    @property
+    def target(self) -> Side: ...
+
+    @property
+    def inputs(self) -> tuple[InputInfo, ...]: ...
+
+    @property
+    def samples(self) -> SamplesRead | None: ...
+
+    @property
+    def layers(self) -> tuple[EngineLayer, ...]: ...
+
+    @property
+    def notes(self) -> tuple[Reason, ...]: ...
+
+    @property
+    def failure(self) -> str: ...
+
+    @property
+    def compared(self) -> tuple[Row, ...]: ...
+
+    @property
+    def outputs(self) -> tuple[Row, ...]: ...
+
+    @property
+    def first_mismatch(self) -> Row | None: ...
+
+    @property
+    def first_non_finite(self) -> Row | None: ...
+
+    @property
+    def coverage(self) -> Covered: ...
+
+    @property
+    def explanation(self) -> Explanation | None: ...
+
+    @property
+    def checks(self) -> Mapping[str, float]: ...
+
+    @property
+    def metric(self) -> MetricChange | None: ...
+
+    @property
+    def asserted(self) -> tuple[Claim, ...]: ...
+
+    @property
+    def claims(self) -> tuple[Claim, ...]: ...
+
+    @property
+    def verdict(self) -> str: ...
+
+
+# The claims that files make of themselves without a run: that they are sound, and that two of them say the same.
+
+_UNPROVEN = "unproven_"
+"""How codes begin of what of two files has no counterpart, so that nothing is known of it."""
+
+_NEEDED = ("files_sound", "constants_read")
+_NEEDED_OF_TWO = (*_NEEDED, "files_agree")
+
+
+def claims_of_files(
+    faults: Sequence[Reason], differing: Sequence[Reason] | None, unread: Sequence[Reason], looked_at: int
+) -> tuple[Claim, ...]:
+    """Return the claims of a comparison of model files without a run.
+
+    faults: what a file proves of itself. differing: what two files prove of each other, and what of them cannot be
+    proven; None: there is one file. unread: what of them was not looked at, and files in which there is nothing to look
+    at. looked_at: constants that were."""
+    return tuple(_claims(faults, differing, unread, looked_at))
+
+
+def verdict_of_files(claims: Sequence[Claim], *, two: bool) -> Verdict:
+    """Return the verdict of a comparison of model files without a run."""
+    return verdict_of(claims, _NEEDED_OF_TWO if two else _NEEDED, asked=True)
+
+
+def _claims(
+    faults: Sequence[Reason], differing: Sequence[Reason] | None, unread: Sequence[Reason], looked_at: int
+) -> Iterator[Claim]:
+    yield from (refuted("files_sound", _as_doubt(reason)) for reason in faults)
+    if not faults:
+        yield held("files_sound", constants=looked_at)
+    yield from (opened("constants_read", _as_doubt(reason)) for reason in unread)
+    if not unread:
+        yield held("constants_read", constants=looked_at)
+    if differing is None:
+        return
+    for reason in differing:
+        known = opened if reason.code.startswith(_UNPROVEN) else refuted
+        yield known("files_agree", _as_doubt(reason))
+    if not differing:
+        yield held("files_agree")
+
+
+def _as_doubt(reason: Reason) -> Doubt:
+    values = {name: one if isinstance(one, (int, float)) else str(one) for name, one in reason.args.items()}
+    return Doubt(code=reason.code, values=values)

@@ -16,8 +16,7 @@ from ..records import Doubt, Number, Row, Status, TensorStats
 from ..registry import wording
 from ..settings.options import allowed_drop
 from .as_asked import not_fp32, precision_unseen
-from .claim import ENDED, Claim, State, held, opened, refuted
-from .judged import Judged
+from .claim import ENDED, Claim, Judged, State, held, opened, refuted
 
 __all__ = ["ENOUGH", "NEEDED", "claims_of"]
 

@@ -7,8 +7,7 @@ from typing import Literal
 
 from ..records import Doubt, Status
 from ..search import Fix
-from .claim import ENDED, Claim, State, Verdict, held, opened, refuted, verdict_of
-from .judged import Judged
+from .claim import ENDED, Claim, Judged, State, Verdict, held, opened, refuted, verdict_of
 
 __all__ = ["Judge", "claims_of_search", "claims_of_stage", "verdict_of_search", "verdict_of_stages"]
 

@@ -19,7 +19,7 @@ from ..errors import PrecisionDebugError, UsageError
 from ..reasons import say
 from ..safety import import_path
 from ..safety.nearest import nearest
-from ..safety.visible import visible
+from ..safety.untrusted import visible
 from . import completion, polygraphy, streams
 
 __all__ = ["main", "module_of", "verbs"]
@@ -136,7 +136,7 @@ def _no_verb(name: str) -> UsageError:
 
 def _error_line(error: PrecisionDebugError, arguments: Sequence[str]) -> str:
     """The error's line in the language that --lang asks for, or the terminal's."""
-    from .language import error_line, requested_language
+    from .parser import error_line, requested_language
 
     return error_line(error, requested_language(arguments))
 
@@ -157,7 +157,7 @@ def _of_the_machine(error: BaseException) -> PrecisionDebugError | None:
     if isinstance(error, BrokenPipeError) or (isinstance(error, OSError) and streams.is_lost(sys.stdout, "\n")):
         return None
     try:
-        from ..run.error_transport import of_the_machine
+        from ..run.child import of_the_machine
     except OSError:  # no file can be opened any more, not even that
         return UsageError("too many open files", hint="raise the limit: ulimit -n 1024")
     return of_the_machine(error)

@@ -14,15 +14,26 @@ from .. import registry
 from ..errors import UsageError
 from ..reasons import Text, say
 from ..records import ModelFiles, RunSpec
-from ..run.overwriting import refuse_overwriting
-from ..safety.visible import visible
+from ..run.companion_files import refuse_overwriting
+from ..safety.untrusted import visible
 from ..settings.options import DEFAULT_OUTPUT, GROUPS, OPTIONS, Workers, options_of, spec_of
 from . import completion, overlay_outputs
 from . import verbs as all_verbs
 from .engine_options import add_engine_options, engine_options, settings_help
-from .language import Help, error_line, language_of
 from .option_file import with_file
-from .parser import Flag, Parser, add_flags, add_options, formatter, given_of, parse, program
+from .parser import (
+    Flag,
+    Help,
+    Parser,
+    add_flags,
+    add_options,
+    error_line,
+    formatter,
+    given_of,
+    language_of,
+    parse,
+    program,
+)
 
 __all__ = [
     "DEFAULT_OUTPUT", "USAGE", "build_parser", "check_before", "make_spec", "read_verb", "refuse_unused", "run",
@@ -146,7 +157,7 @@ def run(arguments: Sequence[str]) -> int:
         )  # fmt: skip
     if outcome.report is not None:
         overlay_outputs.write(outcome.report, shown)
-        from ..report.step_summary import annotation
+        from ..report.formats.md import annotation
 
         if said := annotation(outcome.report, language=language_of(args.lang)):
             print(visible(said))

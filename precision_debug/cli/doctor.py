@@ -14,15 +14,13 @@ from ..ownership import refuse_foreign
 from ..reasons import CORE as REASONS
 from ..reasons import Catalogue, Text
 from ..records import Availability, RunMode
-from ..report.machine import machine
-from ..report.widths import text_width
-from ..report.words import word
-from ..safety.visible import visible
+from ..report.sections import machine
+from ..report.words import text_width, word
+from ..safety.untrusted import visible
 from ..settings import Setting
-from . import columns_page, reasons_page, settings_page
-from .language import language_of
-from .parser import flag, parse, verb_parser
-from .settings_page import cells
+from . import pages
+from .pages import cells
+from .parser import flag, language_of, parse, verb_parser
 
 __all__ = ["PAGES", "run"]
 
@@ -157,7 +155,7 @@ _NEVER_TRIED = Text("not tried yet", "尚未试过")
 def _show_settings(console: Any, language: str) -> int:
     from rich.table import Table
 
-    for title, settings in {**settings_page.options_by_group(language), **_tables()}.items():
+    for title, settings in {**pages.options_by_group(language), **_tables()}.items():
         table = Table(title=title, title_justify="left", box=None, pad_edge=False)
         for column in _SETTING:
             table.add_column(column.of(language), overflow="fold")
@@ -180,9 +178,9 @@ def _reasons() -> dict[str, Catalogue]:
 
 
 PAGES: Mapping[str, Callable[[], str]] = {
-    "columns": columns_page.page,
-    "settings": lambda: settings_page.page(_tables()),
-    "reasons": lambda: reasons_page.page(_reasons()),
+    "columns": pages.columns_page,
+    "settings": lambda: pages.settings_page(_tables()),
+    "reasons": lambda: pages.reasons_page(_reasons()),
 }
 """The pages that are written from tables of the code, by their names on the site."""
 

@@ -11,7 +11,7 @@ from .. import registry
 from ..records import RunSpec
 from ..settings import Setting
 from ..settings.options import TERMINAL, options_of
-from .language import Help
+from .parser import Help
 
 __all__ = ["add_engine_options", "engine_options", "settings_help"]
 

@@ -14,12 +14,11 @@ from ..feeds import as_option, default_feeds
 from ..reasons import Text, say
 from ..records import InputMeta, ModelFiles
 from ..report.words import explained
-from ..run.called import Said, called
-from ..safety.visible import visible
-from ..settings.words import parse_shapes
+from ..run.child import Said, called
+from ..safety.untrusted import visible
+from ..settings.setting import parse_shapes
 from .description import type_of
-from .language import language_of
-from .parser import MODEL_FLAGS, flag, parse, program, verb_parser
+from .parser import MODEL_FLAGS, flag, language_of, parse, program, verb_parser
 from .reading import model_of, opening_of, with_a_mode
 
 __all__ = ["read", "run"]

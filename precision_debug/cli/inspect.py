@@ -39,13 +39,11 @@ from ..onnx.description import PARTS, described
 from ..protocols import Describer, Feeds, Survey
 from ..reasons import Text, same
 from ..records import InputMeta, ModelFiles, SessionSpec
-from ..report.figures import many
-from ..report.words import explained
-from ..run.called import Said, called
-from ..safety.visible import visible
+from ..report.words import explained, many
+from ..run.child import Said, called
+from ..safety.untrusted import visible
 from .description import lines_of
-from .language import language_of
-from .parser import flag, parse, verb_parser
+from .parser import flag, language_of, parse, verb_parser
 
 __all__ = ["run", "surveyed"]
 

@@ -16,10 +16,10 @@ from ..feeds import make_feeds
 from ..pairing.marks import get_mark_names_from_serialized_json, select
 from ..records import ModelFiles, TensorMeta
 from ..report.atomic_file import replacing
-from ..run.called import Said, called
-from ..run.overwriting import refuse_overwriting
-from ..safety.visible import visible
-from ..settings.words import parse_shapes
+from ..run.child import Said, called
+from ..run.companion_files import refuse_overwriting
+from ..safety.untrusted import visible
+from ..settings.setting import parse_shapes
 from .parser import MODEL_FLAGS, flag, parse, verb_parser
 from .reading import model_of, opening_of, with_a_mode
 

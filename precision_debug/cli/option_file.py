@@ -22,7 +22,7 @@ from .. import registry
 from ..errors import UsageError
 from ..reasons import say
 from ..safety.nearest import nearest
-from ..safety.special_file import refuse_special
+from ..safety.untrusted import refuse_special
 from ..settings import Setting
 from ..settings.options import CONFIG
 from . import completion

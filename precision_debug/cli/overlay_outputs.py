@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
-from ..run.overwriting import refuse_overwriting
+from ..run.companion_files import refuse_overwriting
 
 if TYPE_CHECKING:
     from ..report import Report
@@ -20,18 +20,18 @@ STEP = "github"
 
 def split_outputs(outputs: Sequence[str]) -> tuple[list[Path], dict[str, Path]]:
     """Return the reports among outputs, and the path of each overlay by its name. Raises UsageError."""
-    from ..report import overlays
+    from ..report import outputs as overlays
 
     reports: list[Path] = []
     shown: dict[str, Path] = {}
     for output in outputs:
         if output == f"{STEP}:":
-            from ..report import step_summary
+            from ..report.formats import md
 
-            summary = step_summary.place()
+            summary = md.place()
             if summary is None:
                 hint = "it is for a step of GitHub Actions"
-                raise UsageError(f"{step_summary.VARIABLE} is not set", where=f"--output {STEP}:", hint=hint)
+                raise UsageError(f"{md.VARIABLE} is not set", where=f"--output {STEP}:", hint=hint)
             shown[STEP] = summary
             continue
         name, path = overlays.split(output)
@@ -54,12 +54,12 @@ def refuse(outputs: Sequence[Path], shown: Mapping[str, Path], *read: Any) -> No
 
 def write(report: Report, shown: Mapping[str, Path]) -> None:
     """Write each, after the reports: what a viewer cannot take costs no report. Raises OutputError."""
-    from ..report import overlays
+    from ..report import outputs as overlays
 
     for name, path in shown.items():
         if name == STEP:
-            from ..report import step_summary
+            from ..report.formats import md
 
-            step_summary.append(report, path)
+            md.append(report, path)
             continue
         overlays.write(report, name, path)

@@ -1,8 +1,10 @@
-"""Argument parsing that every verb shares."""
+"""Parse the command line, in the language that is asked for."""
 
 from __future__ import annotations
 
 import argparse
+import itertools
+import os
 import re
 import shlex
 import sys
@@ -10,19 +12,66 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from ..errors import UsageError
-from ..reasons import say
-from ..report.widths import wrapped
+from ..errors import PrecisionDebugError, UsageError
+from ..reasons import Text, say
+from ..report.words import wrapped
 from ..safety.nearest import nearest
 from ..settings import Setting
-from ..settings.options import GROUPS
+from ..settings.options import GROUPS, LANG, LANGUAGES
 from . import completion, polygraphy
-from .language import Help, add_language, language_of, requested_language
 
 __all__ = [
-    "MODEL_FLAGS", "Flag", "Parser", "add_flags", "add_options", "flag", "formatter", "given_of", "parse", "program",
-    "setting_of", "underscored", "verb_parser",
+    "LANGUAGES", "MODEL_FLAGS", "Flag", "Help", "Parser", "add_flags", "add_language", "add_options", "error_line",
+    "flag", "formatter", "given_of", "language_of", "parse", "program", "requested_language", "setting_of",
+    "underscored", "verb_parser",
 ]  # fmt: skip
+
+
+# The language that the terminal is spoken to in.
+
+class Help(str):
+    """A text of a parser's: argparse wants a str, the English one, and loses whatever else comes with it."""
+
+    __slots__ = ("text",)
+    text: Text
+
+    def __new__(cls, en: str, zh: str) -> Help:
+        self = super().__new__(cls, en)
+        self.text = Text(en, zh)
+        return self
+
+
+def add_language(group: argparse._ActionsContainer) -> None:
+    """Add the option --lang."""
+    group.add_argument(LANG.option, choices=LANG.choices, default=LANG.default, help=Help(LANG.help, LANG.zh))
+
+
+def requested_language(arguments: Sequence[str]) -> str:
+    """Return what --lang asks for, whatever becomes of the other words; "" where it asks for nothing that there is."""
+    typed = [text.removeprefix("--lang=") for text in arguments if text.startswith("--lang=")]
+    typed += [value for name, value in itertools.pairwise(arguments) if name == "--lang"]
+    return next((value for value in typed if value in LANGUAGES), "")
+
+
+def language_of(asked: str = "") -> str:
+    """Return what was asked for, else that of the locale: LC_ALL, LC_MESSAGES or LANG, the first that is set."""
+    if asked:
+        return asked
+    locale = next((value for name in ("LC_ALL", "LC_MESSAGES", "LANG") if (value := os.environ.get(name))), "")
+    return "zh" if locale.lower().startswith("zh") else "en"
+
+
+def error_line(error: PrecisionDebugError, asked: str = "") -> str:
+    """Return an error's one line in the language that is asked for, as far as its parts are known in it."""
+    if language_of(asked) != "zh":
+        return str(error)
+    from ..report.doubts import sentence_of
+    from ..report.words import word
+
+    return word(sentence_of(error), "zh")
+
+
+# Argument parsing that every verb shares.
 
 _ARGPARSE = {
     "positional arguments": "位置参数", "options": "选项", "show this help message and exit": "显示此帮助并退出",

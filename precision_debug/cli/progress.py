@@ -12,10 +12,9 @@ from typing import Any
 
 from ..events import EngineProgress, Plan, RowDone, Saved, Stage, read
 from ..reasons import Text
-from ..report.figures import count, duration
-from ..report.words import word
-from ..safety.visible import visible
-from .language import language_of
+from ..report.words import count, duration, word
+from ..safety.untrusted import visible
+from .parser import language_of
 
 __all__ = ["EVERY", "VARIABLE", "Progress", "bar"]
 

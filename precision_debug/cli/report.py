@@ -11,8 +11,7 @@ from pathlib import Path
 from .. import registry
 from ..report import write
 from ..report.model import Report
-from ..run.journal_report import report_of_journal
-from ..run.unchanged import with_changes
+from ..run.content import report_of_journal, with_changes
 from . import overlay_outputs, summary
 from .parser import flag, parse, verb_parser
 

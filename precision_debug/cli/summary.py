@@ -21,10 +21,9 @@ from ..report.next_step import FIX, NEXT, PASTE, PROGRAM
 from ..report.summary import STATUS_NAME, VERDICT_NAME, shares, worst_by
 from ..report.tokens import WHO, token_lines
 from ..report.values import newly_broken
-from ..report.widths import text_width, wrapped
-from ..report.words import explained
-from ..safety.visible import visible
-from .language import language_of
+from ..report.words import explained, text_width, wrapped
+from ..safety.untrusted import visible
+from .parser import language_of
 
 __all__ = ["Line", "described", "lines", "show"]
 

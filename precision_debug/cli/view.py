@@ -15,8 +15,7 @@ from typing import Any
 from ..errors import OutputError, UsageError
 from ..report import write
 from ..run.locked_folder import scratch
-from ..safety.special_file import refuse_special
-from ..safety.visible import visible
+from ..safety.untrusted import refuse_special, visible
 from .parser import flag, parse, verb_parser
 from .report import load
 

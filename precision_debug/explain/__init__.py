@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..safety.late import offered
+from ..safety.late import lazy_exports
 
 __all__ = [
     "LEAST", "LEFT", "MOST", "NOT_LOOKED_AT", "Subject", "allowed_by", "allowed_to_many", "decided_otherwise",
@@ -12,20 +12,19 @@ __all__ = [
 ]  # fmt: skip
 
 if TYPE_CHECKING:
-    from .bounds import LEAST, MOST, allowed_by, allowed_to_many, worth
-    from .choices import with_choices
-    from .conclusion import hidden_share, is_of_many
-    from .decisions import NOT_LOOKED_AT, decided_otherwise, with_decisions
-    from .explain_run import explain
+    from .decisions import NOT_LOOKED_AT, decided_otherwise, with_choices, with_decisions
+    from .explain_run import explain, hidden_share, is_of_many
     from .subject import Subject
     from .undo import LEFT
-    from .units import is_mended
+    from .units import LEAST, MOST, allowed_by, allowed_to_many, is_mended, worth
 
-__getattr__ = offered(
+__getattr__ = lazy_exports(
     __name__,
     {
-        "bounds": "LEAST MOST allowed_by allowed_to_many worth", "choices": "with_choices",
-        "conclusion": "hidden_share is_of_many", "decisions": "NOT_LOOKED_AT decided_otherwise with_decisions",
-        "explain_run": "explain", "subject": "Subject", "undo": "LEFT", "units": "is_mended",
+        "decisions": "NOT_LOOKED_AT decided_otherwise with_choices with_decisions",
+        "explain_run": "explain hidden_share is_of_many",
+        "subject": "Subject",
+        "undo": "LEFT",
+        "units": "LEAST MOST allowed_by allowed_to_many is_mended worth",
     },
 )  # fmt: skip

@@ -1,9 +1,4 @@
-"""NaN and Inf at an output that no operator's own error makes alone: where the target's numbers begin to make them.
-
-An epsilon that a type holds as 0 is such a one: with the baseline's input it does no harm, and what became 0 before it
-does none without it. So from the first tensor that is not finite, the target's values are put into the baseline's run,
-one tensor at a time and further and further back, as long as those of an input break the output by themselves.
-"""
+"""Explain NaN, Inf and zeros: where they begin, on one side or both, and whether they can be repeated."""
 
 from __future__ import annotations
 
@@ -17,16 +12,94 @@ import numpy as np
 
 from ..numbers.arrays import as_array
 from ..reasons.causes import CAUSES
-from ..records import Culprit
+from ..records import Culprit, Row, TensorMeta
 from .causes import cause_of
-from .effects import Sink
-from .introduced import WAITING, Alone, same_kind
-from .kept import kept_through
+from .culprits import kept_through, non_finite_alone
+from .effects import Sink, carried_errors
+from .introduced import MASK, WAITING, Alone, same_kind
 from .operator_facts import operators_of
 from .subject import Subject
+from .units import largest_of
 from .work import Work
 
-__all__ = ["breaks_outputs"]
+__all__ = ["born_in_this_run", "born_on_both", "breaks_outputs", "by_zeros_that_count", "hidden_overflow"]
+
+
+# NaN and Inf that both runs make: no matter of precision, and all the same what the reader looks for.
+
+def born_on_both(subject: Subject, *, partly: bool) -> tuple[Culprit, ...]:
+    """The operator that makes the NaN, or the Inf, of an output of both runs from numbers that have none; () where no
+    output has them on both sides, or its inputs had them already.
+
+    partly: also where some elements of an output are NaN, and the others are numbers that can be compared.
+    """
+    for output in subject.outputs:
+        row = subject.row_of.get(output)
+        for what in ("NaN", "Inf"):
+            if row is None or not row.is_output or not _on_both(row, what):
+                continue
+            if not (partly and what == "NaN") and not _whole(row, what):
+                continue  # -Inf stands where a mask is
+            before = [one for one in {output, *subject.ancestors(output)} & subject.row_of.keys()
+                      if _on_both(subject.row_of[one], what)]  # fmt: skip
+            name = min(before, key=lambda one: subject.order.get(one, 0))
+            meta = subject.meta_of.get(name)
+            found = subject.row_of[name].comparison
+            if found is None or meta is None or meta.op_type in {"Input", "Constant"} or meta.is_output:
+                continue
+            evidence = {"kind": what, "count": _count(subject.row_of[name], what), "output": output}
+            cause = "born_on_both"
+            if what == "NaN" and (slope := _steep(subject, meta)):
+                cause, evidence["slope"] = "slope_infinite", slope
+            return (
+                Culprit(
+                    name=name, node=meta.node, op_types=(meta.op_type,), cause=cause, confidence="compared",
+                    evidence=evidence, at=output, fails_first=output, keep=(name,),
+                ),
+            )  # fmt: skip
+    return ()
+
+
+def _steep(subject: Subject, meta: TensorMeta) -> str:
+    """The operator of the forward pass whose slope is infinite, where a NaN of the backward pass is that slope times a
+    gradient of 0; "" elsewhere.
+
+    A quotient of numbers without NaN or Inf is NaN only as 0 / 0, a product without NaN only as 0 times Inf. That the
+    slope is what is infinite the operator's own divisor or factor shows: a smallest or largest value of 0, or an Inf.
+    """
+    forward = meta.name.partition("/")[2].rpartition("/")[0]
+    rows = [subject.row_of[one].comparison for one in meta.inputs if one in subject.row_of]
+    sides = [one.base for one in rows if one is not None]
+    if meta.phase != "backward" or forward not in subject.meta_of or any(one.nan for one in sides):
+        return ""
+    kind = meta.op_type.rpartition(".")[2]
+    if kind == "mul" and any(one.inf for one in sides):
+        return forward
+    if kind == "div" and not any(one.inf for one in sides) and any(0.0 in (one.min, one.max) for one in sides):
+        return forward
+    return ""
+
+
+def _count(row: Row, what: str) -> int:
+    base = row.comparison.base if row.comparison is not None else None
+    return 0 if base is None else int(base.nan if what == "NaN" else base.inf)
+
+
+def _whole(row: Row, what: str) -> bool:
+    return row.comparison is not None and _count(row, what) == row.comparison.base.elements
+
+
+def _on_both(row: Row, what: str) -> bool:
+    found = row.comparison
+    there = 0 if found is None else int(found.target.nan if what == "NaN" else found.target.inf)
+    return bool(there) and _count(row, what) > 0
+
+
+# NaN and Inf at an output that no operator's own error makes alone: where the target's numbers begin to make them.
+#
+# An epsilon that a type holds as 0 is such a one: with the baseline's input it does no harm, and what became 0 before
+# it does none without it. So from the first tensor that is not finite, the target's values are put into the baseline's
+# run, one tensor at a time and further and further back, as long as those of an input break the output by themselves.
 
 _RUNS = 64
 """Runs of the baseline that the way back may take; a bound on its work, not measured."""
@@ -128,3 +201,107 @@ def _culprit(subject: Subject, alone: Alone, name: str, at: str, first: str) -> 
         keep=(name,),
     )
     return dataclasses.replace(made, keep=kept_through(subject, keep or (name,), made.cause, ""))
+
+
+# NaN and Inf that only the compared run had: neither operators alone nor an engine built again repeat it.
+
+def hidden_overflow(subject: Subject, sinks: Sequence[Sink]) -> Culprit | None:
+    """Where an output is not finite, the first operator before it whose results the target's type cannot hold.
+
+    An engine that was built again to show its tensors may compute such an operator in float32, and show it finite: then
+    nothing but the baseline's own range tells. Only for types that overflow where float32 does not.
+    """
+    limit = largest_of(subject.narrow_type)
+    broken = [sink for sink in sinks if sink.is_output and sink.non_finite]
+    if not broken or limit > MASK:
+        return None
+    before = {sink.name: {sink.name} | subject.ancestors(sink.name) for sink in broken}
+    for name in sorted(subject.row_of, key=lambda item: subject.order.get(item, 0)):
+        row = subject.row_of[name]
+        numbers = row.comparison
+        if numbers is None or subject.only_moves(name):
+            continue
+        largest = max(abs(numbers.base.min or 0.0), abs(numbers.base.max or 0.0))
+        at = next((sink for sink, above in before.items() if name in above), "")
+        if limit < largest < MASK and at:
+            return Culprit(
+                name=name,
+                node=subject.meta_of[name].node if name in subject.meta_of else "",
+                op_types=tuple(meta.op_type for meta in operators_of(subject, name)) or (row.op_type,),
+                cause="overflow",
+                evidence={"largest": largest, "limit": limit, "count": numbers.fp16_overflow},
+                confidence="ranked",
+                at=at,
+                fails_first=at,
+                keep=(name,),
+            )
+    return None
+
+
+def born_in_this_run(subject: Subject) -> tuple[Culprit, ...]:
+    """The first operator that gave NaN or Inf from finite inputs where the baseline gave none, for want of a culprit.
+
+    Run alone, or again, it may give something else: a kernel that reads memory which nobody wrote.
+    """
+    for name in sorted(subject.row_of, key=lambda item: subject.order.get(item, 0)):
+        row = subject.row_of[name]
+        if not non_finite_alone(row):
+            continue
+        numbers = row.comparison
+        fed = [subject.row_of[source] for source in subject.sources(name) if source in subject.row_of]
+        if numbers is None or any(non_finite_alone(one) for one in fed):
+            return ()
+        nan, inf = (max(0, ours - theirs) for ours, theirs in (
+            (numbers.target.nan, numbers.base.nan), (numbers.target.inf, numbers.base.inf),
+        ))  # fmt: skip
+        return (
+            Culprit(
+                name=name,
+                node=subject.meta_of[name].node if name in subject.meta_of else "",
+                op_types=tuple(meta.op_type for meta in operators_of(subject, name)) or (row.op_type,),
+                cause="born",
+                evidence={"what": "NaN" if nan else "Inf", "count": nan + inf},
+                confidence="compared",
+                at=name,
+                fails_first=name,
+                keep=(name,),
+            ),
+        )
+    return ()
+
+
+# Whether what became 0 is what an error comes from: ordinary rounding nearly always makes some zeros beside it.
+
+_TRIED = 3
+"""Culprits whose zeros are put into the baseline's run, which takes one run each."""
+
+_MOST_OF_IT = 0.5
+"""Part of a culprit's share that its zeros alone must make."""
+
+
+def by_zeros_that_count(
+    subject: Subject, alone: Alone, culprits: tuple[Culprit, ...], sinks: Sequence[Sink], plain: Mapping[str, Any],
+    work: Work,
+) -> tuple[Culprit, ...]:  # fmt: skip
+    """The culprits; of those that are ordinary rounding called underflow, where the zeros alone do not make the error,
+    with the cause that is left without them. Raises work.Ended."""
+    found = list(culprits)
+    for place, culprit in enumerate(culprits[:_TRIED]):
+        if culprit.cause != "underflow" or not (culprit.amplifier or (culprit.units or 0.0) <= 1.0):
+            continue
+        exact, wrong = (part.get(culprit.name) for part in (alone.exact, alone.wrong))
+        sink = next((sink for sink in sinks if sink.name == culprit.at), None)
+        if exact is None or wrong is None or sink is None or exact.shape != wrong.shape:
+            continue
+        work.go_on()
+        zeros = exact * (wrong != 0)  # numpy's or the device's own, where they are
+        effect, = carried_errors(subject, {culprit.name: (exact, zeros)}, [sink], plain)
+        if effect.non_finite or effect.share >= _MOST_OF_IT * (culprit.share or 0.0):
+            continue
+        poisons = bool(sink.non_finite)
+        cause, evidence, keep = cause_of(
+            subject, alone, culprit.name, culprit.amplifier, poisons=poisons, zeros_count=False
+        )  # fmt: skip
+        more = tuple(name for name in culprit.keep if name not in keep)
+        found[place] = dataclasses.replace(culprit, cause=cause, evidence=evidence, keep=(*keep, *more))
+    return tuple(found)

@@ -1,7 +1,6 @@
 """Why an operator lost it: a code, and the numbers that prove it.
 
-What each code means, the evidence that it has, and all that follows from it is one record in ``reasons.causes``. A
-cause that can be told from an operator's values alone brings the function that does so with it (``Cause.found``).
+What each code means, the evidence that it has, and all that follows from it is one record in ``reasons.causes``.
 """
 
 from __future__ import annotations
@@ -15,16 +14,14 @@ from typing import Any
 import numpy as np
 
 from ..numbers.born import finite_l2, infinite_introduced
-from ..numbers.precisions import PRECISIONS, QUANTISED
+from ..numbers.number_types import PRECISIONS, QUANTISED
 from ..reasons import CORE, say
 from ..reasons.causes import CAUSES
 from ..records import Introduced
-from .amplifying import merged_operand
-from .bounds import BEYOND
 from .casts import cause_by_cast
 from .files import files_differ, narrower_constants, other_operator, other_weight
 from .grid import coarse_scale, grid_cause, of_whom, outlier_of, stored_cause
-from .inside_region import NEARLY_EQUAL, subtracts, subtracts_inside
+from .growth import merged_operand
 from .introduced import Alone
 from .operator_facts import (
     WIDE,
@@ -40,12 +37,19 @@ from .operator_facts import (
     types_of,
 )
 from .operators import BODIES, CANCEL, MOVE, REACH_FURTHER, SELECT, SQUARE_NOTHING, SUM_UP, plain_type
-from .rounded_constant import rounded_constant
-from .rounded_inside import mask_readers, quantised_mask, rounded_most, rounds_inside
+from .regions import (
+    NEARLY_EQUAL,
+    mask_readers,
+    quantised_mask,
+    rounded_constant,
+    rounded_most,
+    rounds_inside,
+    subtracts,
+    subtracts_inside,
+)
 from .subject import Subject
-from .subnormal import below_the_range, lost_digits, rounded_off
 from .undo import Case, tiny_constant, wrapped_around
-from .units import largest_of, smallest_of
+from .units import BEYOND, below_the_range, largest_of, lost_digits, rounded_off, smallest_of
 
 __all__ = ["cause_of"]
 
@@ -128,8 +132,6 @@ def cause_of(
         keep = (*mask_readers(subject, name, evidence["mask"]), *keep)
     if evidence.get("from", "") in subject.rounded_unseen:
         keep = (evidence["from"], *keep)
-    if CAUSES[code].unproven:  # nothing here is sure of it
-        code, evidence = _by_its_own_rule(subject, name, np.asarray(exact), np.asarray(wrong)) or (code, evidence)
     if code == "other_arithmetic" and (told := other_operator(subject, name)):
         return "files_differ", told, (name,)
     return code, evidence, keep
@@ -165,15 +167,6 @@ def _factor(subject: Subject, name: str, amplifier: str) -> float:
     step = error / inherited if inherited else math.inf
     own = finite_l2(subject.row_of[name]) or 0.0
     return step if step >= _LEAST_FACTOR or not own else error / own
-
-
-def _by_its_own_rule(subject: Subject, name: str, exact: Array, wrong: Array) -> Told | None:
-    """The first cause whose record itself tells it."""
-    for code, cause in CAUSES.items():
-        evidence = cause.found(subject, name, exact, wrong) if cause.found is not None else {}
-        if evidence:
-            return code, dict(evidence)
-    return None
 
 
 def _lost(subject: Subject, name: str, exact: Array | None, wrong: Array | None, zeros_count: bool) -> Told | None:

@@ -12,8 +12,7 @@ import numpy as np
 from ..protocols import Workbench
 from ..records import Row
 from .effects import Sink, error_at
-from .operators import MOVE, SELECT, SUM_UP, plain_type
-from .shape_makers import shape_makers
+from .operators import MOVE, SELECT, SUM_UP, plain_type, shape_makers
 from .subject import Subject
 from .units import INTEGERS, NARROW, unit_of
 from .workbench import HostWorkbench

@@ -4,54 +4,179 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
 
+import numpy as np
+
 from .. import registry
 from ..errors import PrecisionDebugError
 from ..numbers.born import infinite_introduced
 from ..numbers.draw_portrait import portrait_of
-from ..numbers.portrait import Portrait
-from ..numbers.tokens import TokenEffects
-from ..reasons import say
+from ..numbers.told import Portrait, TokenEffects
+from ..reasons import NOTHING, as_reason, say
 from ..reasons.causes import CAUSES
-from ..records import Culprit, Explanation, Introduced, RepairedSet
-from .amplifying import amplifying
-from .born_on_both import born_on_both
-from .bounds import LOOK_LEAST, allowed_error, worth
-from .broken_outputs import breaks_outputs
-from .conclusion import concluded
-from .confirm import confirmed, few_that_halve, with_repairs, with_set_left_out
-from .culprits import (
-    candidates_of,
-    first_failing,
-    is_far_off,
-    non_finite_alone,
-    rank,
-    suspects_before,
-    suspicious,
-)
-from .drift import drifting
-from .effects import NOTHING_CARRIED, Carried, Sink, carried, known_sinks, plain_sinks, sinks_of
+from ..records import Culprit, Explanation, Introduced, RepairedSet, Row
+from .broken_outputs import born_in_this_run, born_on_both, breaks_outputs, by_zeros_that_count, hidden_overflow
+from .confirm import confirmed, few_that_halve, overlapping, with_repairs, with_set_left_out
+from .criteria import HALF
+from .culprits import candidates_of, first_failing, is_far_off, non_finite_alone, rank, suspects_before, suspicious
+from .effects import NOTHING_CARRIED, Carried, Sink, carried, known_sinks, plain_sinks, sinks_of, token_effects
 from .expected import expected_errors
-from .inherited import inherited_errors
-from .inputs import inputs_differ
-from .introduced import Alone, nothing_alone, run_alone
-from .one_outlier import as_one_outlier
-from .overlap import overlapping
+from .files import shapes_differ
+from .grid import as_one_outlier
+from .growth import amplifying, drifting
+from .introduced import Alone, inherited_errors, nothing_alone, run_alone
 from .packed import with_packers
-from .shapes import shapes_differ
-from .stretch import with_stretches
+from .regions import with_stretches
 from .subject import Subject, replaces
-from .token_effects import token_effects
-from .unrepeated import born_in_this_run, hidden_overflow
+from .units import LEAST, LOOK_LEAST, allowed_error, held_type, unit_of, worth
 from .unsteady import unsteady, unsteady_culprits
 from .work import Ended, Work
-from .zeros_that_count import by_zeros_that_count
 
-__all__ = ["Explainer", "explain"]
+__all__ = ["Explainer", "concluded", "explain", "hidden_share", "inputs_differ", "is_of_many"]
+
+
+# Whether both sides were given the same inputs: where they were not, nothing else says anything.
+
+_FAR = 8.0
+"""Units of rounding beyond which an input is another one, and not the same in a narrower type."""
+
+
+def inputs_differ(subject: Subject) -> tuple[Culprit, ...]:
+    """One for each input that the two sides do not share, in order; a cast that only rounds is no difference."""
+    found = []
+    for row in sorted(subject.row_of.values(), key=lambda row: subject.order.get(row.name, 0)):
+        error = _difference(subject, row) if row.op_type == "Input" else None
+        numbers = row.comparison
+        if error is None or numbers is None:
+            continue
+        found.append(
+            Culprit(
+                name=row.name,
+                node=row.node,
+                op_types=(row.op_type,),
+                cause="inputs_differ",
+                evidence={
+                    "error": error, "base_dtype": numbers.base.dtype, "target_dtype": numbers.target.dtype,
+                    "base_range": _range(numbers.base.min, numbers.base.max),
+                    "target_range": _range(numbers.target.min, numbers.target.max),
+                },
+                confidence="compared",
+                fails_first=row.name,
+                keep=(row.name,),
+            )
+        )  # fmt: skip
+    return tuple(found)
+
+
+def _difference(subject: Subject, row: Row) -> float | None:
+    """Relative L2, or of integers the share of differing elements; None where they are the same, or rounded."""
+    numbers = row.comparison
+    if numbers is None or numbers.identical or not numbers.base.elements:
+        return None
+    meta = subject.targets.get(row.target_name)
+    held_as = held_type(row, meta.dtype if meta is not None else "")
+    if meta is not None and meta.op_type != "Input" and _same_feed(subject, row):
+        return None  # what the target's own operator makes of it is an error like any other
+    if numbers.base.rms is None or "float" not in numbers.base.dtype:
+        share = (numbers.mismatched or 0) / numbers.base.elements
+        return share if share > 0 and numbers.base.rms is not None else None
+    error = row.relative_l2
+    if error is None or numbers.target.nan + numbers.target.inf > numbers.base.nan + numbers.base.inf:
+        return None  # an overflow has a cause of its own
+    unit = max(unit_of(held_as, numbers.base), subject.typical_unit)
+    rounds = error <= _FAR * unit or _only_rounded(subject, row, held_as)
+    return None if rounds else error
+
+
+def _same_feed(subject: Subject, row: Row) -> bool:
+    """Whether the target was fed what the baseline's tensor held."""
+    feed = subject.feeds_of_target.get(row.name)
+    if feed is None or row.comparison is None:
+        return False
+    array, base = np.asarray(feed), row.comparison.base
+    if array.dtype.kind != "f" or not array.size or array.shape != base.shape or not np.isfinite(array).all():
+        return False
+    own = (float(array.min()), float(array.max()), float(np.mean(array, dtype=np.float64)))
+    return all(
+        theirs is not None and math.isclose(mine, theirs, rel_tol=1e-6, abs_tol=1e-6 * (base.rms or 0.0))
+        for mine, theirs in zip(own, (base.min, base.max, base.mean), strict=True)
+    )
+
+
+def _only_rounded(subject: Subject, row: Row, held_as: str) -> bool:
+    """Whether the difference is no more than what the narrower type makes of these very values, tiny ones above all."""
+    numbers, held = row.comparison, subject.held(row.target_name, subject.feeds.get(row.name))
+    feed = subject.feeds.get(row.name)
+    if held_as in {"int8", "uint8"}:
+        return True  # its range has a cause of its own
+    if held is None or feed is None or numbers is None or numbers.rmse is None:
+        return False
+    with np.errstate(all="ignore"):
+        off = np.asarray(held, np.float64) - np.asarray(feed, np.float64)
+    return numbers.rmse <= 2 * math.sqrt(float(np.mean(np.square(off[np.isfinite(off)])))) if off.size else False
+
+
+def _range(low: float | None, high: float | None) -> str:
+    return "no number" if low is None or high is None else f"{low:.4g} to {high:.4g}"
+
+
+# What an explanation says that follows from what was measured, of a run and of a training step alike.
+
+_NAMED = 0.001
+"""Share of the squared error above which an operator is named in the budget."""
+
+
+def concluded(
+    culprits: tuple[Culprit, ...], tried: Carried, sinks: Sequence[Sink], at: str, expected: Mapping[str, float], *,
+    beyond: bool, **rest: Any,
+) -> Explanation:  # fmt: skip
+    """sinks: where errors are judged; ``at`` is the worst of them. beyond: one is off by more than it may be.
+    rest: further fields of the explanation.
+
+    Nobody is found, and something is off: that is the error of everybody ("diffuse") only where enough was tried to
+    know it.
+    """
+    left = len(tried.untried)
+    state, reason = "culprits" if culprits else "diffuse" if beyond else "healthy", NOTHING
+    hidden = hidden_share(tried)
+    if state == "diffuse" and left and (hidden is None or hidden >= HALF):
+        state, reason = "unknown", say("not_tried", tried=len(tried.effects), left=left)
+    counts = {"always", "least"} if any(sink.rel_l2 > LEAST for sink in sinks) else {"always"}
+    fails = any(CAUSES[one.cause].fails in counts for one in culprits)
+    budget = {name: e.share for name, found in tried.effects.items() for e in found if e.at == at and e.share > _NAMED}
+    return Explanation(
+        state=state,
+        reason=reason,
+        culprits=culprits,
+        at=at,
+        budget=dict(sorted(budget.items(), key=lambda pair: -pair[1])),
+        actual=next((sink.rel_l2 for sink in sinks if sink.name == at and not sink.non_finite), None),
+        expected=expected.get(at),
+        tried=len(tried.effects),
+        rest=tried.rest,
+        part=tried.part,
+        passes=bool(culprits) and not beyond and not fails,
+        **rest,
+    )
+
+
+def is_of_many(explanation: Explanation) -> bool:
+    """Whether the error is that of many operators, or may be, since not all were tried: then a set that mends it can be
+    looked for without anybody's name."""
+    left = explanation.state == "unknown" and as_reason(explanation.reason).code == "not_tried"
+    return explanation.state == "diffuse" or left
+
+
+def hidden_share(tried: Carried | Explanation) -> float | None:
+    """The most of the squared error that one operator of those that were not tried alone may make; None where nobody
+    knows."""
+    found = tried.rest if tried.part is None else tried.part
+    return None if found is None else float(found)
 
 
 class Explainer(Protocol):
@@ -59,7 +184,6 @@ class Explainer(Protocol):
 
     def __call__(self, subject: Subject, work: Work, folder: Path, /) -> tuple[Explanation, Alone]:
         """What is said, and what each operator added, which the caller closes. Raises work.Ended."""
-
 
 
 _FEW_BYTES = 1 << 30

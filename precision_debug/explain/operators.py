@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
+
+from ..records import Row, TensorMeta
+
 __all__ = [
     "BODIES", "CANCEL", "CASTS", "JOIN", "MOVE", "REACH_FURTHER", "SELECT", "SQUARE_NOTHING", "SUM_UP", "plain_type",
-    "words",
+    "rounded_numbers", "shape_makers", "words",
 ]  # fmt: skip
 
 
@@ -92,3 +96,87 @@ def plain_type(op_type: str) -> str:
             text = text.removeprefix(prefix).partition(".")[0]
             return text if text.endswith("__") else text.removesuffix("_")
     return text
+
+
+# Tensors that decide other tensors' shapes: rounded like the rest, they would make another model of it.
+
+_BY_SHAPE = words("""
+    Range arange range RANGE Resize Upsample Interpolate interpolate Expand expand expand_v2 Tile tile Reshape reshape
+    reshape2 Slice slice StridedSlice strided_slice Pad pad pad3d ConstantOfShape full Broadcast TopK topk OneHot
+    one_hot Split split BROADCAST_TO FILL TILE RESHAPE SLICE STRIDED_SLICE PAD PADV2 RESIZE_BILINEAR
+    RESIZE_NEAREST_NEIGHBOR linspace eye EyeLike
+""")
+"""Operators whose results' shapes follow from values that they read."""
+
+_FEW = 16
+"""Elements up to which a tensor may be such values: dimensions, scales, limits."""
+
+
+def shape_makers(tensors: Sequence[TensorMeta], row_of: Mapping[str, Row]) -> Collection[str]:
+    """Names of small tensors that such operators read, and of small ones that these are made from."""
+    meta_of = {meta.name: meta for meta in tensors}
+
+    def small(name: str) -> bool:
+        row = row_of.get(name)
+        if row is not None and row.comparison is not None:
+            return row.comparison.base.elements <= _FEW
+        count = 1
+        for size in meta_of[name].shape or ():
+            count *= size if isinstance(size, int) else _FEW + 1
+        return count <= _FEW
+
+    waiting = [
+        name for meta in tensors if plain_type(meta.op_type) in _BY_SHAPE for name in meta.inputs if name in meta_of
+    ]  # fmt: skip
+    found: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        if name not in found and small(name):
+            found.add(name)
+            waiting += [source for source in meta_of[name].inputs if source in meta_of]
+    return found
+
+
+# Whole numbers that are floats, rounded: pixels of a picture, say.
+#
+# What they are off by is the error of a number. A class, an index or a truth value that is another one is another
+# answer, however near: what compares, chooses or counts makes no rounded numbers, and nor does what is computed of
+# these alone.
+
+_ROUND = words("""
+    Round Floor Ceil Ceiling Clip Min Max Relu round floor ceil trunc clamp clip relu minimum maximum Minimum Maximum
+    Clamp
+""")
+"""They make whole numbers of floats, or keep numbers within limits."""
+
+_PART_BY_PART = words("""
+    Mul Add Sub Div Neg Abs mul add sub div rsub neg abs multiply subtract divide elementwise_mul elementwise_add
+    elementwise_sub elementwise_div scale Multiply Subtract Divide
+""")
+"""Arithmetic that leaves a class what it is: twice a class is a class."""
+
+
+def rounded_numbers(tensors: Mapping[str, TensorMeta]) -> frozenset[str]:
+    """The names of those, of a graph's tensors by name; a tensor whose type is not known is none."""
+    return frozenset(name for name, meta in tensors.items() if _whole(meta) and _is_rounded(name, tensors))
+
+
+def _whole(meta: TensorMeta) -> bool:
+    return meta.dtype.startswith(("int", "uint"))
+
+
+def _is_rounded(name: str, tensors: Mapping[str, TensorMeta]) -> bool:
+    waiting, seen, made = [name], {name}, False
+    while waiting:
+        meta = tensors.get(waiting.pop())
+        if meta is None or meta.op_type == "Constant":
+            continue  # a limit, a factor
+        is_float, kind = "float" in meta.dtype, plain_type(meta.op_type)
+        if kind in MOVE or kind in _ROUND or (is_float and kind in _PART_BY_PART):
+            waiting += [one for one in meta.inputs if one not in seen]
+            seen |= {*meta.inputs}
+        elif not is_float:
+            return False
+        else:
+            made = True
+    return made

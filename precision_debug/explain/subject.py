@@ -13,16 +13,27 @@ from typing import Any
 import numpy as np
 
 from ..errors import BackendError, PrecisionDebugError
-from ..numbers.precisions import FEW_BITS, QUANTISED, QUANTISED_WEIGHT, promised
-from ..numbers.tokens import Tokens
+from ..numbers.number_types import FEW_BITS, QUANTISED, QUANTISED_WEIGHT, promised
+from ..numbers.told import Tokens
 from ..onnx.removed_activations import Removed
 from ..pairing.align import stem
 from ..protocols import Feeds, Operators, Replace, Replacer, Session, Workbench
 from ..records import Operator, Row, TensorMeta, TensorStats
-from .bounds import LEAST
-from .operators import BODIES, CASTS, JOIN, MOVE, plain_type
-from .rounded_numbers import rounded_numbers
-from .units import FEW_STEPS, INT4, INT8, INT16, INTEGERS, NARROW, bits_of, held_type, model_unit, steps_of, unit_of
+from .operators import BODIES, CASTS, JOIN, MOVE, plain_type, rounded_numbers
+from .units import (
+    FEW_STEPS,
+    INT4,
+    INT8,
+    INT16,
+    INTEGERS,
+    LEAST,
+    NARROW,
+    bits_of,
+    held_type,
+    model_unit,
+    steps_of,
+    unit_of,
+)
 from .workbench import HostWorkbench
 
 __all__ = ["FLOAT8", "Subject", "replaces"]

@@ -20,8 +20,7 @@ from ..records import TensorMeta
 from .introduced import Alone
 from .operator_facts import constants_of, is_quantised, narrow_type
 from .subject import Subject
-from .subnormal import lost_digits
-from .units import largest_of, normal_of, smallest_of, steps_of, unit_of
+from .units import largest_of, lost_digits, normal_of, smallest_of, steps_of, unit_of
 
 __all__ = [
     "EXPERIMENTS", "LEFT", "Case", "coarse_constant", "left_of", "left_when", "left_without", "of_several_places",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..safety.late import offered
+from ..safety.late import lazy_exports
 
 __all__ = [
     "CALIBRATE", "FeedSet", "SampleSets", "as_option", "check_feeds", "default_feeds", "make_feeds", "match_inputs",
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .npz import save_feeds
     from .sets import SampleSets
 
-__getattr__ = offered(
+__getattr__ = lazy_exports(
     __name__,
     {
         "defaults": "as_option default_feeds",

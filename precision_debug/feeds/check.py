@@ -10,8 +10,7 @@ import numpy as np
 from ..errors import InputError
 from ..reasons import Reason, did_you_mean, say
 from ..records import InputMeta
-from .cast import exact_cast
-from .dtypes import Array, as_dtype, dtype_name, is_float, is_integer
+from .dtypes import Array, as_dtype, dtype_name, exact_cast, is_float, is_integer
 
 __all__ = ["check_names", "check_one", "check_shape", "engine_arrays"]
 

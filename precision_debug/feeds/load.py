@@ -14,16 +14,14 @@ from ..errors import InputError
 from ..reasons import did_you_mean, say
 from ..records import InputMeta
 from ..safety.nearest import files_beside
-from ..safety.special_file import refuse_special
+from ..safety.untrusted import refuse_special
 from .check import check_names
-from .dataset import is_dataset, load_dataset
 from .dtypes import Array
 from .npz import count_sets, load_npz, refuse_more, unreadable
 from .onnx_data import is_data_set, load_data_set
 from .polygraphy_json import read_feeds
 from .script import load_script, split_script
-from .sets import SampleSets
-from .sliced import cut, mapped_npz
+from .sets import SampleSets, cut, is_dataset, load_dataset, mapped_npz
 
 __all__ = ["load_sets"]
 

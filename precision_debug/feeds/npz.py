@@ -25,7 +25,7 @@ from ..ownership import MARK, refuse_foreign
 from ..protocols import Feeds
 from ..reasons import Reason, say
 from ..records import InputMeta
-from ..safety.special_file import refuse_special
+from ..safety.untrusted import refuse_special
 from .check import check_names
 from .dtypes import Array, dtype_name, from_plain, to_plain
 

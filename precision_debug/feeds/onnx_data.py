@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import InputError
 from ..records import InputMeta
-from ..safety.special_file import refuse_special
+from ..safety.untrusted import refuse_special
 from .dtypes import as_dtype
 
 __all__ = ["is_data_set", "load_data_set"]

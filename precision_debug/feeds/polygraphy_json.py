@@ -22,7 +22,7 @@ import numpy as np
 from ..codec import parse_json
 from ..errors import InputError
 from ..reasons import say
-from ..safety.special_file import refuse_special
+from ..safety.untrusted import refuse_special
 
 __all__ = [
     "Iteration",

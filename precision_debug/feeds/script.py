@@ -13,7 +13,7 @@ from typing import Any
 from ..errors import InputError
 from ..reasons import say
 from ..safety.import_path import Neighbours
-from ..safety.special_file import refuse_special
+from ..safety.untrusted import refuse_special
 from .sets import SampleSets
 
 __all__ = ["line_of", "load_function", "load_script", "split_script"]

@@ -12,7 +12,7 @@ from ..errors import ModelError
 from ..protocols import tell
 from ..reasons import Reason, say
 from ..settings import passed
-from ..settings.training_step import BACKWARD, SCALE
+from ..settings.setting import BACKWARD, SCALE
 
 __all__ = [
     "StepOutputs", "StepParts", "changed_by_evaluation", "given_scale", "loss_of", "loss_refused", "made_optimiser",

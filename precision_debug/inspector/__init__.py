@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..safety.late import offered
+from ..safety.late import lazy_exports
 
 __all__ = [
     "EngineDiff",
@@ -27,19 +27,29 @@ __all__ = [
 
 if TYPE_CHECKING:
     from .diff import EngineDiff, diff_engines
-    from .layer import EngineLayer, EngineTensor
-    from .outputs import fused_outputs, producers, strip_subgraph_suffix
-    from .precision import edge_types, has_body, is_opaque, ran_instead, real_precision
+    from .layer import (
+        EngineLayer,
+        EngineTensor,
+        edge_types,
+        fused_outputs,
+        has_body,
+        is_opaque,
+        producers,
+        ran_instead,
+        real_precision,
+        strip_subgraph_suffix,
+    )
     from .read import parse_inspector, read_inspector
     from .tactics import read_tactics, suspects
 
-__getattr__ = offered(
+__getattr__ = lazy_exports(
     __name__,
     {
         "diff": "EngineDiff diff_engines",
-        "layer": "EngineLayer EngineTensor",
-        "outputs": "fused_outputs producers strip_subgraph_suffix",
-        "precision": "edge_types has_body is_opaque ran_instead real_precision",
+        "layer": (
+            "EngineLayer EngineTensor edge_types fused_outputs has_body is_opaque producers ran_instead "
+            "real_precision strip_subgraph_suffix"
+        ),
         "read": "parse_inspector read_inspector",
         "tactics": "read_tactics suspects",
     },

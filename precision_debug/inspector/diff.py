@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..reasons import Reason, say
-from .layer import EngineLayer
-from .precision import edge_types, is_opaque
+from .layer import EngineLayer, edge_types, is_opaque
 
 __all__ = ["EngineDiff", "diff_engines"]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..codec import parse_json
 from ..errors import ModelError
-from .precision import edge_types
+from .layer import edge_types
 from .read import expand, parse_inspector
 
 __all__ = ["Suspect", "read_tactics", "suspects"]

@@ -1,16 +1,22 @@
-"""Whatever a framework calls a tensor, as a numpy array."""
+"""Read whatever a framework calls a tensor as a numpy array, and compare it in the host's memory."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
+from .. import numbers
 from ..errors import BackendError
-from .kinds import Array, with_both_parts
+from ..records import Comparison, TensorStats, Tolerance
+from .blocks import Array, with_both_parts
 
-__all__ = ["as_array"]
+__all__ = ["HostComparer", "apart", "as_array", "span_of"]
+
+
+# Whatever a framework calls a tensor, as a numpy array.
 
 _BYTES = {1: "uint8", 2: "uint16"}
 
@@ -122,3 +128,68 @@ def _typed(array: Array, kind: str) -> Array:
     if found is None or not kind.startswith(("bf", "float")) or np.dtype(found).itemsize != array.dtype.itemsize:
         return array
     return array.view(found)
+
+
+# The span of an array's finite values, and how many are not finite.
+
+def span_of(array: np.ndarray[Any, Any]) -> tuple[float | None, float | None, int]:
+    """(smallest, largest, how many are NaN or infinite); None where there is no finite number, or no numbers at all."""
+    if array.dtype.kind not in "fiub" and not array.dtype.name.startswith(("bfloat16", "float8", "int4", "uint4")):
+        return None, None, 0
+    wide = array.astype(np.float64)
+    finite = wide[np.isfinite(wide)]
+    lost = int(wide.size - finite.size)
+    return (float(finite.min()), float(finite.max()), lost) if finite.size else (None, None, lost)
+
+
+# Numbers of tensors in the host's memory: what the hooks use unless a backend compares where its tensors are.
+
+class HostComparer:
+    """A Comparer of numpy arrays; every result is there at once.
+
+    keeps_pairs: a pair is still what was compared when its numbers are told.
+    threads: how many share a large tensor; 0: one for a core. totals: give Measured, whose totals can be merged.
+    """
+
+    keeps_pairs = True
+
+    def __init__(self, threads: int = 0, *, totals: bool = False) -> None:
+        self.threads, self.totals = threads, totals
+
+    def take(self, tensor: Any, name: str) -> Array:
+        """The tensor as an array, over its own memory where that is possible."""
+        return as_array(tensor, name=name)
+
+    def dtype(self, value: Array) -> str:
+        """numpy's name of the array's type."""
+        return str(value.dtype.name)
+
+    def compare(self, base: Array, target: Array, tolerance: Tolerance, then: Callable[[Comparison], None]) -> None:
+        """Compare, and call ``then`` with the numbers."""
+        numbers_of = numbers.measure if self.totals else numbers.compare
+        then(numbers_of(base, target, tolerance, threads=self.threads))
+
+    def describe(self, value: Array, then: Callable[[TensorStats], None]) -> None:
+        """Call ``then`` with one array's numbers."""
+        then(numbers.describe(value, threads=self.threads))
+
+    def settle(self) -> None:
+        """Nothing is under way."""
+
+
+# How far two arrays are apart.
+
+def apart(base: Any, target: Any) -> float:
+    """Relative L2 of the difference; inf where shapes, NaN or Inf do not agree; 0 of what are not numbers."""
+    try:
+        first, second = (np.asarray(one).astype(np.float64) for one in (base, target))
+    except (TypeError, ValueError):  # texts, sequences
+        return 0.0
+    if first.shape != second.shape:
+        return math.inf
+    finite = np.isfinite(first)
+    if not np.array_equal(finite, np.isfinite(second)):
+        return math.inf
+    size = float(np.linalg.norm(first[finite]))
+    error = float(np.linalg.norm(second[finite] - first[finite]))
+    return error / size if size else (math.inf if error else 0.0)

@@ -1,4 +1,4 @@
-"""Makes the portrait of a pair of arrays: see ``numbers.portrait``."""
+"""Makes the portrait of a pair of arrays: see ``numbers.told``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .portrait import Bins, Density, Element, ErrorMap, Portrait
+from .told import Bins, Density, Element, ErrorMap, Portrait
 
 __all__ = ["Seen", "portrait_of"]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..records import Comparison, TensorStats, Tolerance
 from . import histogram
-from .kinds import Array, dtype_name
+from .blocks import Array, dtype_name
 from .metrics import DECLARED
 from .totals import Pairs, Scales, Side, Totals
 

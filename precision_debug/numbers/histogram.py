@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from .kinds import Array
+from .blocks import Array
 from .totals import BUCKETS
 
 __all__ = ["SAMPLE", "bucket_counts", "from_float32", "of_errors", "quantiles", "sample_positions", "sparse"]

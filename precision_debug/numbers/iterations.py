@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from ..records import Comparison, Shape, Tolerance
-from . import finish, measuring, native, select
-from .blocks import flat_reader
+from . import finish, measuring, native
+from . import statistic as select
+from .blocks import Array, flat_reader, may_overflow
 from .histogram import bucket_counts, sample_positions
-from .kinds import Array, may_overflow
 from .merged import Measured, Merged, badness
 from .numpy_pass import count_negative_infinities
 from .totals import BUCKETS, Scales, Task, Totals

@@ -12,7 +12,7 @@ from typing import Any
 from ..reasons import NOTHING, Reason, say
 from ..records import Comparison, Row, Status, TensorStats, Tolerance
 from .born import CLAMPED, MASK, is_broken, peak
-from .precisions import QUANTISED
+from .number_types import QUANTISED
 
 __all__ = ["HIDDEN", "as_expected", "judged", "lost_slices", "told_slices", "validated", "verdict"]
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..records import Number
 from .arrays import as_array
-from .tokens import Token, Tokens, TokenSequence
+from .told import Token, Tokens, TokenSequence
 
 __all__ = ["MOST", "Roles", "ids_among", "log_probability", "mean_kl", "measure_tokens", "otherwise", "roles_of"]
 

@@ -12,9 +12,8 @@ import numpy as np
 
 from ..errors import UsageError
 from ..records import Comparison, TensorStats, Tolerance
-from . import equality, finish, native, numpy_pass, select, statistic
-from .blocks import flat_reader
-from .kinds import Array, is_numeric, may_overflow, with_both_parts
+from . import blocks, finish, native, numpy_pass, statistic
+from .blocks import Array, flat_reader, is_numeric, may_overflow, with_both_parts
 from .merged import Measured
 from .totals import Pairs, Task, Totals
 
@@ -134,10 +133,10 @@ def _exact_quantiles(task: Task, pairs: Pairs, kernel: native.Kernel | None) -> 
     if pairs.finite == 0:
         return None
     if task.keep == "errors":
-        return select.quantiles(chooser(pairs, kernel), pairs.finite, finish.QUANTILES)
+        return statistic.quantiles(chooser(pairs, kernel), pairs.finite, finish.QUANTILES)
     if pairs.histogram is not None and int(pairs.histogram.sum()) < _ENOUGH:
-        choose = partial(select.select, partial(statistic.errors, task), pairs.finite)
-        return select.quantiles(choose, pairs.finite, finish.QUANTILES)
+        choose = partial(statistic.select, partial(statistic.errors, task), pairs.finite)
+        return statistic.quantiles(choose, pairs.finite, finish.QUANTILES)
     return None
 
 
@@ -145,7 +144,7 @@ def chooser(pairs: Pairs, kernel: native.Kernel | None) -> Callable[[Sequence[in
     """What gives the errors of some ranks, of pairs whose errors were all kept."""
     if kernel is not None and len(pairs.diffs) == 1:
         return partial(kernel.select, pairs.diffs[0])
-    return partial(select.select, lambda: iter(pairs.diffs), pairs.finite)
+    return partial(statistic.select, lambda: iter(pairs.diffs), pairs.finite)
 
 
 def _apart(base: Array, target: Array, threads: int, *, shapes_match: bool) -> Comparison:
@@ -161,7 +160,7 @@ def _apart(base: Array, target: Array, threads: int, *, shapes_match: bool) -> C
 
 def _by_equality(base: Array, target: Array, threads: int) -> Comparison:
     comparison = _apart(base, target, threads, shapes_match=True)
-    found = equality.unequal(base, target)
+    found = blocks.unequal(base, target)
     if found is None:
         return comparison
     count, at = found

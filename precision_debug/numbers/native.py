@@ -20,9 +20,8 @@ from ..errors import UsageError
 from ..reasons import say
 from ..safety.compiled import load as load_library
 from . import numpy_pass
-from .blocks import FlatReader
+from .blocks import Array, FlatReader
 from .cores import available_cores
-from .kinds import Array
 from .metrics import FURTHER, HELD
 from .totals import BUCKETS, Pairs, Side, Task, Totals
 

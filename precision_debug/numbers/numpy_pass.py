@@ -6,12 +6,10 @@ import numpy as np
 
 from ..records import Tolerance
 from . import histogram
-from .blocks import BLOCK, FlatReader
-from .kinds import Array
+from .blocks import BLOCK, Array, FlatReader, Pair, widen, widen_pair
 from .metrics import DECLARED, FURTHER, Declared, evaluated
 from .number_types import NUMBER_TYPES
 from .totals import Pairs, Scales, Side, Task, Totals
-from .widen import Pair, widen, widen_pair
 
 __all__ = ["REL_EPSILON", "count_negative_infinities", "further", "measure", "measure_side"]
 

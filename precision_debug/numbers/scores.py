@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import InputError
 from ..reasons import Reason, say
 from ..records import TensorMeta
-from ..safety.special_file import refuse_special
+from ..safety.untrusted import refuse_special
 
 __all__ = ["Scores", "check_labels", "counts", "load_labels", "read_labels", "score"]
 

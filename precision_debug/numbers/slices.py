@@ -27,8 +27,8 @@ import numpy as np
 
 from ..records import Comparison, Slices
 from ..safety.compiled import load as load_library
+from .blocks import Array, is_numeric
 from .exact_sum import ExactSum
-from .kinds import Array, is_numeric
 
 __all__ = ["MOST", "MergedSlices", "SliceTotals", "judge_slices", "lost_error", "parts_of", "sum_slices", "with_slices"]
 

@@ -2,18 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
 
-from .blocks import BLOCK
-from .kinds import Array
-from .select import quantiles, select
+from .blocks import BLOCK, Array, widen_pair
 from .totals import Task, Totals
-from .widen import widen_pair
 
-__all__ = ["error_statistic", "errors"]
+__all__ = ["error_statistic", "errors", "quantiles", "select"]
+
+
+# Exact order statistics of more values than memory should hold.
+
+COLLECT = 1 << 20
+"""Values that are collected and partitioned at once: 8 MiB of float64."""
+
+_DIGITS = (48, 32, 16, 0)
+"""Shifts of the 16-bit digits of a float64's bits, highest first: each pass over the values fixes one."""
+
+
+def quantiles(choose: Callable[[Sequence[int]], list[float]], count: int, at: Sequence[float]) -> list[float]:
+    """numpy's quantiles (linear interpolation) of ``count`` non-negative float64 values, inf allowed.
+
+    choose: ranks, from 0, to the values that have them.
+    """
+    places = [_place(count, q) for q in at]
+    values = choose([rank for low, high, _ in places for rank in (low, high)])
+    return [_between(values[2 * i], values[2 * i + 1], part) for i, (_, _, part) in enumerate(places)]
+
+
+def _place(count: int, q: float) -> tuple[int, int, float]:
+    place = q * (count - 1)
+    low = min(int(place), count - 1)
+    return low, min(low + 1, count - 1), place - low
+
+
+def _between(low: float, high: float, fraction: float) -> float:
+    return low if low == high or fraction == 0 else low + (high - low) * fraction
+
+
+def select(blocks: Callable[[], Iterator[Array]], count: int, ranks: Sequence[int]) -> list[float]:
+    """The values of these ranks, from 0, among ``count`` non-negative float64 values.
+
+    blocks: starts a fresh walk over the values each time it is called.
+    Non-negative float64 values order like their bits. 16 bits a walk are counted, which narrows each rank down to
+    the values that share its leading bits, until those are few enough to be collected.
+    """
+    return [_select_one(blocks, count, rank) for rank in ranks] if count > COLLECT else _collect(blocks, ranks)
+
+
+def _collect(blocks: Callable[[], Iterator[Array]], ranks: Sequence[int]) -> list[float]:
+    values = np.concatenate([np.empty(0), *blocks()])
+    if len(ranks) > 2:
+        values.sort()  # faster than a partition around many ranks
+    else:
+        values.partition(sorted(set(ranks)))
+    return [float(values[rank]) for rank in ranks]
+
+
+def _select_one(blocks: Callable[[], Iterator[Array]], count: int, rank: int) -> float:
+    prefix = 0
+    for shift in _DIGITS:
+        if count <= COLLECT:
+            return _collect(partial(_sharing, blocks, shift + 16, prefix), [rank])[0]
+        counts = np.zeros(1 << 16, dtype=np.int64)
+        for values in _sharing(blocks, shift + 16, prefix):
+            digits = (values.view(np.uint64) >> np.uint64(shift)) & np.uint64(0xFFFF)
+            counts += np.bincount(digits.astype(np.int64), minlength=1 << 16)
+        ends = np.cumsum(counts)
+        digit = int(np.searchsorted(ends, rank, side="right"))
+        rank -= int(ends[digit - 1]) if digit else 0
+        count = int(counts[digit])
+        prefix = prefix << 16 | digit
+    return float(np.array([prefix], dtype=np.uint64).view(np.float64)[0])
+
+
+def _sharing(blocks: Callable[[], Iterator[Array]], shift: int, prefix: int) -> Iterator[Array]:
+    for values in blocks():
+        yield values if shift == 64 else values[(values.view(np.uint64) >> np.uint64(shift)) == prefix]
 
 
 def error_statistic(task: Task, totals: Totals) -> tuple[float | None, float | None]:

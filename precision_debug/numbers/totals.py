@@ -12,8 +12,7 @@ from typing import Literal
 import numpy as np
 
 from ..records import Tolerance
-from .blocks import FlatReader
-from .kinds import Array
+from .blocks import Array, FlatReader
 
 __all__ = ["BUCKETS", "Pairs", "Scales", "Side", "Task", "Totals"]
 

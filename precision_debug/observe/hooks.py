@@ -11,15 +11,15 @@ import re
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 
 from ..errors import UsageError
 from ..numbers import judge
+from ..numbers.arrays import HostComparer
 from ..numbers.born import infinite
 from ..numbers.cores import cores_of_each
-from ..numbers.host import HostComparer
 from ..numbers.merged import plain
 from ..numbers.slices import with_slices
 from ..pairing.align import Alignment, Pair, stem
@@ -30,10 +30,18 @@ from ..records import Comparison, Row, Side, Status, TensorMeta, TensorStats, To
 from ..settings.options import checked_tolerance
 from .lockstep import Meeting
 from .loops import ENDS, KEPT, MergedRows, MergedStats, Turns
-from .pair_observer import PairObserver
 from .store import Store
 
-__all__ = ["BorrowedBaseline", "CheckTarget", "PrecisionWarning", "SaveBaseline"]
+__all__ = ["BorrowedBaseline", "CheckTarget", "PairObserver", "PrecisionWarning", "SaveBaseline"]
+
+
+# What may look at a pair of tensors right after it was compared.
+
+class PairObserver(Protocol):
+    """An observer that is shown every pair of a run, in the order in which the results come."""
+
+    def look(self, row: Row, base: Any, target: Any, /) -> None:
+        """A finished row and its two tensors, in the host's memory or on a device; both may be overwritten later."""
 
 
 _BLOCKED = re.compile(r"onednn|mkldnn", re.IGNORECASE)

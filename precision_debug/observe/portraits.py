@@ -14,7 +14,7 @@ import numpy as np
 from ..errors import PrecisionDebugError
 from ..numbers.arrays import as_array
 from ..numbers.draw_portrait import Seen
-from ..numbers.portrait import Portrait
+from ..numbers.told import Portrait
 from ..records import Comparison, Row, Status
 
 __all__ = ["Portraits"]

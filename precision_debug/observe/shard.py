@@ -15,8 +15,7 @@ from ..codec import decode, encode, parse_json
 from ..numbers import judge
 from ..numbers.born import infinite
 from ..numbers.exact_sum import ExactSum
-from ..numbers.merged import Merged, MergedSide
-from ..numbers.merged_json import from_plain, side_from_plain, side_to_plain, to_plain
+from ..numbers.merged import Merged, MergedSide, from_plain, side_from_plain, side_to_plain, to_plain
 from ..records import Row, Status, TensorStats, Tolerance
 from .sample_columns import SAMPLES, WORST_AT, WORST_SAMPLES
 

@@ -6,10 +6,11 @@ to be built, and a large model's may not fit into memory.
 
 from __future__ import annotations
 
+import collections
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 
 from ..errors import OutputError
 
-__all__ = ["Store"]
+__all__ = ["Loans", "Store"]
 
 
 class Store:
@@ -122,3 +123,36 @@ class _Spilled:
     def open(self) -> np.ndarray[Any, Any]:
         raw = np.memmap(self.path, dtype=np.uint8, mode="r")
         return raw.view(self.dtype).reshape(self.shape)
+
+
+# What a run has lent, oldest first: it goes on meanwhile, up to so many bytes.
+
+class Loans:
+    """Buffers that a run has lent; used by the thread of that run."""
+
+    def __init__(self) -> None:
+        self._lent: collections.deque[tuple[Callable[[], None], int]] = collections.deque()
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._lent)
+
+    def add(self, give_back: Callable[[], None], size: int, most: int) -> None:
+        """Add a buffer that is lent.
+
+        Where that makes more than ``most`` bytes, half of them are waited for, so that two runs that take turns take
+        long ones.
+
+        give_back: waits until it may be overwritten.
+        """
+        self._lent.append((give_back, size))
+        self.bytes += size
+        if self.bytes > most:
+            self.end(most // 2)
+
+    def end(self, down_to: int = 0) -> None:
+        """Wait until no more than so many bytes are lent, and with 0 nothing at all."""
+        while self._lent and (not down_to or self.bytes > down_to):
+            give_back, size = self._lent.popleft()
+            self.bytes -= size
+            give_back()

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..records import Operator, Stored
-from .defaults import with_defaults
 from .graph import all_graphs
 from .model import Model
+from .types import with_defaults
 
 __all__ = ["FileOperators"]
 

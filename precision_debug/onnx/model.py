@@ -13,7 +13,7 @@ from precision_debug.errors import BackendUnavailable, ModelError
 from precision_debug.onnx.types import dtype_name
 from precision_debug.reasons import say
 from precision_debug.records import InputMeta
-from precision_debug.safety.special_file import refuse_special
+from precision_debug.safety.untrusted import refuse_special
 
 from .functions import inlined
 from .graph import all_graphs, external_data, external_tensors, initializers_of, move_external_data

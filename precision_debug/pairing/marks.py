@@ -14,7 +14,7 @@ from ..codec import parse_json
 from ..errors import MarkError
 from ..inspector import fused_outputs, read_inspector, strip_subgraph_suffix
 from ..reasons import did_you_mean, say
-from ..safety.special_file import refuse_special
+from ..safety.untrusted import refuse_special
 
 __all__ = ["assign_mark_names", "get_mark_names_from_serialized_json", "read_marks_file", "select"]
 

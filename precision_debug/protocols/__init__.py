@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..safety.late import offered
+from ..safety.late import lazy_exports
 
 __all__ = [
     "ABSENT",
@@ -78,11 +78,10 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from .agreeing import Agreeing, Agreement
-    from .backend import Backend, demand
     from .capabilities import (
         AloneFiles,
         AloneScripter,
+        Backend,
         BaselineChooser,
         Capabilities,
         Exporter,
@@ -104,14 +103,16 @@ if TYPE_CHECKING:
         Watcher,
         Watching,
         WeightKeeper,
+        demand,
     )
     from .configuring import ABSENT, Absent, Configurations, Configurer, FolderConfigurations, Place
-    from .description import DescribedLayer, DescribedWeight, Describer, Description
-    from .executed import Executed, PrecisionReader
+    from .description import DescribedLayer, DescribedWeight, Describer, Description, Refused, Survey, Surveyor
     from .keeping import (
         BETWEEN,
         TF32_OFF,
         WHOLE,
+        Agreeing,
+        Agreement,
         Handed,
         InRegions,
         Keep,
@@ -122,30 +123,36 @@ if TYPE_CHECKING:
         is_switch,
         without,
     )
-    from .progress import ProgressReader, progress_to, tell
-    from .running import OneRun
-    from .session import Replace, Replacer, Session
-    from .survey import Refused, Survey, Surveyor
-    from .tensors import BaselineStore, Borrower, Comparer, Feeds, Hook, Tensor
-    from .workbench import Workbench
+    from .session import (
+        Executed,
+        OneRun,
+        PrecisionReader,
+        ProgressReader,
+        Replace,
+        Replacer,
+        Session,
+        progress_to,
+        tell,
+    )
+    from .tensors import BaselineStore, Borrower, Comparer, Feeds, Hook, Tensor, Workbench
 
-__getattr__ = offered(
+__getattr__ = lazy_exports(
     __name__,
     {
-        "agreeing": "Agreeing Agreement",
-        "backend": "Backend demand",
-        "capabilities": "AloneFiles AloneScripter BaselineChooser Capabilities Exporter Follower Ladder Layer "
-        "LayerKeeper Matches Namesake OnDevice OnDeviceAlone Operator OperatorRunner Operators Pairer Roads Rung "
-        "Switch Watcher Watching WeightKeeper",
+        "capabilities": (
+            "AloneFiles AloneScripter Backend BaselineChooser Capabilities Exporter Follower Ladder Layer "
+            "LayerKeeper Matches Namesake OnDevice OnDeviceAlone Operator OperatorRunner Operators Pairer "
+            "Roads Rung Switch Watcher Watching WeightKeeper demand"
+        ),
         "configuring": "ABSENT Absent Configurations Configurer FolderConfigurations Place",
-        "description": "DescribedLayer DescribedWeight Describer Description",
-        "executed": "Executed PrecisionReader",
-        "keeping": "BETWEEN TF32_OFF WHOLE Handed InRegions Keep Keeper Remedies Remedy is_line is_switch without",
-        "running": "OneRun",
-        "session": "Replace Replacer Session",
-        "survey": "Refused Survey Surveyor",
-        "progress": "ProgressReader progress_to tell",
-        "tensors": "BaselineStore Borrower Comparer Feeds Hook Tensor",
-        "workbench": "Workbench",
+        "description": "DescribedLayer DescribedWeight Describer Description Refused Survey Surveyor",
+        "keeping": (
+            "Agreeing Agreement BETWEEN Handed InRegions Keep Keeper Remedies Remedy TF32_OFF WHOLE is_line "
+            "is_switch without"
+        ),
+        "session": (
+            "Executed OneRun PrecisionReader ProgressReader Replace Replacer Session progress_to tell"
+        ),
+        "tensors": "BaselineStore Borrower Comparer Feeds Hook Tensor Workbench",
     },
 )

@@ -1,54 +1,36 @@
-"""What a backend can do beyond opening sessions: each capability by its name, declared in one place."""
+"""Protocols of a plugin: its sessions, and each capability by its name."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from ..reasons import Reason
+from ..errors import BackendUnavailable
+from ..reasons import Catalogue, Reason, say
+from ..records import Availability, InputMeta, RunMode, SessionSpec
+from ..settings import Setting
+from .session import Session
+from .tensors import Feeds
 
 if TYPE_CHECKING:
-    from ..records import SessionSpec, TensorMeta
-    from .agreeing import Agreeing
+    from ..records import TensorMeta
     from .configuring import Configurer
-    from .description import Describer
-    from .executed import PrecisionReader
-    from .keeping import Keeper, Remedies
-    from .progress import ProgressReader
-    from .session import Session
-    from .survey import Surveyor
-    from .tensors import BaselineStore, Comparer, Feeds, Hook
+    from .description import Describer, Surveyor
+    from .keeping import Agreeing, Keeper, Remedies
+    from .session import PrecisionReader, ProgressReader
+    from .tensors import BaselineStore, Comparer, Hook
 
 __all__ = [
-    "AloneFiles",
-    "AloneScripter",
-    "BareRunner",
-    "BaselineChooser",
-    "Capabilities",
-    "Describer",
-    "Exporter",
-    "Follower",
-    "Ladder",
-    "Layer",
-    "LayerKeeper",
-    "Matches",
-    "Namesake",
-    "OnDevice",
-    "OnDeviceAlone",
-    "Operator",
-    "OperatorRunner",
-    "Operators",
-    "Pairer",
-    "PrecisionReader",
-    "Roads",
-    "Rung",
-    "Switch",
-    "Watcher",
-    "WeightKeeper",
-]
+    "AloneFiles", "AloneScripter", "Backend", "BareRunner", "BaselineChooser", "Capabilities", "Describer", "Exporter",
+    "Follower", "Ladder", "Layer", "LayerKeeper", "Matches", "Namesake", "OnDevice", "OnDeviceAlone", "Operator",
+    "OperatorRunner", "Operators", "Pairer", "PrecisionReader", "Roads", "Rung", "Switch", "Watcher", "WeightKeeper",
+    "demand",
+]  # fmt: skip
 
+
+# What a backend can do beyond opening sessions: each capability by its name, declared in one place.
 
 @dataclass(frozen=True, kw_only=True)
 class Capabilities:
@@ -372,3 +354,52 @@ class Ladder(Protocol):
 
     def switches(self, spec: SessionSpec, rung: Rung, op_types: Collection[str]) -> Sequence[Switch]:
         """Return what can be off in a stage. op_types: those that the stage was seen to run."""
+
+
+# A plugin: its run modes, its settings, its sessions, and what else it can do.
+
+@runtime_checkable
+class Backend(Protocol):
+    """A plugin. Constructing it, ``name``, ``run_modes`` and ``settings`` import no framework."""
+
+    @property
+    def name(self) -> str:
+        """Name of the backend: "onnxruntime", "paddle", …."""
+
+    @property
+    def run_modes(self) -> Sequence[RunMode]:
+        """Every mode that it can offer, on any machine."""
+
+    @property
+    def settings(self) -> Sequence[Setting]:
+        """Every setting that its sessions read; nothing else reaches them. ``()``: none."""
+
+    @property
+    def reasons(self) -> Catalogue:
+        """Catalogue of what the backend says of tensors and runs, as codes with arguments, in English and Chinese.
+
+        With an empty one, ``Catalogue(name, {})``, it says everything as bare text, which is shown as it is."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What else it can do; a backend that only opens sessions says ``Capabilities()``."""
+
+    def availability(self, mode: str) -> Availability:
+        """Return whether a mode can run on this machine. May import the framework; never raises."""
+
+    def inputs(self, spec: SessionSpec) -> Sequence[InputMeta]:
+        """Return the model's inputs, without building an engine. Raises ModelError."""
+
+    def open(self, spec: SessionSpec, feeds: Sequence[Feeds]) -> Session:
+        """Load the model in one run mode; ``feeds`` calibrate it where the mode needs that.
+
+        Raises BackendUnavailable, ModelError or BackendError. Expensive builds may wait until ``run``, but
+        ``tensors`` lists before it what can be known.
+        """
+
+
+def demand(available: Availability, mode: str, *, where: str = "") -> None:
+    """Raise BackendUnavailable where a mode cannot run here. where: the model's file, or the backend."""
+    if not available.ok:
+        what = say("cannot_run_here", mode=mode, needs=available.needs)
+        raise BackendUnavailable(what, where=where, hint=say("doctor_lists"))

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from ..errors import BackendError
 from ..reasons import Reason
 from ..records import Doubt, Operator, TensorMeta
 from .tensors import Feeds, Hook
 
-if TYPE_CHECKING:  # the inspector reads JSON, which a start need not
+if TYPE_CHECKING:
     from ..inspector import EngineLayer
 
-__all__ = ["Replace", "Replacer", "Session"]
+__all__ = [
+    "Executed", "OneRun", "PrecisionReader", "ProgressReader", "Replace", "Replacer", "Session", "progress_to", "tell",
+]  # fmt: skip
 
 
 @runtime_checkable
@@ -100,3 +107,90 @@ class Replacer(Session, Protocol):
 
     def operator(self, name: str) -> Operator | None:
         """Return the operator that makes a tensor, with the constants that it reads; None where that is not known."""
+
+
+# In which precision a session's operators really ran, as the engine shows it and not as it was asked for.
+
+@dataclass(frozen=True, kw_only=True)
+class Executed:
+    """Of ``of`` operators (or fused layers) that compute on floats, ``low`` ran in the mode's low precision.
+
+    precision: the low one, as people write it ("BF16", "INT8").
+    """
+
+    low: int
+    of: int
+    precision: str
+
+
+class PrecisionReader(Protocol):
+    """A backend that knows more of its sessions than their layers and their tensors' types tell; by its capability."""
+
+    def executed(self, session: Session) -> tuple[int, int] | None:
+        """Operators in low precision, and all that compute on floats, of a session that has run; None: not known."""
+
+
+# What a session's runs share: one at a time, on feeds that are what its engine takes.
+
+class OneRun:
+    """Around each run of a session: one at a time, and none once it is closed.
+
+    Engines' requests and interpreters hold their inputs, so a second thread's run would change the first one's.
+
+        with self._one_run:             # raises BackendError where another run goes on, or the session is closed
+            ...
+        with self._one_run.closing():   # waits for a run that goes on
+            ...
+    """
+
+    def __init__(self, path: str) -> None:
+        """path: of the model, for the error."""
+        self._path = path
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            raise BackendError("this session is running already", where=self._path, hint="open another session")
+        if self._closed:
+            self._lock.release()
+            raise BackendError("this session is closed", where=self._path)
+
+    def __exit__(self, *exc: object) -> None:
+        self._lock.release()
+
+    @contextmanager
+    def closing(self) -> Iterator[None]:
+        """Around letting go of what a run needs."""
+        with self._lock:
+            self._closed = True
+            yield
+
+
+# What a session says of itself during a call that takes long: what it is doing now, for whoever waits.
+
+_LISTENER: ContextVar[Callable[[Reason], None] | None] = ContextVar("listener", default=None)
+
+
+def tell(text: Reason) -> None:
+    """Say what is done from now on ("building engine 2, with 50 marks"). Where nobody listens, nothing happens."""
+    listener = _LISTENER.get()
+    if listener is not None:
+        listener(text)
+
+
+@contextmanager
+def progress_to(listener: Callable[[Reason], None]) -> Iterator[None]:
+    """Send what this thread's sessions tell to the listener."""
+    before = _LISTENER.set(listener)
+    try:
+        yield
+    finally:
+        _LISTENER.reset(before)
+
+
+class ProgressReader(Protocol):
+    """A backend whose engine prints how far it is while a call holds the interpreter, so that ``tell`` cannot."""
+
+    def heard(self, line: str) -> Reason | None:
+        """Return what one line that the session's process printed says of that; None: nothing. Reads the line alone."""

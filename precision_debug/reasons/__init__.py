@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from .core import CORE
-from .reason import NOTHING, Catalogue, Plain, Reason, ReasonOrText, Wording, arguments_of, as_reason, filled, split
-from .some import did_you_mean, some
-from .text import Text, same
+from .core import CORE, did_you_mean, some
+from .reason import (
+    NOTHING,
+    Catalogue,
+    Plain,
+    Reason,
+    ReasonOrText,
+    Text,
+    Wording,
+    arguments_of,
+    as_reason,
+    filled,
+    same,
+    split,
+)
 
 __all__ = [
     "CORE",

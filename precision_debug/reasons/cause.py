@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from .reason import Wording, arguments_of
 
@@ -59,8 +58,6 @@ class Cause:
     pastes: the evidence that says what to paste; "" where that follows from what is kept.
     undone: what the experiment behind it does, in words (see explain.undo, which runs it): undoing the cause, and it
     alone, has to take most of the operator's own error away, or the cause is not told; None: it has none.
-    found: tells it from the values: ``found(subject, name, exact, wrong)`` gives the evidence, or {} (see
-    explain.causes, which asks after its own rules); None where something else finds it.
     """
 
     en: str
@@ -83,7 +80,6 @@ class Cause:
     of_parameters: bool = False
     pastes: str = ""
     undone: Wording | None = None
-    found: Callable[[Any, str, Any, Any], Mapping[str, Any]] | None = None
 
     def wording(self, evidence: Mapping[str, object]) -> Wording | None:
         """Return what says it with this evidence; None where it has no more than a few words."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .reason import Wording
-from .text import Text
+from .reason import Text, Wording
 
 __all__ = ["CLAIMS", "CLAIM_NAME"]
 

@@ -10,20 +10,37 @@ import functools
 import string
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any, NamedTuple, Union
 
 __all__ = [
-    "NOTHING",
-    "Catalogue",
-    "Plain",
-    "Reason",
-    "ReasonOrText",
-    "Wording",
-    "arguments_of",
-    "as_reason",
-    "filled",
-    "split",
-]
+    "NOTHING", "Catalogue", "Plain", "Reason", "ReasonOrText", "Text", "Wording", "arguments_of", "as_reason", "filled",
+    "same", "split",
+]  # fmt: skip
+
+
+# The same thing in English and Chinese: what every sentence, title and help text of this project is.
+#
+# Where a sentence has a code, its two templates stand in a catalogue (``Wording``) and become a ``Text`` where they are
+# shown. Both languages travel together because both are shown together: workbooks and pages hold them side by side.
+
+class Text(NamedTuple):
+    """English and Chinese of the same thing; names, numbers and paths are the same in both."""
+
+    en: str
+    zh: str
+
+    def __str__(self) -> str:
+        return self.en if self.en == self.zh else f"{self.en} / {self.zh}"
+
+    def of(self, language: str) -> str:
+        """In "en" or "zh"."""
+        return self.zh if language == "zh" else self.en
+
+
+def same(text: str) -> Text:
+    """Something that needs no translation."""
+    return Text(text, text)
+
 
 Plain = Union[str, int, float, bool, None, "Reason", tuple["Plain", ...]]
 """What an argument may be: it travels in JSON."""

@@ -15,7 +15,7 @@ from ..inspector import EngineLayer
 from ..protocols import Feeds, Hook
 from ..reasons import Reason, say
 from ..records import Doubt, TensorMeta
-from ..safety.special_file import refuse_special
+from ..safety.untrusted import refuse_special
 
 __all__ = ["OutputsSession", "open_outputs"]
 

@@ -18,15 +18,14 @@ import numpy as np
 
 from .. import codec
 from ..errors import InputError, PrecisionDebugError, RecordingError
-from ..feeds.cast import exact_cast
-from ..feeds.dtypes import Array, from_plain
+from ..feeds.dtypes import Array, exact_cast, from_plain
 from ..feeds.npz import load_npz
 from ..inspector import EngineLayer
 from ..ownership import crc_of
 from ..protocols import Feeds, Hook
 from ..reasons import Reason, say
 from ..records import Doubt, TensorMeta
-from ..safety.special_file import refuse_special
+from ..safety.untrusted import refuse_special
 from .format import Noted, is_tensor_file, read_manifest
 
 __all__ = ["RecordedSession", "open_recording"]

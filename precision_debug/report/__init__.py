@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..safety.late import offered
+from ..safety.late import lazy_exports
 
 __all__ = ["InputInfo", "Report", "Side", "Verdict", "endings", "make_ready", "write"]
 
 if TYPE_CHECKING:
     from .formats import endings, write
     from .model import InputInfo, Report, Side, Verdict
-    from .readiness import make_ready
+    from .outputs import make_ready
 
-__getattr__ = offered(
-    __name__, {"formats": "endings write", "model": "InputInfo Report Side Verdict", "readiness": "make_ready"}
+__getattr__ = lazy_exports(
+    __name__, {
+        "formats": "endings write",
+        "model": "InputInfo Report Side Verdict",
+        "outputs": "make_ready",
+    }
 )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from ..numbers.precisions import is_narrow, promised
+from ..numbers.number_types import is_narrow, promised
 from ..reasons import Text
 from ..records import Comparison, Row, Status
-from .figures import count, figure, percent, sufficient
 from .model import Report
+from .words import count, figure, percent, sufficient
 
 __all__ = ["advice", "finer_than_rounding"]
 
@@ -22,7 +22,7 @@ _MOST_ITSELF = 0.5
 def advice(row: Row, precision: str) -> tuple[Text, ...]:
     """Sentences for a row that was compared, the most telling first; none for one that was not.
 
-    precision: what the target's mode promises (see ``numbers.precisions``).
+    precision: what the target's mode promises (see ``numbers.number_types``).
     """
     comparison = row.comparison
     if comparison is None:

@@ -3,31 +3,65 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ..claims import ENOUGH
 from ..explain import LEAST, allowed_to_many, hidden_share
-from ..numbers.precisions import MODEL, is_narrow
+from ..numbers.number_types import MODEL, is_narrow
 from ..observe.sample_columns import WORST_SAMPLES
 from ..reasons import Text, same
 from ..reasons.cause import Cause, Kind
 from ..reasons.causes import CAUSES
 from ..records import Comparison, Culprit, Explanation, Overlap, Row, Status
 from ..search import ToKeep
-from .coverage import coverage
-from .culprit_ranks import culprit_ranks
-from .figures import count, figure, many, percent
-from .model import Report, Verdict
+from .model import Report, Verdict, coverage
 from .next_step import next_of_culprits, next_of_many
-from .section import Cell, Section, plain
+from .sections import Cell, Section, plain
 from .tried import UNITS, untold
 from .values import has_numbers, newly_broken
-from .words import recognised, said, word
+from .words import count, figure, many, percent, recognised, said, word
 
-__all__ = [
-    "UNITS", "blame", "culprits", "diffuse", "expectation", "harmless", "said_of", "sentence_of",
-]  # fmt: skip
+__all__ = ["UNITS", "blame", "culprits", "diffuse", "expectation", "harmless", "ranks_named", "said_of", "sentence_of"]
+
+
+# On which ranks of a training run an operator is at fault, in words.
+
+def ranks_named(ranks: Sequence[int]) -> Text:
+    """As "rank 1", or "ranks 0, 1"."""
+    listed = ", ".join(map(str, ranks[:8])) + (", …" if len(ranks) > 8 else "")
+    return Text(f"rank {listed}" if len(ranks) == 1 else f"ranks {listed}", f"rank {listed}")
+
+
+def culprit_ranks(culprit: Culprit) -> Text | None:
+    """Say which ranks an operator spoils the gradients of, and how far off the worst of them is on each side.
+
+    None where there is one rank."""
+    if not culprit.ranks:
+        return None
+    who = ranks_named(culprit.ranks)
+    there, others = ({}, {})  # type: tuple[dict[int, float], dict[int, float]]
+    for rank, error in culprit.errors.items():
+        (there if int(rank) in culprit.ranks else others)[int(rank)] = error
+    if not others:
+        return Text(f"All ranks have it ({', '.join(map(str, culprit.ranks))}).", f"所有 rank 均如此（{who.zh}）。")
+    at = f"`{culprit.at.partition('/')[2]}`"
+    own, other = _off(there.values()), _off(others.values())
+    elsewhere = ranks_named([*others])
+    begins = f"{who.en[0].upper()}{who.en[1:]} alone {'has' if len(culprit.ranks) == 1 else 'have'} it"
+    return Text(
+        f"{begins}: {at} is {own.en} there, and {other.en} on {elsewhere.en}.",
+        f"仅 {who.zh} 如此：其 {at} {own.zh}，而 {elsewhere.zh} 上{other.zh}。",
+    )
+
+
+def _off(errors: Collection[float]) -> Text:
+    worst = max(errors, default=0.0)
+    if worst == math.inf:
+        return Text("NaN or Inf", "为 NaN 或 Inf")
+    most, most_zh = (" up to", "最多") if len(errors) > 1 else ("", "")
+    return Text(f"off by{most} {figure(worst)} (Rel L2)", f"相对 L2 误差{most_zh}为 {figure(worst)}")
+
 
 _SHOWN = 5
 
@@ -423,7 +457,7 @@ def _evidence(culprit: Culprit, row: Row | None, shown: str) -> Text:
         english.append(f"inside it, rounding `{culprit.inner}` alone in the baseline's run makes {part} of that error")
         chinese.append(f"其内部仅将 `{culprit.inner}` 舍入（在基线的运行中）即造成该误差的 {part}")
     if culprit.share is not None and culprit.at:
-        with_others = bool(culprit.evidence.get("too"))  # of one channel: see explain.one_outlier
+        with_others = bool(culprit.evidence.get("too"))  # of one channel: see explain.grid
         who, zhe = ("together they explain", "它们共同解释") if with_others else ("alone it explains", "单独即可解释")
         what, shen = ("NaN and Inf", " NaN 和 Inf 的") if culprit.non_finite else ("squared error", "平方误差的")
         more, duo = ("", "") if culprit.share <= _ALL else (" (more than all errors together)", "（多于全部误差合计）")

@@ -6,8 +6,8 @@ import dataclasses
 
 from ..reasons import NOTHING, Reason, Text, say
 from ..records import Decision, Explanation, Row, Status
-from .figures import count, figure, percent
 from .model import Report, Verdict
+from .words import count, figure, percent
 
 __all__ = ["decision_sentence", "told_of_decisions", "turned_by"]
 

@@ -1,20 +1,54 @@
-"""Why a claim is open, or wrong, in two languages; and in one line what a pass rests on."""
+"""Say why a claim is open or wrong, what a pass rests on, and why a run ended early, in two languages."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Protocol
 
 from ..claims import Claim, State
-from ..reasons import Plain, Text, same
+from ..reasons import Plain, Reason, Text, same, say
 from ..reasons.claims import CLAIMS
 from ..records import Doubt
 from ..registry import wording
-from .figures import count, figure, percent, sufficient
 from .model import Report
-from .words import said, sentence
+from .words import count, figure, percent, said, sentence, sufficient
 
-__all__ = ["claim_text", "decides", "rests_on", "worded"]
+__all__ = ["Failed", "claim_text", "decides", "rests_on", "sentence_of", "worded"]
 
+
+# Why a run ended early, in one line that is known in both languages as far as its parts are.
+
+class Failed(Protocol):
+    """An error of ours, or the event that tells of one."""
+
+    @property
+    def what(self) -> str: ...
+
+    @property
+    def where(self) -> str: ...
+
+    @property
+    def hint(self) -> str: ...
+
+
+def sentence_of(error: Failed) -> Reason:
+    """The line that ``str`` of an error gives: where, what, and what to do next."""
+    where, what, hint = (_known(part) for part in (error.where, error.what, error.hint))
+    if where and hint:
+        return say("error_where_hint", where=where, what=what, hint=hint)
+    if where:
+        return say("error_where", where=where, what=what)
+    return say("error_hint", what=what, hint=hint) if hint else what
+
+
+def _known(text: str) -> Reason:
+    """A part as a Reason; one that lost its code on the way (from a child process, from a file) is recognised."""
+    from .words import recognised
+
+    return recognised(text)
+
+
+# Why a claim is open, or wrong, in two languages; and in one line what a pass rests on.
 
 def decides(doubt: Doubt) -> bool:
     """Whether nothing is proven where this is so: the verdict is then inconclusive."""

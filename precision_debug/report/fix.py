@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from ..reasons import Text, as_reason, same
 from ..search import Artefact, Fix, KeptUnit, TradePoint
-from .figures import count, duration, many, percent, were
 from .model import Report
-from .section import Cell, Section, pair, plain
+from .sections import Cell, Section, pair, plain
 from .tried import UNITS, giving_up, shown, still_low
-from .words import explained
+from .words import count, duration, explained, many, percent, were
 
 __all__ = ["FIX_NAME", "fix_lines", "fix_sections", "fix_sentences"]
 

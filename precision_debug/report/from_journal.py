@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from .. import events
 from ..explain import allowed_by
 from ..numbers import judge
-from ..numbers.portrait import Portrait
+from ..numbers.told import Portrait
 from ..observe.sample_columns import ITERATIONS
 from ..pairing.align import Alignment, stem
 from ..reasons import Reason, say
@@ -33,7 +33,7 @@ from ..records import (
 )
 from .complete_table import complete_table
 from .decisions import told_of_decisions, turned_by
-from .failure import sentence_of
+from .doubts import sentence_of
 from .model import Report
 
 if TYPE_CHECKING:

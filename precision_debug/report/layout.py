@@ -1,23 +1,75 @@
-"""Which columns a report has, in order: the same for every writer."""
+"""Choose which columns a report has, in order: the same for every writer, and as a pandas DataFrame."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..claims import Judged
+from ..errors import OutputError
 from ..observe.sample_columns import ITERATIONS, SAMPLES, WORST_AT, WORST_ITERATION, WORST_SAMPLES
 from ..reasons import Text
-from ..records import Row, Status
-from .catalogue import COLUMNS as _KNOWN
-from .column import Column, column
-from .repeat_columns import REPEATED
-from .tolerance import statistic
+from ..records import Row, Status, Tolerance
+from .columns import COLUMNS as _KNOWN
+from .columns import REPEATED, Column, column
 from .values import extra, metric
 from .words import explained
 
-__all__ = ["BAND", "COLUMNS", "DECIDING", "PADDLE", "Column", "columns", "columns_for_people"]
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = [
+    "BAND", "COLUMNS", "DECIDING", "PADDLE", "Column", "columns", "columns_for_people", "statistic", "to_pandas",
+    "tolerance_text",
+]  # fmt: skip
+
+
+# The tolerance rule in words.
+
+_STATISTICS = {"max": "最大值", "mean": "平均值", "median": "中位数"}
+
+
+def statistic(tolerance: Tolerance) -> Text:
+    """Name of the statistic that is judged, where it is not every element."""
+    stat = tolerance.check_error_stat
+    if stat == "quantile":
+        return Text(f"{tolerance.quantile:g} quantile", f"{tolerance.quantile:g} 分位数")
+    return Text(stat, _STATISTICS.get(stat, stat))
+
+
+def tolerance_text(tolerance: Tolerance) -> tuple[Text, ...]:
+    """Which elements count as mismatched, when a tensor passes, and what NaN does."""
+    atol, rtol = f"{tolerance.atol:g}", f"{tolerance.rtol:g}"
+    rule = {
+        "isclose": f"|target - base| <= {atol} + {rtol} * |base|",
+        "either": f"|target - base| <= {atol}  or  |target - base| <= {rtol} * |base|",
+    }.get(tolerance.rule, f"{tolerance.rule}, atol {atol}, rtol {rtol}")
+    element = Text(f"An element is within tolerance where {rule}.", f"元素在容差内的条件：{rule}。")
+    if not tolerance.given:
+        tensor = Text(
+            "No tolerance was given: a tensor passes if its relative L2 error is within what the target's arithmetic"
+            " costs.",
+            "未给出容差：张量的相对 L2 误差不超过目标运算必然带来的损失即为通过。",
+        )
+    elif tolerance.check_error_stat == "elemwise":
+        tensor = Text("A tensor passes if every element does.", "所有元素都在容差内，张量才算通过。")
+    else:
+        stat = statistic(tolerance)
+        tensor = Text(
+            f"A tensor passes when the {stat.en} of its absolute error is at most {atol}, or the {stat.en} of its"
+            f" relative error at most {rtol}.",
+            f"当绝对误差的{stat.zh}不超过 {atol}，或相对误差的{stat.zh}不超过 {rtol} 时，张量通过。",
+        )
+    nan = (
+        Text("NaN in the same place on both sides counts as equal.", "两侧同一位置均为 NaN 视为相等。")
+        if tolerance.equal_nan
+        else Text("NaN never counts as equal.", "NaN 一律视为不相等。")
+    )
+    return element, tensor, nan
+
+
+# Which columns a report has, in order: the same for every writer.
 
 PADDLE = 8
 """How many columns, from the left, are those of Paddle's demo."""
@@ -115,3 +167,39 @@ _SAMPLES = {
     )
 }  # fmt: skip
 """Columns of a table over many samples, or iterations."""
+
+
+# The table as a pandas DataFrame.
+
+_DTYPES = {
+    "int": "Int64",
+    "float": "float64",
+    "share": "float64",
+    "flag": "boolean",
+    "text": "object",
+    "index": "object",
+}
+
+
+def to_pandas(report: Judged) -> pandas.DataFrame:
+    """One line a row, one column a column of the table, named by ``Column.key``.
+
+    Integers are Int64 and flags boolean (both nullable), numbers float64 (None becomes NaN), index columns hold tuples.
+    ``attrs`` has the titles under "titles", the verdict under "verdict" and the reason of an early end under "failure".
+    Raises OutputError where pandas is not installed.
+    """
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise OutputError("pandas is not installed", hint="pip install 'precision_debug[pandas]'") from error
+    layout = columns(report)
+    series: dict[str, Any] = {
+        column.key: pd.Series([column.get(row) for row in report.rows], dtype=_DTYPES[column.kind]) for column in layout
+    }
+    frame: pandas.DataFrame = pd.DataFrame(series, columns=[column.key for column in layout])
+    frame.attrs = {
+        "titles": {column.key: column.title for column in layout},
+        "verdict": str(report.verdict),
+        "failure": report.failure,
+    }
+    return frame

@@ -11,13 +11,12 @@ from ..registry import wording
 from .advice import advice
 from .blame import blame, culprits, diffuse, harmless, said_of
 from .decisions import decision_sentence
-from .figures import count, figure, many, percent, were
 from .fix import fix_sentences
 from .model import Report, Verdict
-from .repeated import repeat_sentences
+from .sections import repeat_sentences
 from .tried import tried_sentence
 from .values import newly_broken
-from .words import explained
+from .words import count, explained, figure, many, percent, were
 
 __all__ = ["LEFT_OVER", "MORE", "lead"]
 

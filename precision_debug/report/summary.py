@@ -13,20 +13,15 @@ from ..records import Row, Status
 from .advice import advice, finer_than_rounding
 from .blame import blame, culprits, expectation
 from .doubts import claim_text, rests_on, worded
-from .figures import are, count, figure, many, percent, were
 from .fix import FIX_NAME, fix_sections
+from .layout import tolerance_text
 from .lead import lead
 from .model import Report, Verdict
 from .next_step import FIX
-from .precision import precision
-from .provenance import provenance
-from .repeated import repeat_section
-from .section import Cell, Section, linked, pair, plain
-from .slices import slice_section
+from .sections import Cell, Section, linked, pair, plain, precision, provenance, repeat_section, slice_section
 from .tokens import effect_sections, token_section
-from .tolerance import tolerance_text
 from .values import growth, newly_broken
-from .words import explained, general
+from .words import are, count, explained, figure, general, many, percent, were
 
 __all__ = [
     "STATUS_NAME", "STATUS_TEXT", "STATUS_TONE", "VERDICT_NAME", "Summary", "shares", "status_name", "status_text",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..numbers.tokens import Token, TokenEffect, TokenEffects, Tokens
+from ..numbers.told import Token, TokenEffect, TokenEffects, Tokens
 from ..reasons import Text, same
-from .figures import count, figure, many
 from .model import Report
-from .section import Cell, Section, plain
+from .sections import Cell, Section, plain
+from .words import count, figure, many
 
 __all__ = ["TOKEN_COLUMNS", "WHO", "beyond", "effect_sections", "token_lines", "token_section", "token_values"]
 

@@ -8,9 +8,8 @@ from ..explain import allowed_to_many
 from ..protocols import BETWEEN, TF32_OFF, WHOLE, Executed, is_line
 from ..reasons import Text, as_reason, same
 from ..search import ENGINE_OPTION, UNCOMPILED, ToKeep, Tried, gives_up_most
-from .figures import count, figure, many, were
 from .model import Report
-from .words import explained
+from .words import count, explained, figure, many, were
 
 __all__ = [
     "OF_THE_ENGINE", "UNITS", "about", "giving_up", "other_sentence", "shown", "still_low", "tried_sentence", "untold",

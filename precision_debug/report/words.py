@@ -1,15 +1,27 @@
-"""Text in two languages: many readers of a report read Chinese first."""
+"""Write texts and numbers as people read them: in two languages, rounded, and as wide as there is room."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+import math
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from decimal import ROUND_CEILING, Context
 
 from .. import registry
 from ..reasons import CORE, Plain, Reason, Text, Wording, filled, split
+from ..records import Row
 from ..registry import reasons_of, wording
+from .columns import Column
 
-__all__ = ["explained", "general", "is_whole", "recognised", "said", "sentence", "word"]
+__all__ = [
+    "are", "count", "duration", "explained", "figure", "fitted_width", "general", "is_whole", "many", "percent",
+    "recognised", "said", "sentence", "shape", "sufficient", "text_width", "were", "word", "wrapped",
+]  # fmt: skip
+
+
+# Text in two languages: many readers of a report read Chinese first.
 
 _BETWEEN = {"en": ", ", "zh": "、"}
 
@@ -97,3 +109,107 @@ def _sentences() -> tuple[tuple[str, str, str | None, str], ...]:
         if (parts := split(known.en)) is not None
     ]
     return tuple(sorted(found, key=lambda one: -len(one[1]) - len(one[3])))
+
+
+# Numbers as people read them.
+
+def figure(value: float | None) -> str:
+    """Four significant digits; "" for None; nan, inf and -inf as those words."""
+    if value is None:
+        return ""
+    return f"{value:.4g}"
+
+
+def sufficient(value: float) -> str:
+    """Two significant digits, rounded up: a tolerance that is still enough."""
+    if not math.isfinite(value) or value == 0:
+        return f"{value:g}"
+    return f"{float(Context(prec=2, rounding=ROUND_CEILING).create_decimal_from_float(value)):g}"
+
+
+def percent(share: float) -> str:
+    """A share from 0 to 1; never 0 % where something is there, never 100 % where something is missing."""
+    if 0 < share < 0.0001:
+        return "<0.01%"
+    if 0.9999 < share < 1:
+        return ">99.99%"
+    return f"{100 * share:.4g}%"
+
+
+def count(value: int) -> str:
+    """With thousands apart."""
+    return f"{value:,}"
+
+
+def many(value: int, noun: str) -> str:
+    """Write a count with its noun: "1 tensor", "1,024 tensors"."""
+    return f"{count(value)} {noun}{'' if value == 1 else 's'}"
+
+
+def are(value: int) -> str:
+    """Return the verb after a count: "is" after 1, else "are"."""
+    return "is" if value == 1 else "are"
+
+
+def were(value: int) -> str:
+    """Return the verb after a count: "was" after 1, else "were"."""
+    return "was" if value == 1 else "were"
+
+
+def shape(value: tuple[int, ...]) -> str:
+    """As Paddle's table writes it: [8, 3, 224, 224]."""
+    return str(list(value))
+
+
+def duration(seconds: float | None) -> str:
+    """In seconds, or in minutes and seconds."""
+    if seconds is None:
+        return ""
+    if seconds < 0.001:
+        return "0 s"
+    if seconds < 120 or not math.isfinite(seconds):
+        return f"{seconds:.3g} s"
+    return f"{int(seconds // 60)} min {int(seconds % 60)} s"
+
+
+# How wide a text is, where its lines end, and how wide a column must be.
+
+_SAMPLE = 2000
+_WIDE = "\u2e80-\u2fff\u3040-\u9fff\uf900-\ufaff"
+_OPEN, _CLOSE = "（「《“", "，。；：、）」》”！？"
+_WORD = f"[^\\s{_WIDE}{_OPEN}{_CLOSE}]+"
+_UNIT = re.compile(f"[{_OPEN}]*(?:[{_WIDE}]|{_WORD})[{_CLOSE}]*|[{_OPEN}{_CLOSE}]+|\\s+")
+"""A word, a space, or one Chinese character, with the marks that do not begin or end a line without it."""
+
+
+def text_width(text: str) -> int:
+    """Places that a text takes: Chinese characters take two."""
+    if text.isascii():
+        return len(text)
+    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Lines of at most so many places, broken at spaces and between Chinese characters; longer words inside."""
+    lines, line = [], ""
+    for unit in _UNIT.findall(text):
+        if text_width(line) + text_width(unit) <= width:
+            line += unit
+            continue
+        if line.strip():
+            lines.append(line.rstrip())
+        line = unit.lstrip()
+        while text_width(line) > width:
+            cut = next(place for place in range(len(line), 0, -1) if text_width(line[:place]) <= max(2, width))
+            lines.append(line[:cut])
+            line = line[cut:]
+    return [*lines, line.rstrip()] if line.strip() or not lines else lines
+
+
+def fitted_width(column: Column, rows: Sequence[Row], least: int) -> int:
+    """In characters, at least ``least``: of text what a sample of the rows needs, but no more than the column's own."""
+    if column.kind not in ("text", "index"):
+        return max(least, column.width)
+    sample = rows[:: max(1, len(rows) // _SAMPLE)]
+    longest = max((text_width(str(value)) for row in sample if (value := column.get(row))), default=0)
+    return max(least, min(column.width, longest + 3))

@@ -16,18 +16,18 @@ from .. import registry
 from ..errors import PrecisionDebugError
 from ..explain import Subject, is_of_many
 from ..feeds import FeedSet
-from ..numbers.precisions import MODEL
+from ..numbers.number_types import MODEL
 from ..protocols import Agreement, Feeds
 from ..reasons import say
 from ..records import Explanation, RunSpec, SessionSpec
 from ..search import ENGINE_OPTION, UNCOMPILED, FixRule, ToKeep, Tried
+from .criterion import Sample
 from .fix_finder import PATIENCE, PATIENT
 from .judging import Judging, further_samples, judging_of
 from .plan import Opening, crosses
 from .remedies import Chosen, run_in_turn, run_of
-from .searching.criterion import Sample
-from .searching.trials import Trials, outputs_of
 from .side import OpenSide
+from .trials import Trials, outputs_of
 
 __all__ = ["with_agreement"]
 

@@ -23,8 +23,8 @@ from ..report import write
 from ..report.from_journal import report_of_events
 from ..report.model import Report
 from .companion_files import forget_log, forget_tensors, keep_inputs, keep_log, keep_tensors, usual
-from .folder import JOURNAL, LOG
 from .journal import read_events
+from .locked_folder import JOURNAL, LOG
 
 __all__ = ["deliver", "has_rows", "rescue"]
 
@@ -79,7 +79,7 @@ def _deliver(folder: Path, outputs: Sequence[Path], failure: str, language: str,
     log = keep_log(folder / LOG, outputs) if report.failure else None
     saved: tuple[str, ...] = ()
     if report.spec.save_tensors:
-        from .saved_tensors import gather
+        from .saved import gather
 
         saved = gather(folder, report.rows, folder / "tensors.npz")
     tensors = keep_tensors(folder / "tensors.npz", outputs, report.spec) if saved else None

@@ -1,39 +1,289 @@
-"""Both sides once more, each operator alone, and what its error does; then what mends it."""
+"""Explain a comparison: run both sides once more, each operator alone; then find what mends it."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from .. import events, explain
 from ..errors import PrecisionDebugError
+from ..explain import Subject
+from ..feeds import FeedSet
+from ..numbers.arrays import as_array
+from ..numbers.number_types import BEHIND_FLOAT32, NUMBER_TYPES
+from ..observe.store import Store
 from ..onnx.file_operators import FileOperators
 from ..onnx.model import read_model
 from ..onnx.removed_activations import Removed, removed_operators
-from ..protocols import Operators
-from ..reasons import say
-from ..records import Explanation, Operator, Status
+from ..protocols import Feeds, Hook, Operators, Replace, Replacer, Session
+from ..reasons import Reason, say
+from ..records import Doubt, Explanation, Operator, Row, Status
 from ..search import ToKeep
 from ..settings.options import variants_in
 from .agreeing import with_agreement
-from .comparing import Comparing
 from .configurations import with_configurations
 from .faulty_pass import with_faulty_pass
 from .fixes import tried_fix
-from .inside_sums import inside_sums
 from .judging import fixes_of_step
+from .open_pair import Comparing
 from .open_pair_run import OpenPair, SampleResult
 from .pasted import Again
 from .plan import Opening, crosses
 from .refuted import repaired, withdrawn
 from .second_opinion import with_second_opinion
-from .stand_in import standing_in
+from .side import OpenSide
+from .to_keep import plain_opening
 from .unseen_inputs import calibrates_on_compared, tell_unseen
 
-__all__ = ["explain_sample", "judge_unseen"]
+__all__ = ["StandIn", "explain_sample", "judge_unseen"]
 
+
+# The operators of a baseline that only replays: those of its model, run here and led along what was recorded.
+#
+# A recording has no operators, so nothing could be said of who introduced an error that it shows. Its model is here,
+# though, in the target's own backend. Each operator of that gets the recorded inputs; by what its result differs from
+# the recorded one, that result is moved, in every later run too. So an undisturbed run shows the recording, and an
+# error that is put in goes on through the model's operators.
+
+_IN_MEMORY = 1 << 28
+"""Bytes of what results are moved by that are held in memory; more goes to the disk."""
+
+
+@contextlib.contextmanager
+def standing_in(base: OpenSide, target: OpenSide, feed_set: FeedSet, folder: Path) -> Iterator[Session]:
+    """The baseline's session, with operators where it is a recording of the target's model and that can be run here.
+
+    The model is open once more as long as the context lasts."""
+    session = base.session
+    replays = bool(base.opening.recording) and session.replacer is None
+    if not replays or target.opening.backend is None or any(meta.phase for meta in session.tensors):
+        yield session
+        return
+    with contextlib.ExitStack() as stack:
+        found: Session = session
+        with contextlib.suppress(PrecisionDebugError):
+            plain = plain_opening(target.opening).open(feed_set.calibrating)
+            stack.callback(plain.close)
+            names = {meta.name for meta in plain.tensors}
+            known = all(meta.name in names for meta in session.tensors if not meta.unseen)
+            if known and plain.replacer is not None and plain.replacer.replaces:
+                moved = stack.enter_context(contextlib.closing(Store(memory_budget=_IN_MEMORY, folder=folder)))
+                found = StandIn(session, plain.replacer, moved)
+        yield found
+
+
+class StandIn:
+    """See protocols.Replacer: the recorded session, with the operators of its model.
+
+    operators: a session of that model. moved: room for what recorded results differ by."""
+
+    replaces = True
+    workbench = None
+
+    def __init__(self, recorded: Session, operators: Replacer, moved: Store) -> None:
+        self._recorded, self._operators, self._moved = recorded, operators, moved
+        self._outputs = frozenset(meta.name for meta in recorded.tensors if meta.is_output)
+        self._is_led = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._recorded, name)
+
+    @property
+    def tensors(self) -> Any:
+        """The recorded ones."""
+        return self._recorded.tensors
+
+    @property
+    def replacer(self) -> StandIn:
+        """Itself."""
+        return self
+
+    def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
+        """What was recorded."""
+        return self._recorded.run(feeds, hook, names)
+
+    def run_replacing(self, feeds: Feeds, replace: Replace, names: Collection[str] | None = None) -> Mapping[str, Any]:
+        """See protocols.Replacer. Raises BackendError."""
+        self._lead(feeds)
+        wanted = None if names is None else frozenset(names)
+        outputs: dict[str, Any] = {}
+
+        def put(op_type: str, name: str, value: Any) -> Any:
+            found = self._as_recorded(name, value)
+            shown = value if found is None else found
+            new = replace(op_type, name, shown) if wanted is None or name in wanted else None
+            put_back = found if new is None else new
+            if name in self._outputs:
+                outputs[name] = np.array(shown if put_back is None else put_back)
+            return put_back
+
+        shown_names = None if wanted is None else wanted | set(self._moved) | self._outputs
+        return {**self._operators.run_replacing(feeds, put, shown_names), **outputs}
+
+    def held(self, name: str, value: Any) -> Any:
+        """See protocols.Replacer."""
+        return self._operators.held(name, value)
+
+    def operator(self, name: str) -> Operator | None:
+        """See protocols.Replacer."""
+        return self._operators.operator(name)
+
+    def close(self) -> None:
+        """Nothing: both sessions are others'."""
+
+    def _lead(self, feeds: Feeds) -> None:
+        """Run the model on what was recorded, once, and keep what each result differs by."""
+        if self._is_led:
+            return
+        for name in self._moved:  # of a run that ended early
+            self._moved.drop(name)
+        with contextlib.closing(Store(memory_budget=_IN_MEMORY)) as seen:
+            several = set[str]()  # of a loop's body, each iteration
+
+            def see(_op_type: str, name: str, value: Any, /) -> None:
+                if name in seen:
+                    several.add(name)
+                else:
+                    seen.put(name, np.asarray(value))
+
+            self._recorded.run(feeds, see)
+
+            def lead(_op_type: str, name: str, value: Any) -> Any:
+                recorded, own = seen.get(name), np.asarray(value)
+                if recorded is None or recorded.shape != own.shape:
+                    return None
+                if own.dtype.kind == "f" and recorded.dtype.kind in "fV":
+                    with np.errstate(all="ignore"):
+                        moved = recorded.astype(np.float64) - own.astype(np.float64)
+                    if np.isfinite(moved).all():
+                        self._moved.put(name, moved.astype(own.dtype))
+                        return recorded.astype(own.dtype)
+                return None
+
+            self._operators.run_replacing(feeds, lead, frozenset(seen) - several)
+        self._is_led = True
+
+    def _as_recorded(self, name: str, value: Any) -> Any:
+        moved = self._moved.get(name)
+        own = np.asarray(value)
+        return None if moved is None or moved.shape != own.shape else (own + moved).astype(own.dtype)
+
+
+# Sums inside one operator: a mean of many numbers may fit a narrow type whose sum on the way does not.
+
+Array = np.ndarray[Any, Any]
+
+_LIMIT = NUMBER_TYPES["float16"].largest
+"""The largest float16."""
+_LOST = NUMBER_TYPES["float16"].rounding
+"""Relative error of rounding to float16 once; adding up n numbers rounds n times at most."""
+
+_SQUARED = frozenset({"ReduceL2", "ReduceSumSquare"})
+_ADDED = frozenset({"ReduceSum", "ReduceMean", "ReduceL1", "GlobalAveragePool", "CumSum"}) | _SQUARED
+"""What engines sum in the type of its result, where nothing else is known; products accumulate in float32."""
+
+_LARGEST = 1 << 24
+"""Elements of a tensor up to which its sums are computed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Sum:
+    """row: of the operator's result. source: the tensor that it sums."""
+
+    row: Row
+    source: str
+
+
+def inside_sums(subject: Subject, accumulates: str) -> tuple[list[Reason], list[Doubt]]:
+    """Notes on sums that may overflow inside, and doubts where they must: the sum itself is beyond float16.
+
+    accumulates: the type in which the target is known to sum; "" not known. Nothing where the target holds no float16,
+    or where a sum is known to be done in float32, and of rows that are not finite already.
+    """
+    if accumulates not in ("", "float16"):
+        return [], []
+    suspects = {one.source: one for row in subject.row_of.values() if (one := _suspect(subject, row)) is not None}
+    if not suspects:
+        return [], []
+    notes: list[Reason] = []
+    doubts: list[Doubt] = []
+
+    def look(_op_type: str, name: str, tensor: Any, /) -> None:
+        suspect = suspects.get(name)
+        array = as_array(tensor)
+        if suspect is None or array.size > _LARGEST:
+            return
+        total, most, terms = _sums(subject, suspect, array.astype(np.float64))
+        kind, made = suspect.row.op_type, suspect.row.name
+        if total > _LIMIT:
+            values = {"op": kind, "name": made, "terms": str(terms), "total": f"{total:.4g}"}
+            doubts.append(Doubt(code="sum_overflows", values=values))
+        elif most > _LIMIT:
+            notes.append(say("sum_may_overflow", op=kind, name=made, terms=terms, most=most, lost=terms * _LOST))
+
+    subject.baseline.run(subject.feeds, look, list(suspects))
+    return notes, doubts
+
+
+def _suspect(subject: Subject, row: Row) -> _Sum | None:
+    """A sum whose terms are many and large enough, by what is known of its input already."""
+    meta, numbers = subject.meta_of.get(row.name), row.comparison
+    if meta is None or numbers is None or row.op_type not in _ADDED or subject.held_as.get(row.name) != "float16":
+        return None
+    if row.view.endswith(BEHIND_FLOAT32) or _ran_in(subject, row) == "FP32":
+        return None  # it is kept: what it hands on is rounded, and its sum is not
+    source = next((name for name in meta.inputs if name in subject.row_of), "")
+    comparison = subject.row_of[source].comparison if source else None
+    if comparison is None or numbers.target.nan + numbers.target.inf > numbers.base.nan + numbers.base.inf:
+        return None
+    largest = max(abs(comparison.base.min or 0.0), abs(comparison.base.max or 0.0))
+    term = largest**2 if row.op_type in _SQUARED else largest
+    terms = comparison.base.elements / max(1, numbers.base.elements if row.op_type != "CumSum" else 1)
+    return _Sum(row=row, source=source) if terms * term > _LIMIT else None
+
+
+def _ran_in(subject: Subject, row: Row) -> str:
+    """The precision in which an engine that tells ran the operator; "" where it does not."""
+    running = subject.targets.get(row.target_name)
+    return "" if running is None else running.extra.get("Real Precision", "")
+
+
+def _sums(subject: Subject, suspect: _Sum, array: Array) -> tuple[float, float, int]:
+    """The largest sum, the largest sum of sizes, and how many terms each has."""
+    kind = suspect.row.op_type
+    terms = np.square(array) if kind in _SQUARED else np.abs(array) if kind == "ReduceL1" else array
+    axes = _axes(subject, suspect, array.ndim)
+    with np.errstate(all="ignore"):
+        if kind == "CumSum":
+            total, most = (np.abs(np.cumsum(one, axis=axes[0])) for one in (terms, np.abs(terms)))
+        else:
+            total, most = (np.abs(one.sum(axis=axes)) for one in (terms, np.abs(terms)))
+    count = int(np.prod([array.shape[axis] for axis in axes], dtype=np.int64))
+    return float(np.max(total, initial=0.0)), float(np.max(most, initial=0.0)), count
+
+
+def _axes(subject: Subject, suspect: _Sum, ndim: int) -> tuple[int, ...]:
+    kind = suspect.row.op_type
+    if kind == "GlobalAveragePool":
+        return tuple(range(2, ndim))
+    operator = subject.operators()[0].operator(suspect.row.name)
+    stated: Any = None if operator is None else operator.attributes.get("axes")
+    parameters: Mapping[str, Any] = {} if operator is None else operator.parameters
+    for value in parameters.values():  # from opset 13 and 18 on the axes are an input
+        if stated is None and np.asarray(value).dtype.kind == "i":
+            stated = np.asarray(value).reshape(-1).tolist()
+    axes = tuple(int(axis) % ndim for axis in stated) if stated else tuple(range(ndim))
+    return axes[:1] if kind == "CumSum" else axes
+
+
+# Both sides once more, each operator alone, and what its error does; then what mends it.
 
 _LARGEST_FILE = 1 << 30
 """Bytes of a model and its weights up to which its operators are computed once more: they are all held in memory."""

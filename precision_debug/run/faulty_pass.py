@@ -1,4 +1,4 @@
-"""Which pass of the engine brings an error: the target is built again with passes off, by bisection."""
+"""Find which pass of the engine brings an error, or keeps the target from running: by bisection."""
 
 from __future__ import annotations
 
@@ -9,19 +9,23 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from .. import explain
-from ..errors import PrecisionDebugError
-from ..explain.bounds import BEYOND
+from ..errors import BackendCrash, BackendError, ModelError, PrecisionDebugError
 from ..explain.ladder import Explanation as Bisected
 from ..explain.ladder import explain as bisected
-from ..numbers.precisions import PRECISIONS, is_narrow
+from ..explain.units import BEYOND
+from ..numbers.arrays import apart
+from ..numbers.number_types import PRECISIONS, is_narrow
 from ..protocols import Feeds, Rung, Switch
+from ..reasons import say
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Explanation, TensorMeta
 from ..settings import without_saving
-from .distance import apart
 from .plan import Opening
 
-__all__ = ["option_of", "with_faulty_pass", "work_of_file"]
+__all__ = ["with_faulty_pass", "with_stopping_pass"]
+
+
+# Which pass of the engine brings an error: the target is built again with passes off, by bisection.
 
 _WORK = 128 << 20
 """Bytes of the model's file and of all compared tensors, together, up to which the pass is looked for unasked."""
@@ -207,3 +211,59 @@ def _replaced(without: Iterable[TensorMeta], within: Iterable[TensorMeta]) -> tu
         return " + ".join(alone[:_NAMED]) + (f" + {more} more" if more > 0 else "")
 
     return listed(first, second), listed(second, first)
+
+
+# Which pass of the engine keeps a target from being built or run at all: it is built with passes off, by bisection.
+#
+# Such a pass makes a graph that the engine itself then refuses, and what the engine says blames the model.
+
+MOST_BYTES = 128 << 20
+"""Of the model's file, up to which the pass is looked for."""
+
+
+def with_stopping_pass(
+    error: PrecisionDebugError, target: Opening, feeds: Feeds, sets: Collection[Feeds]
+) -> PrecisionDebugError:
+    """The error; where the target runs once passes are off, one that names them and what switches them off.
+
+    feeds: the target's. sets: what it is calibrated on. An engine that took its process with it is not asked again.
+    """
+    ladder = target.capabilities.ladder if target.backend is not None else None
+    if ladder is None or isinstance(error, BackendCrash) or not isinstance(error, BackendError | ModelError):
+        return error
+    if work_of_file(target) > MOST_BYTES:
+        return error
+    calibrating = tuple(sets)
+
+    def runs(options: Mapping[str, Any]) -> bool:
+        return _runs(target, options, feeds, calibrating)
+
+    try:
+        if runs({}):  # it is not the target, or it fails by chance
+            return error
+        rung = Rung(name=target.spec.mode, mode=target.spec.mode)
+        switches = [one for one in ladder.switches(target.spec, rung, ()) if one.quick and not one.needs]
+    except PrecisionDebugError:
+        return error
+    for switch in switches:
+        found = bisected(switch, runs)
+        if found.found:
+            named = " and ".join(found.off)
+            return BackendError(
+                say("stopped_by_pass", passes=named, why=error.what), where=error.where,
+                hint=say("runs_without", option=option_of(target, switch, found.off), paste=found.snippet),
+            )  # fmt: skip
+    return error
+
+
+def _runs(target: Opening, options: Mapping[str, Any], feeds: Feeds, sets: tuple[Feeds, ...]) -> bool:
+    spec = dataclasses.replace(target.spec, options={**without_saving(target.spec.options), **options})
+    try:
+        session = dataclasses.replace(target, spec=spec, comparer=None).open(sets)
+        try:
+            session.run(feeds)
+        finally:
+            session.close()
+    except Exception:  # whatever a backend raises: it does not run so
+        return False
+    return True

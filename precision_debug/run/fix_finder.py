@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 
 from ..errors import BackendUnavailable, PrecisionDebugError, UsageError
 from ..explain import is_mended
-from ..numbers.precisions import promised
+from ..numbers.number_types import promised
 from ..protocols import BETWEEN, WHOLE, Session
 from ..records import Culprit
 from ..search import (
@@ -39,11 +39,10 @@ from ..search import (
     without_rows,
 )  # fmt: skip
 from ..search.offer import is_steady
+from .criterion import Sample
 from .pasted import Pasted, as_pasted, is_open
-from .searching.criterion import Sample
-from .searching.grown import switches_of
-from .searching.trials import Trials
 from .to_keep import Keepable
+from .trials import Trials, switches_of
 
 __all__ = ["FixFinder"]
 

@@ -11,21 +11,20 @@ from typing import Any
 from ..errors import PrecisionDebugError
 from ..explain import Subject, allowed_to_many, is_mended, is_of_many, worth
 from ..feeds import FeedSet
-from ..numbers.precisions import MODEL, is_narrow
+from ..numbers.number_types import MODEL, is_narrow
 from ..protocols import InRegions
 from ..reasons import Reason, say
 from ..records import Explanation, RunSpec
 from ..search import FixRule, ToKeep, Tried, rank_groups
-from .executed import executed_of
 from .fix_finder import PATIENCE, PATIENT, FixFinder
 from .judging import further_samples, judging_of
 from .pasted import Pasted
 from .plan import Opening
 from .refuted import in_vain
 from .remedies import tried_remedy, with_remedy
-from .searching.trials import Trials
-from .side import OpenSide
+from .side import OpenSide, executed_of
 from .to_keep import Keepable, keepable
+from .trials import Trials
 
 __all__ = ["tried_fix"]
 

@@ -1,4 +1,4 @@
-"""What both sides are fed: made once, checked against both models, and told to the journal."""
+"""Make what both sides are fed once, check it against both models, and tell it to the journal."""
 
 from __future__ import annotations
 
@@ -16,21 +16,40 @@ from .. import numbers, recording
 from ..errors import InputError, PrecisionDebugError
 from ..events import Inputs, Note
 from ..feeds import CALIBRATE, FeedSet, SampleSets, check_feeds, make_feeds, match_inputs, save_feeds, turned_axes
-from ..feeds.cast import exact_cast
-from ..feeds.dtypes import as_dtype, is_float
+from ..feeds.dtypes import as_dtype, exact_cast, is_float
 from ..numbers.arrays import as_array
-from ..numbers.precisions import QUANTISED
+from ..numbers.number_types import QUANTISED
 from ..protocols import Feeds
 from ..reasons import Reason, say
 from ..records import InputInfo, InputMeta, RunSpec
 from .journal import Journal
 from .plan import Opening, Plan, side_at
-from .sample_numbers import chosen_samples
-from .saved_json import save_inputs
+from .saved import save_inputs
 from .side import guarded
 
-__all__ = ["feeds_of", "storing"]
+__all__ = ["chosen_samples", "feeds_of", "storing"]
 
+
+# --sample: which of the samples are compared.
+
+def chosen_samples(text: str | None, count: int) -> tuple[int, range | None]:
+    """(the one to compare, or the first, and the range of many or None) of ``--sample``. Raises InputError."""
+    if not text:
+        return 0, range(count) if count > 1 else None
+    low, colon, high = text.partition(":")
+    try:
+        first = int(low or 0)
+        last = (int(high) if high else count) if colon else first + 1
+    except ValueError:
+        first, last = -1, -1
+    if not 0 <= first < last <= count:
+        raise InputError(
+            say("no_sample", value=text), where="--sample", hint=say("samples_are", last=count - 1, count=count)
+        )
+    return first, range(first, last) if colon else None
+
+
+# What both sides are fed: made once, checked against both models, and told to the journal.
 
 def feeds_of(spec: RunSpec, plan: Plan, feeds: Sequence[Feeds]) -> FeedSet:
     """The sample sets of a run, and which of them are compared. Raises InputError or ModelError.

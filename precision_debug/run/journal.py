@@ -18,7 +18,7 @@ import msgspec
 
 from ..errors import OutputError, RecordingError
 from ..events import EVENTS, Event, read_line, written
-from ..safety.special_file import refuse_special
+from ..safety.untrusted import refuse_special
 
 __all__ = ["UNTOLD", "Journal", "read_events"]
 

@@ -1,30 +1,163 @@
-"""Both sides, opened and paired: what is compared with what is known before anything runs."""
+"""Open and pair both sides: what is compared is known before anything runs."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Sequence
+import gc
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
-from .. import events, registry
+from .. import events, recording, registry
 from ..errors import MarkError, UsageError
+from ..events import Note, Paired, PairKept
 from ..feeds import FeedSet
+from ..observe.worst_pairs import WorstPairs
 from ..pairing import marks
-from ..pairing.align import Alignment
-from ..protocols import Matches
+from ..pairing.align import Alignment, align
+from ..protocols import Feeds, Matches
 from ..reasons import Reason, as_reason, say
 from ..records import RunSpec, TensorMeta
-from .comparing import Comparing
+from .answers import Answers
+from .content import model_digest
+from .inputs import chosen_samples
 from .journal import Journal
-from .old_objects import old_objects_at_rest
-from .open_pair_run import OpenPair
-from .pairs import Pairs
-from .placement import choose_placement, place_on_host
-from .plan import Opening, converted, crosses
+from .open_pair_run import HookChain, OpenPair, choose_placement, place_on_host
+from .plan import NONE, Opening, converted, crosses
+from .repetition import Repetition
+from .saved import SavedOutputs
 from .side import OpenSide, open_both, open_one
 
-__all__ = ["Apart", "open_pair", "refuse_lockstep", "renames_of", "runs_together", "selected"]
+__all__ = [
+    "Apart", "Comparing", "Pairs", "finish_recording", "old_objects_at_rest", "open_pair", "record", "refuse_lockstep",
+    "renames_of", "runs_together", "selected",
+]  # fmt: skip
 
+
+# What a process held before a comparison is no garbage of ours.
+
+_at_rest = False
+"""Whether they are: while something is compared, or for good where somebody else has seen to it. The collector is asked
+until it says so, and not again: it counts them one by one, 50 ms with PyTorch and Paddle imported."""
+
+
+@contextlib.contextmanager
+def old_objects_at_rest() -> Iterator[None]:
+    """Keep the garbage collector away from the objects that are there already.
+
+    A framework and a model are a million objects, and a quarter of a second each time that it walks through all of
+    them."""
+    global _at_rest  # noqa: PLW0603
+    if not _at_rest and gc.get_freeze_count():
+        _at_rest = True  # somebody else's, and never ended here
+    if _at_rest:
+        yield
+        return
+    _at_rest = True
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        _at_rest = False
+
+
+# Which tensors of both sides are compared: decided when both are open, and again whenever one lists others.
+
+@dataclass(frozen=True, kw_only=True)
+class Pairs:
+    """The one place where two lists become pairs: the journal carries them, and the report only looks them up."""
+
+    base: OpenSide
+    target: OpenSide
+    journal: Journal
+    renames: Mapping[str, str]
+    matches: Matches | None = None
+    two_files: bool = False
+
+    def decide(self) -> Alignment:
+        """Of the tensors that both list at the start; from now on again whenever a side lists others.
+
+        Raises MarkError: see ``align``.
+        """
+        found = self._aligned(self.renames)
+        self.base.on_announced = self.target.on_announced = self._again
+        return found
+
+    def _again(self) -> None:
+        here, there = ({meta.name for meta in side.announced} for side in (self.target, self.base))
+        self._aligned({new: old for new, old in self.renames.items() if new in here and old in there})
+
+    def _aligned(self, renames: Mapping[str, str]) -> Alignment:
+        found = align(
+            self.base.announced, self.target.announced, renames, self.matches, two_files=self.two_files
+        )  # fmt: skip
+        pairs = {name: (pair.base.name, pair.how) for name, pair in found.pairs.items()}
+        self.journal.write(
+            Paired(pairs=pairs, rivals=found.rivals, refused=found.refused, missing=found.missing)
+        )  # fmt: skip
+        return found
+
+
+# What one comparison is made of, from the command to where its results go.
+
+@dataclass(frozen=True, kw_only=True)
+class Comparing:
+    """What a comparison needs.
+
+    folder: an existing one for temporary files. stored: waits until the inputs are kept, and raises its errors. parts:
+    of many samples, the parts to compare, one at a time; None: all of them. fixes: try what mends the target. answers,
+    saved: what evaluates and keeps the outputs; a comparison that is begun again has new ones."""
+
+    spec: RunSpec
+    baseline: Opening
+    target: Opening
+    feed_set: FeedSet
+    journal: Journal
+    folder: Path
+    stored: Callable[[], None]
+    repetition: Repetition
+    parts: Iterable[list[int]] | None = None
+    fixes: bool = True
+    answers: Answers = field(init=False)
+    saved: SavedOutputs | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        first, _ = chosen_samples(self.spec.sample, len(self.feed_set.feeds))
+        modes = self.baseline.label, self.target.label
+        saved = SavedOutputs(self.spec.save_outputs, modes, self.folder) if self.spec.save_outputs else None
+        object.__setattr__(self, "answers", Answers(self.spec, self.feed_set, first))
+        object.__setattr__(self, "saved", saved)
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is no baseline: the target is only validated, held against itself."""
+        return self.spec.baseline == NONE
+
+    @property
+    def explains(self) -> bool:
+        """Whether who introduced the error is asked for, and there is an error to speak of."""
+        return self.spec.explain != "off" and not self.alone
+
+    def feeds(self, sample: int) -> tuple[Feeds, Feeds]:
+        """What both sides are fed: the baseline's and the target's."""
+        return self.feed_set.feeds[sample], self.feed_set.for_target().feeds[sample]
+
+    def note(self, text: Reason) -> None:
+        """Tell the journal a sentence for the report."""
+        self.journal.write(Note(text=text))
+
+    def keepers_of_pairs(self) -> list[WorstPairs]:
+        """What saves the worst tensors of a run, where that is asked for."""
+        most = self.spec.save_tensors
+        if not most:
+            return []
+        return [WorstPairs(most, self.folder, lambda name, at: self.journal.write(PairKept(name=name, number=at)))]
+
+
+# Both sides, opened and paired: what is compared with what is known before anything runs.
 
 @contextlib.contextmanager
 def open_pair(work: Comparing, *, apart: bool) -> Iterator[OpenPair]:
@@ -163,3 +296,40 @@ def _matches_across(work: Comparing) -> Matches:
     for note in notes:
         work.note(as_reason(note))
     return matches
+
+
+# A run that is recorded: alone, or while it is compared.
+
+def record(spec: RunSpec, opening: Opening, feed_set: FeedSet, journal: Journal, stored: Callable[[], None]) -> None:
+    """Run the target alone, and save its tensors as a recording."""
+    with OpenSide("target", opening, feed_set, journal) as side:
+        names = selected(spec, side.tensors, journal)
+        with recording.RecordingWriter(spec.record, overwrite=True) as writer:
+
+            def tell(_op_type: str, name: str, _tensor: Any, /) -> None:
+                journal.write(events.Saved(name=name, stats=None))
+
+            stored()
+            outputs = side.run(HookChain(hooks=(writer, tell)), names)
+            finish_recording(writer, side, feed_set, outputs)
+
+
+def finish_recording(
+    writer: recording.RecordingWriter, side: OpenSide, feed_set: FeedSet, outputs: Mapping[str, Any]
+) -> None:
+    """Complete a recording with what the open session says of itself."""
+    session, spec, backend = side.session, side.opening.spec, side.opening.backend
+    keeper = side.opening.capabilities.weight_keeper
+    writer.finish(
+        mode=spec.mode,
+        precision=session.arithmetic or side.opening.precision,
+        backend=backend.name if backend else "recording",
+        model=spec.model.path,
+        digest=model_digest(spec.model),
+        versions=dict(session.versions),
+        notes=tuple(session.notes),
+        feeds=feed_set.feeds[0],
+        tensors=tuple(session.tensors),
+        outputs=outputs,
+        weights=keeper.weights(spec) if keeper is not None else None,
+    )

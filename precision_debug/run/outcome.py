@@ -1,30 +1,213 @@
-"""What came of a run in a child process: its report, and the error that it ended with."""
+"""Tell what came of a run in a child process: its report, the error that it ended with, and whose crash it was."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import json
 import shutil
 import signal
+import sys
+import tempfile
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
+from ..codec import decode
 from ..errors import BackendCrash, BackendError, OutputError, PrecisionDebugError
-from ..events import Failure
+from ..events import Failure, SideDone, Stage, Tensors
 from ..reasons import NOTHING, Reason, say
-from ..report.failure import sentence_of
+from ..records import RunSpec
+from ..report.doubts import sentence_of
 from ..report.model import Report
-from .bare import runs_with, whose_crash
+from ..safety import import_path
+from . import child as children
+from .child import Stopping, last_words, stopped
+from .child import error_of as error_in
 from .companion_files import keep_log
 from .deliver import deliver, has_rows, rescue
-from .error_transport import error_of as error_in
-from .folder import JOURNAL, LOG
-from .interrupts import Stopping
 from .journal import UNTOLD, read_events
-from .last_output import last_words
-from .last_stage import last_stage
+from .locked_folder import JOB, JOURNAL, LOG
 
-__all__ = ["Outcome", "error_of", "finished"]
+if TYPE_CHECKING:
+    from ..protocols import Feeds
+    from .plan import Opening
 
+__all__ = ["Outcome", "error_of", "finished", "last_stage", "runs_with", "start", "whose_crash"]
+
+
+# What a run was at when it ended, by its journal.
+
+_OPENING, _RUNNING = "stage_opening", "stage_running"
+
+
+def last_stage(journal: Path) -> str:
+    """The last stage that had not ended; both sides' where they were at it side by side: nobody knows which it was.
+
+    "" where there is none. Raises RecordingError.
+    """
+    last = NOTHING
+    going: dict[str, Reason] = {}
+    for event in read_events(journal, Stage, Tensors, SideDone):
+        match event:
+            case Stage(text=text):
+                last, side = text, text.args.get("side")
+                if text.code in (_OPENING, _RUNNING) and isinstance(side, Reason):
+                    going[side.code] = text
+            case Tensors(side=side) if side in going and going[side].code == _OPENING:
+                del going[side]
+            case SideDone(side=side) if side in going and going[side].code == _RUNNING:
+                del going[side]
+    if last.code not in (_OPENING, _RUNNING) or not going:
+        return last
+    if len(going) == 1:
+        return next(iter(going.values()))
+    return say("stages_together", first=going["baseline"], second=going["target"])
+
+
+# Whose crash it was: after one, the engine runs the same model on the same inputs once more, alone, in a child.
+#
+# Alone means without anything of this tool in its way: each backend says how (protocols.BareRunner).
+
+_PATIENCE = 120.0
+"""Seconds that the engine may take alone; after that nothing is said."""
+
+_RAN, _UNABLE = 0, 10
+"""Exit statuses of the child."""
+
+_MOST = 4
+"""Cautious settings that are tried of each side."""
+
+_TYPED = "cautious.txt"
+"""Where in its folder the child writes what stands for the settings with which it ran."""
+
+
+def whose_crash(folder: Path) -> Reason:
+    """Who brought about that the run of a folder was ended by a signal, in a sentence; "" where that is not known.
+
+    It takes as long as the engine alone, once or twice.
+    """
+    found: dict[str, int] = {}
+    for side in _at_work(folder):
+        alone = _alone(folder, side)
+        if alone is None:
+            return NOTHING
+        found[side] = alone
+        if alone < 0:
+            break
+    shared = next((side for side, alone in found.items() if alone < 0), "")
+    if shared:
+        how = signal.Signals(-found[shared]).name
+        return say("crashed_alone_too", mode=_modes(folder)[shared], signal=how)
+    if found and all(alone == _RAN for alone in found.values()):
+        return say("runs_alone", modes=" and ".join(dict.fromkeys(_modes(folder)[side] for side in found)))
+    return NOTHING
+
+
+def runs_with(folder: Path) -> str:
+    """What to type so that the side that a signal ended runs, tried on its model and inputs; "" where that is unknown.
+
+    It takes as long as that side alone, once for each of the settings that its engine has for this.
+    """
+    for side in _at_work(folder):
+        for place in range(_MOST):
+            (folder / _TYPED).unlink(missing_ok=True)
+            ended = _alone(folder, side, str(place))
+            if ended == _RAN:
+                return (folder / _TYPED).read_text(encoding="utf-8")
+            if ended is None:  # there are no more
+                break
+    return ""
+
+
+def _at_work(folder: Path) -> list[str]:
+    """The sides that were being opened, or run, and had not ended that."""
+    going: dict[str, str] = {}
+    for event in read_events(folder / JOURNAL, Stage, Tensors, SideDone):
+        match event:
+            case Stage(text=text) if text.code in ("stage_opening", "stage_running"):
+                side = text.args.get("side")
+                if isinstance(side, Reason):
+                    going[side.code] = text.code
+            case Tensors(side=side) if going.get(side) == "stage_opening":
+                del going[side]
+            case SideDone(side=side):
+                going.pop(side, None)
+    return sorted(going, reverse=True)  # the target first: it is the one that is more often to blame
+
+
+def _modes(folder: Path) -> dict[str, str]:
+    """What each side ran, by the stages."""
+    found = {"baseline": "", "target": ""}
+    for event in read_events(folder / JOURNAL, Stage):
+        side = event.text.args.get("side") if isinstance(event, Stage) else None
+        if isinstance(side, Reason) and isinstance(event, Stage):
+            found[side.code] = str(event.text.args.get("mode", "")) or found[side.code]
+    return found
+
+
+def _alone(folder: Path, side: str, *cautious: str) -> int | None:
+    """The exit status of the engine alone; None where it could not be tried, or took too long.
+
+    cautious: the place of the settings with which the side itself is tried, in place of its engine alone."""
+    with tempfile.TemporaryFile(dir=folder) as said:
+        code = "from precision_debug.run.outcome import start; start()"
+        child = children.start(code, str(folder), side, *cautious, said=said)
+        until = time.monotonic() + _PATIENCE
+        try:
+            while child.poll() is None and time.monotonic() < until and not stopped():
+                time.sleep(0.05)
+            ended = child.poll()
+        finally:
+            children.end(child)
+    return ended if ended is not None and (ended < 0 or ended == _RAN) else None
+
+
+def start() -> NoReturn:
+    """What the child runs: one side of a folder's job, by its engine alone."""
+    import_path.clean()
+    try:
+        sys.exit(_run(Path(sys.argv[1]), sys.argv[2], *map(int, sys.argv[3:])))
+    except PrecisionDebugError:
+        sys.exit(_UNABLE)
+
+
+def _run(folder: Path, side: str, cautious: int | None = None) -> int:
+    from .inputs import feeds_of
+    from .plan import make_plan
+
+    spec = decode(RunSpec, json.loads((folder / JOB).read_text(encoding="utf-8"))["spec"])
+    with tempfile.TemporaryDirectory(dir=folder) as work:
+        plan = make_plan(spec, work_dir=work)
+        opening = plan.baseline if side == "baseline" else plan.target
+        runner = None if opening is None else opening.capabilities.bare_runner
+        if opening is None or (runner is None and cautious is None):
+            return _UNABLE
+        given = feeds_of(spec, plan, ())
+        feeds = (given if side == "baseline" else given.for_target()).feeds[0]
+        if cautious is not None:
+            return _run_cautiously(opening, given.feeds if side == "baseline" else given.for_target().feeds, cautious)
+        return _RAN if runner is not None and runner.run_bare(opening.spec, feeds) else _UNABLE
+
+
+def _run_cautiously(opening: Opening, feeds: Sequence[Feeds], place: int) -> int:
+    engine = opening.capabilities.cautious
+    known = list(engine.cautiously(opening.spec).items()) if engine is not None else []
+    if place >= len(known):
+        return _UNABLE
+    typed, settings = known[place]
+    spec = dataclasses.replace(opening.spec, options={**opening.spec.options, **settings})
+    session = dataclasses.replace(opening, spec=spec, comparer=None).open(feeds)
+    try:
+        session.run(feeds[0], lambda _op, _name, _tensor: None)
+    finally:
+        session.close()
+    Path(sys.argv[1], _TYPED).write_text(typed, encoding="utf-8")
+    return _RAN
+
+
+# What came of a run in a child process: its report, and the error that it ended with.
 
 class Outcome:
     """What came of a supervised run. report: None where nothing had been started. error: why it ended early."""
@@ -93,4 +276,3 @@ def error_of(folder: Path, status: int, interrupted: bool) -> PrecisionDebugErro
         hint = say("runs_with", option=typed) if typed else say("verbose_shows")
         return crash(say("crashed_whose", what=crashed, whose=whose) if whose else crashed, hint)
     return crash(say("ended_with", status=status), say("verbose_shows"))
-

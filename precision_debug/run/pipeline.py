@@ -18,24 +18,20 @@ from ..errors import PrecisionDebugError
 from ..protocols import Feeds
 from ..reasons import say
 from ..records import Doubt, ModelFiles, RunSpec
-from ..report import machine
+from ..report import sections
 from ..settings import without_saving
-from .comparing import Comparing
 from .explaining import explain_sample, judge_unseen
-from .input_variants import with_variants
+from .faulty_pass import with_stopping_pass
 from .inputs import feeds_of, storing
 from .journal import Journal
-from .one_sample import OneSample
-from .open_pair import Apart, open_pair, refuse_lockstep
+from .open_pair import Apart, Comparing, open_pair, record, refuse_lockstep
 from .open_pair_run import OpenPair
 from .pasted import Pasted, pasted_in
 from .plan import Plan, make_plan, side_at
-from .proven import proven
-from .recorded import record
 from .repetition import Repetition
-from .samples import Samples
-from .stopping_pass import with_stopping_pass
-from .unseen_inputs import calibrates_on_compared
+from .samples import OneSample, Samples
+from .second_opinion import proven
+from .unseen_inputs import calibrates_on_compared, with_variants
 
 __all__ = ["execute"]
 
@@ -52,7 +48,7 @@ def execute(
     was finished before is in the journal.
     """
     begun = time.monotonic()
-    journal.write(events.Start(spec=spec, machine=machine.machine(), started=machine.now()))
+    journal.write(events.Start(spec=spec, machine=sections.machine(), started=sections.now()))
     plan = plan or make_plan(spec, work_dir=str(folder))
     feed_set = feeds_of(spec, plan, feeds)
     if spec.input_variants:

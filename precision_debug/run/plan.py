@@ -23,8 +23,7 @@ from ..reasons import did_you_mean, say
 from ..recording.format import TENSORS
 from ..records import InputMeta, ModelFiles, RunMode, RunSpec, SessionSpec
 from ..safety.nearest import files_beside
-from ..safety.path_encoding import is_utf8
-from ..safety.special_file import refuse_special
+from ..safety.untrusted import is_utf8, refuse_special
 from ..settings import SIDES, Setting, Taker, read_by, share
 from ..settings.options import Tolerance, differing
 
@@ -97,12 +96,12 @@ class Opening:
         """Load the model, or open the recording."""
         session = self._opened(feeds)
         if self.alone is not None:
-            from .cut_session import CutSession
+            from .sessions import CutSession
 
             return CutSession(session, self.alone, self.variants)
         if not self.arranged:
             return session
-        from .arranged_session import ArrangedSession  # needs numpy, which a command does without
+        from .sessions import ArrangedSession  # needs numpy, which a command does without
 
         return ArrangedSession(session, self.arranged)
 

@@ -16,10 +16,10 @@ from ..errors import PrecisionDebugError
 from ..protocols import Feeds, Handed, Session
 from ..records import Culprit, TensorMeta
 from ..search import ENGINE_OPTION, Evaluation, FixRule, ToKeep, Tried, gives_up_most
+from .criterion import Criterion, Sample
 from .plan import Opening
-from .searching.criterion import Criterion, Sample
-from .searching.trials import Trials
 from .to_keep import typed
+from .trials import Trials
 
 __all__ = ["Chosen", "run_in_turn", "run_of", "tried_remedy", "with_remedy"]
 

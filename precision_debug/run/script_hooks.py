@@ -26,8 +26,8 @@ from ..protocols import Feeds
 from ..reasons import Reason, say
 from ..records import ModelFiles, RunSpec, Side, TensorMeta
 from ..report.complete_table import complete_table
-from ..report.machine import machine, now
 from ..report.model import Report
+from ..report.sections import machine, now
 
 __all__ = ["AssertClose", "SaveBaseline"]
 

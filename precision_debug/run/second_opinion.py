@@ -1,9 +1,8 @@
-"""Runs of each operator type of a model in other implementations.
-
-What one engine computes alike on both sides of a comparison, wrong or right, shows only there."""
+"""Say what is known without a culprit: by the files alone, and by other implementations of each operator."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,16 +14,20 @@ import numpy as np
 
 from .. import registry
 from ..errors import PrecisionDebugError
-from ..numbers.arrays import as_array
-from ..numbers.precisions import is_narrow
+from ..numbers.arrays import apart, as_array
+from ..numbers.number_types import is_narrow
 from ..protocols import Backend
 from ..reasons import Reason, say
 from ..records import Culprit, Explanation, ModelFiles, RunMode, SessionSpec
-from .distance import apart
 from .plan import Opening
 from .side import OpenSide
 
-__all__ = ["same_kernels", "with_second_opinion"]
+__all__ = ["proven", "same_kernels", "with_second_opinion"]
+
+
+# Runs of each operator type of a model in other implementations.
+#
+# What one engine computes alike on both sides of a comparison, wrong or right, shows only there.
 
 _OFF = 1e-3
 """Relative L2 from which on two implementations of one operator in float32 do not agree."""
@@ -287,3 +290,40 @@ def _off(node: Any, first: _Opinion, second: _Opinion) -> float | None:
         shared = [name for name in shared if np.asarray(first.outputs[name]).dtype.kind == "f"]
     found = [apart(first.outputs[name], second.outputs[name]) for name in shared]
     return max(found, default=None)
+
+
+# What the files of a run prove by themselves, before anything is run.
+
+_ENDING = ".onnx"
+
+
+def proven(baseline: Opening, target: Opening, *, asked: bool) -> list[Reason]:
+    """One sentence each; nothing of files that are not ONNX, or cannot be read. asked: for a second opinion, too."""
+    backend = target.backend
+    first, second = baseline.spec.model, target.spec.model
+    if backend is None or not second.model_file.lower().endswith(_ENDING):
+        return []
+    from ..onnx.provable import provable
+    from ..onnx.provable_apart import provable_apart
+    from ..onnx.without_weights import read_light
+
+    found: list[Reason] = []
+    with contextlib.suppress(PrecisionDebugError):
+        theirs = read_light(second.model_file)
+        if baseline.backend is backend and not asked and (kernels := same_kernels(theirs)):
+            found.append(say("same_kernels", types=kernels))
+        to = target.precision if is_narrow(target.precision) else ""
+        found += provable(theirs, to=to, int32=backend.name == "tensorrt", kept=_kept(target) if to else ())
+        if baseline.backend is not None and first != second and first.model_file.lower().endswith(_ENDING):
+            found += provable_apart(read_light(first.model_file), theirs)
+    return found
+
+
+def _kept(opening: Opening) -> frozenset[str]:
+    """Return what a side's own settings leave in a wider type, by the names of nodes or of tensors.
+
+    Raises PrecisionDebugError."""
+    keeper = opening.capabilities.keeper
+    keep = keeper.keep(opening.spec) if keeper is not None else None
+    listed = keep.options(()).values() if keep is not None else ()
+    return frozenset(name for value in listed if isinstance(value, (tuple, list)) for name in map(str, value))

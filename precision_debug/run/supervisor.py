@@ -1,7 +1,4 @@
-"""Runs the sessions in a child process, so that an abort in a backend costs nothing that was finished.
-
-The child is started first of all; what its end needs is imported meanwhile.
-"""
+"""Run the sessions in a child process, so that an abort in a backend costs nothing that was finished."""
 
 from __future__ import annotations
 
@@ -15,28 +12,165 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from .. import registry
 from ..codec import encode
-from ..errors import OutputError, UsageError
-from ..events import Stage, written
+from ..errors import OutputError, PrecisionDebugError, UsageError
+from ..events import EngineProgress, Stage, written
+from ..protocols import ProgressReader
 from ..reasons import say
 from ..records import RunSpec
-from ..report.readiness import make_ready
-from ..safety.path_encoding import is_utf8
+from ..report.outputs import make_ready
+from ..safety.untrusted import is_utf8
 from ..search.request import SearchRequest
 from ..settings.options import Workers
 from . import child as children
-from .companion_files import log_head
-from .dead_runs import clear_leftovers, is_being_rescued
-from .folder import JOURNAL, LOG
-from .interrupts import Stopping, watching
-from .locked_folder import clear_scratch, clear_scratch_of, run_folder
-from .locking import lock_of, release, take
-from .overwriting import refuse_overwriting
+from .child import Stopping, watching
+from .companion_files import log_head, refuse_overwriting
+from .locked_folder import (
+    JOB,
+    JOURNAL,
+    LOG,
+    PREFIX,
+    SUFFIX,
+    clear_scratch,
+    clear_scratch_of,
+    lock_of,
+    release,
+    run_folder,
+    take,
+)
 
 if TYPE_CHECKING:
     from .outcome import Outcome
 
-__all__ = ["supervise"]
+__all__ = ["EngineOutput", "supervise"]
+
+
+# What the engine prints while a call of it goes on, as news for those who wait: see ``protocols.ProgressReader``.
+
+_EVERY = 0.5  # seconds between two looks
+_MOST = 1 << 16  # bytes of one look: only the newest news counts
+
+
+class EngineOutput:
+    """Reads a log that another process writes. tellers: who understands a line; None: the backends that are here."""
+
+    def __init__(self, log: Path, tellers: Sequence[ProgressReader] | None = None) -> None:
+        found = [backend.capabilities.teller for backend in registry.backends()] if tellers is None else tellers
+        self._tellers = [teller for teller in found if teller is not None]
+        self._log = log
+        self._place = log.stat().st_size if log.exists() else 0
+        self._next = time.monotonic() + _EVERY
+
+    def heard(self) -> Mapping[str, Any] | None:
+        """The newest news since the last look, as an event; None: nothing new, or it is too early to look."""
+        now = time.monotonic()
+        if not self._tellers or now < self._next:
+            return None
+        self._next = now + _EVERY
+        return self.news()
+
+    def news(self) -> Mapping[str, Any] | None:
+        """The same at once."""
+        try:
+            with self._log.open("rb") as file:
+                file.seek(max(self._place, self._log.stat().st_size - _MOST))
+                text, whole, rest = file.read(_MOST).rpartition(b"\n")
+                self._place = file.tell() - len(rest)
+        except OSError:
+            return None
+        for line in reversed(text.decode(errors="replace").splitlines() if whole else ()):
+            for teller in self._tellers:
+                said = teller.heard(line)
+                if said is not None:
+                    return written(EngineProgress(text=said))
+        return None
+
+
+# What runs left behind that were killed together with their workers.
+
+def clear_leftovers(home: Path, outputs: Sequence[Path]) -> Iterator[str]:
+    """Clear a folder of what dead runs left in it; yields a line for each whose finished rows stay there.
+
+    A dead run into the same outputs gives its partial report; one that had come to no row is removed. Locks that
+    nobody holds go too. outputs: those of the run that is about to begin, which holds their locks.
+    """
+    with contextlib.suppress(OSError):
+        for name in sorted(os.listdir(home)):
+            path = home / name
+            if name.startswith(PREFIX) and path.is_dir() and not path.is_symlink():
+                yield from _clear_run(path, outputs)
+            elif name.startswith(".") and name.endswith(SUFFIX) and path.is_file() and not path.is_symlink():
+                handle = _take(path)
+                if handle is not None:
+                    release(path, handle)
+
+
+def is_being_rescued(home: Path, lock: Path) -> bool:
+    """Whether the run that holds a lock was killed, and its worker is about to deliver what there is and let go."""
+    with contextlib.suppress(OSError):
+        for folder in home.glob(f"{PREFIX}*"):
+            job = _read(folder)
+            pid = job.get("supervisor")
+            if str(lock) in (job.get("locks") or ()) and isinstance(pid, int) and not _lives(pid):
+                return True
+    return False
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def _clear_run(folder: Path, outputs: Sequence[Path]) -> Iterator[str]:
+    job = _job_of(folder)
+    handle = _take(folder / JOB) if job is not None else None
+    if job is None or handle is None:
+        return
+    from .deliver import deliver, has_rows, rescue
+
+    try:
+        if not has_rows(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+        elif job == [str(output) for output in outputs]:
+            deliver(folder, outputs, failure="the run and its supervising process were killed")
+        else:
+            yield f"an earlier run was killed; {rescue(folder)}"
+    except (PrecisionDebugError, OSError):
+        yield f"an earlier run was killed; {rescue(folder)}"
+    finally:
+        os.close(handle)
+
+
+def _job_of(folder: Path) -> list[str] | None:
+    """The outputs of a run's folder; None where the folder is none of ours."""
+    outputs = _read(folder).get("outputs")
+    return [str(output) for output in outputs] if isinstance(outputs, list) else None
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    """The job of a folder of ours; nothing of another one."""
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+        job = json.loads((folder / JOB).read_text(encoding="utf-8"))
+        if isinstance(job, dict) and os.stat(folder).st_uid == os.getuid():
+            return job
+    return {}
+
+
+def _take(path: Path) -> int | None:
+    with contextlib.suppress(OSError):
+        return take(path)
+    return None
+
+
+# Runs the sessions in a child process, so that an abort in a backend costs nothing that was finished.
+#
+# The child is started first of all; what its end needs is imported meanwhile.
 
 _RESCUE = 60.0
 """Seconds that a killed run's worker may take to deliver what there is; it takes one or two."""
@@ -141,7 +275,6 @@ def _wait(
     """Tell what the worker tells until it has ended; returns its exit status."""
     try:
         make_ready(outputs, f"{__package__}.outcome")
-        from .engine_output import EngineOutput
 
         hearing = EngineOutput(folder / LOG)
         with (folder / JOURNAL).open(encoding="utf-8") as tail:

@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import explain, registry
 from ..errors import PrecisionDebugError
-from ..numbers.precisions import promised
+from ..numbers.number_types import promised
 from ..protocols import Feeds, InRegions, Keep, is_switch
 from ..reasons import as_reason, say
 from ..records import Culprit, Row, TensorMeta

@@ -28,9 +28,9 @@ from ..safety import import_path
 from ..search.request import SearchRequest
 from ..settings.options import Workers
 from . import child, pipeline
-from .error_transport import as_ours, failure_of
-from .folder import JOB, JOURNAL, LOG
+from .child import as_ours, failure_of
 from .journal import UNTOLD, Journal
+from .locked_folder import JOB, JOURNAL, LOG
 
 __all__ = ["main", "start"]
 
@@ -54,7 +54,7 @@ def main(folder: Path) -> int:
                 spread = decode(Workers, job["spread"]) if "spread" in job else None
                 registry.opened("jobs", "search")(spec, decode(SearchRequest, job["search"]), journal, folder, spread)
             elif "spread" in job:
-                from .workers import parallel_run
+                from . import parallel_run
 
                 parallel_run.execute(spec, decode(Workers, job["spread"]), journal, folder=folder)
             else:

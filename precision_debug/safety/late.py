@@ -10,10 +10,10 @@ import importlib
 import sys
 from collections.abc import Callable, Mapping
 
-__all__ = ["offered"]
+__all__ = ["lazy_exports"]
 
 
-def offered(package: str, homes: Mapping[str, str]) -> Callable[[str], object]:
+def lazy_exports(package: str, homes: Mapping[str, str]) -> Callable[[str], object]:
     """Return a package's ``__getattr__``. homes: each module of it, and the names that it has, separated by blanks."""
     home_of = {name: module for module, names in homes.items() for name in names.split()}
 

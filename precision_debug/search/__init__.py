@@ -1,13 +1,13 @@
 """The smallest set of operators to keep in higher precision: what can be kept, in which order to try, how to minimise.
 
-Nothing here runs a model: ``run.searching`` asks a backend to, and tells what came of each set.
+Nothing here runs a model: ``run.trials`` asks a backend to, and tells what came of each set.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..safety.late import offered
+from ..safety.late import lazy_exports
 
 __all__ = [
     "ENGINE_OPTION",
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from .to_keep import ENGINE_OPTION, UNCOMPILED, ToKeep, Tried
     from .units import Unit, Units
 
-__getattr__ = offered(
+__getattr__ = lazy_exports(
     __name__,
     {
         "growing": "along smallest_along",

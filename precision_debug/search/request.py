@@ -27,7 +27,7 @@ class SearchRequest:
     drop: how much worse ``on``, a metric(outputs, labels), may get on average, as ``--metric_drop`` has it; then
     neither limit nor score is asked for.
 
-    check: a command whose exit status decides, with {model} for the saved model's path (run.searching.check_command).
+    check: a command whose exit status decides, with {model} for the saved model's path (run.criterion).
 
     runs, seconds: at most so many sets, and about so long; 0: no end. held_out: inputs that the search does not see.
     folder: for the journal of evaluations. artefacts: the folder of what is handed over. save: of that, settings that

@@ -7,8 +7,7 @@ one that no side reads is an error. A session reads them with ``value``.
 """
 
 from .options import MEMORY_BUDGET
-from .saved import SAVED, without_saving
-from .setting import SIDES, Kind, Setting, value
+from .setting import SAVED, SIDES, Kind, Setting, value, without_saving
 from .share import CALIBRATED, Taker, passed, read_by, share
 
 __all__ = [

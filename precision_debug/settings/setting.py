@@ -1,4 +1,4 @@
-"""One thing that a comparison or a backend can be told: its name, type, default, range, and help in both languages."""
+"""Declare one thing that a comparison or a backend can be told: its name, type, default, range and help."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import json
 import math
 import operator
 import os
+import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,10 +17,96 @@ from typing import Any, Literal
 
 from ..errors import UsageError
 from ..reasons import Reason, say
-from ..safety.visible import visible
-from .words import parse_renames, parse_shapes, parse_val_range
+from ..safety.untrusted import visible
 
-__all__ = ["SIDES", "Kind", "Setting", "value"]
+__all__ = [
+    "BACKWARD", "FORWARD", "OPTIMISER", "PHASES", "SAVED", "SCALE", "SIDES", "Kind", "Setting", "mode_setting",
+    "parse_shapes", "parse_val_range", "step_settings", "value", "without_saving",
+]  # fmt: skip
+
+
+# Shapes, ranges and renames in the words of the command line.
+
+_SHAPE_FORM = say("shape_form")
+_RANGE_FORM = say("range_form")
+
+
+def parse_shapes(texts: Sequence[str], *, option: str = "--input_shapes") -> dict[str, tuple[int, ...]]:
+    """["x:[1,3,224,224]", "y:1x3"] to input name and shape.
+
+    The last colon ends the name, so a name may hold colons itself. "x:[]" is a scalar. Raises UsageError.
+    """
+    shapes: dict[str, tuple[int, ...]] = {}
+    for text in texts:
+        name, colon, dims = text.strip().rpartition(":")
+        name = name.strip()
+        if not colon or not name:
+            raise UsageError(say("no_input_named", value=text), where=option, hint=_SHAPE_FORM)
+        shape = _dims(dims.strip())
+        if shape is None:
+            raise UsageError(say("no_shape", value=text), where=option, hint=_SHAPE_FORM)
+        if shapes.setdefault(name, shape) != shape:
+            what = f"two shapes for '{name}': {list(shapes[name])} and {list(shape)}"
+            raise UsageError(what, where=option, hint="keep one")
+    return shapes
+
+
+def parse_val_range(texts: Sequence[str], *, option: str = "--val_range") -> dict[str, tuple[float, float]]:
+    """["0,1", "x:-1,1", "y:[-1,1]"] to input name ("" for all) and (low, high). Raises UsageError."""
+    ranges: dict[str, tuple[float, float]] = {}
+    for text in texts:
+        name, _, numbers = text.strip().rpartition(":")
+        name = name.strip()
+        bounds = _bounds(numbers.strip())
+        if bounds is None:
+            raise UsageError(say("no_range", value=text), where=option, hint=_RANGE_FORM)
+        low, high = bounds
+        if low > high:
+            raise UsageError(say("low_above_high", value=text), where=option, hint=_RANGE_FORM)
+        if ranges.setdefault(name, bounds) != bounds:
+            raise UsageError(f"two ranges for {repr(name) if name else 'all inputs'}", where=option, hint="keep one")
+    return ranges
+
+
+def parse_renames(texts: Sequence[str]) -> dict[str, str]:
+    """["new=old"] to {"new": "old"}; the last = ends the target's name. Raises UsageError."""
+    renames: dict[str, str] = {}
+    for text in texts:
+        target, equals, baseline = text.rpartition("=")
+        if not equals or not target or not baseline:
+            raise UsageError(say("no_rename", value=text), where="--rename", hint=say("rename_form"))
+        if renames.setdefault(target, baseline) != baseline:
+            raise UsageError(say("renamed_twice", name=target), where="--rename", hint=say("keep_one"))
+    return renames
+
+
+def _dims(text: str) -> tuple[int, ...] | None:
+    inner = _unbracket(text)
+    if inner == "" and text:
+        return ()
+    parts = re.split(r"[,x]", inner)
+    if not all(re.fullmatch(r"[0-9]{1,18}", part.strip(), re.ASCII) for part in parts):
+        return None
+    return tuple(int(part) for part in parts)
+
+
+def _bounds(text: str) -> tuple[float, float] | None:
+    parts = _unbracket(text).split(",")
+    if len(parts) != 2:
+        return None
+    try:
+        low, high = float(parts[0]), float(parts[1])
+    except ValueError:
+        return None
+    return (low, high) if math.isfinite(low) and math.isfinite(high) else None
+
+
+def _unbracket(text: str) -> str:
+    paired = text[:1] + text[-1:] in ("[]", "()")
+    return text[1:-1].strip() if paired else text
+
+
+# One thing that a comparison or a backend can be told: its name, type, default, range, and help in both languages.
 
 SIDES = ("baseline", "target")
 
@@ -324,3 +411,60 @@ _READERS: Mapping[str, Callable[[Setting, Any], Any]] = {
     "names": _names, "words": _words, "pairs": _pairs, "layers": _layers,
     "shapes": _shapes, "ranges": _ranges, "renames": _renames,
 }  # fmt: skip
+
+
+# Settings that name a file which a run writes: for the run that the user asked for, and for no trial beside it.
+
+SAVED = frozenset(["save_engine", "save_inspector", "save_ir", "save_model", "save_tactics"])
+
+
+def without_saving(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a run that is tried with other settings: it writes none of the user's files.
+
+    Their names may begin with a side ("target.save_model").
+    """
+    return {name: value for name, value in options.items() if name.rpartition(".")[2] not in SAVED}
+
+
+# A training step as a command asks for it: its phases, and the settings of every backend that runs one.
+
+FORWARD, BACKWARD, OPTIMISER = PHASES = ("forward", "backward", "optimiser")
+
+SCALE = 65536.0
+"""What GradScaler begins with, torch's as Paddle's (init_scale, init_loss_scaling)."""
+
+
+def mode_setting(modes: tuple[str, ...] = ()) -> Setting:
+    """Return the setting by which a module that its factory returns in training mode runs so. modes: see Setting."""
+    return Setting(
+        name="training", kind="flag", default=False, modes=modes,
+        help="leave the module in training mode as the factory made it", zh="模块保持工厂函数给出的训练模式",
+    )  # fmt: skip
+
+
+def step_settings(*, scaled: str, module: str, modes: tuple[str, ...] = ()) -> tuple[Setting, ...]:
+    """Return the settings of a training step, for a framework's backend.
+
+    scaled: the run modes whose loss is scaled where nobody says. module: what the framework calls a model. modes: see
+    Setting."""
+    returned = f"({module}, inputs, loss, optimiser)"
+    return (
+        Setting(
+            name="step", kind="choice", default=FORWARD, choices=PHASES, flag=True, modes=modes,
+            help="how much of a training step is run and compared: the forward pass, also the gradients, or also the"
+                 f" optimiser's update; the factory returns {returned}, or a {module} whose forward returns the loss",
+            zh=f"运行并对比训练步的多少：仅前向、再加梯度、或再加优化器更新；工厂函数返回 {returned}，或 forward "
+               f"直接给出损失的 {module}",
+        ),
+        Setting(
+            name="loss_scale", kind="number", low=1, modes=modes,
+            help="what GradScaler multiplies the loss of a training step with, on both sides (default: 65536, as it"
+                 f" begins, where the target is {scaled}, otherwise 1)",
+            zh=f"训练步中 GradScaler 对损失的放大倍数，两侧相同（默认：目标为 {scaled} 时取其初值 65536，否则为 1）",
+        ),
+        Setting(
+            name="clip_norm", kind="number", modes=modes,
+            help="the norm that clip_grad_norm_ clips a training step's gradients to (default: it is not called)",
+            zh="训练步中 clip_grad_norm_ 裁剪梯度的范数上限（默认不裁剪）",
+        ),
+    )  # fmt: skip

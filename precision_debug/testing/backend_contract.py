@@ -28,7 +28,7 @@ import pytest
 
 from ..errors import BackendError, BackendUnavailable, InputError, ModelError
 from ..inspector import EngineLayer
-from ..numbers.precisions import PRECISIONS
+from ..numbers.number_types import PRECISIONS
 from ..protocols import Backend, Capabilities, Session
 from ..records import Doubt, ModelFiles, SessionSpec
 from ..settings import SIDES, Setting

@@ -73,7 +73,7 @@ def assert_precision(request: pytest.FixtureRequest, tmp_path: Path) -> Callable
     ) -> Report:
         from ..api import compare
         from ..errors import PrecisionDebugError
-        from ..report import step_summary
+        from ..report.formats import md
         from ..report.formats.json import load
         from .thresholds import Thresholds, asserted, complaint_of
 
@@ -99,11 +99,11 @@ def assert_precision(request: pytest.FixtureRequest, tmp_path: Path) -> Callable
             request.node.user_properties.append((f"precision_debug.{name}", value))
         calls.append(None)
         kept = _keep(report, request, tmp_path, len(calls))
-        if step_summary.place() is not None:
-            step_summary.append(report, title=request.node.name)
+        if md.place() is not None:
+            md.append(report, title=request.node.name)
         problem = complaint_of(report, before)
         if problem:
-            if said := step_summary.annotation(report, title=request.node.name):
+            if said := md.annotation(report, title=request.node.name):
                 sys.stdout.write(f"\n{said}\n")  # pytest prints what a failed test has written, line by line
             pytest.fail(f"{problem}\nreport: {kept}", pytrace=False)
         return report

@@ -19,11 +19,10 @@ from ..records import Doubt, Row, Status
 from ..report.blame import culprits, said_of
 from ..report.difference import TIMES, Change, difference
 from ..report.doubts import worded
-from ..report.figures import figure
 from ..report.model import Report
 from ..report.values import newly_broken
-from ..safety.special_file import refuse_special
-from ..safety.visible import visible
+from ..report.words import figure
+from ..safety.untrusted import refuse_special, visible
 
 __all__ = ["Thresholds", "asserted", "complaint", "complaint_of"]
 

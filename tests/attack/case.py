@@ -22,7 +22,7 @@ from unittest import mock
 from precision_debug.errors import PrecisionDebugError
 from precision_debug.run import supervisor
 from precision_debug.run.outcome import Outcome
-from precision_debug.safety.visible import visible
+from precision_debug.safety.untrusted import visible
 
 __all__ = [
     "CANARY", "ROOT", "Attack", "Lost", "command", "files_of", "holds", "own_error", "patience", "python", "spoiled",

@@ -15,7 +15,7 @@ import onnx
 from onnx_models import mlp
 
 from precision_debug.cli.compare import build_parser
-from precision_debug.settings.words import parse_shapes, parse_val_range
+from precision_debug.settings.setting import parse_shapes, parse_val_range
 
 from .case import CANARY, ROOT, Lost, command, files_of, own_error, patience, whole_command
 

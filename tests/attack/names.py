@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from xml.etree import ElementTree
 
 from precision_debug.report import Report, write
-from precision_debug.safety.visible import visible
+from precision_debug.safety.untrusted import visible
 
 from .case import Lost, command
 from .whole import whole_report

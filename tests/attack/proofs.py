@@ -22,7 +22,7 @@ from test_claims import save
 from precision_debug import Report, compare
 from precision_debug.cli import main
 from precision_debug.errors import PrecisionDebugError
-from precision_debug.run.saved_json import SavedOutputs, save_inputs
+from precision_debug.run.saved import SavedOutputs, save_inputs
 from precision_debug.testing.thresholds import Thresholds, asserted
 
 from .case import Lost

@@ -19,9 +19,9 @@ from precision_debug.observe.shard import Shard
 from precision_debug.ownership import remember
 from precision_debug.records import ModelFiles, RunSpec
 from precision_debug.run import locked_folder
-from precision_debug.run.error_transport import as_ours
-from precision_debug.run.locking import take
-from precision_debug.run.workers.checkpoint import Checkpoint
+from precision_debug.run.child import as_ours
+from precision_debug.run.locked_folder import take
+from precision_debug.run.parallel_run import Checkpoint
 
 from .case import Lost, own_error
 

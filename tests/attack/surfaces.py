@@ -30,12 +30,11 @@ from precision_debug.feeds.polygraphy_json import iteration_text
 from precision_debug.observe.shard import Shard
 from precision_debug.products.search.search_run import EVALUATIONS, search
 from precision_debug.records import ModelFiles, RunSpec
+from precision_debug.run.answers import UserCompare
+from precision_debug.run.criterion import CheckCommand
 from precision_debug.run.journal import Journal, read_events
-from precision_debug.run.searching.check_command import CheckCommand
-from precision_debug.run.user_compare import UserCompare
-from precision_debug.run.workers.checkpoint import Checkpoint
-from precision_debug.run.workers.parallel_run import execute
-from precision_debug.safety.visible import visible
+from precision_debug.run.parallel_run import Checkpoint, execute
+from precision_debug.safety.untrusted import visible
 from precision_debug.search.request import SearchRequest
 from precision_debug.settings.options import Workers
 from precision_debug.testing.thresholds import Thresholds, complaint

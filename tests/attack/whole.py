@@ -9,8 +9,7 @@ from collections.abc import Callable
 from report_factory import make_report, make_row
 
 from precision_debug.inspector import EngineLayer
-from precision_debug.numbers.portrait import Bins, Density, Element, ErrorMap, Portrait
-from precision_debug.numbers.repeats import Repeats
+from precision_debug.numbers.told import Bins, Density, Element, ErrorMap, Portrait, Repeats
 from precision_debug.reasons.causes import CAUSES
 from precision_debug.reasons.reason import Reason
 from precision_debug.records import Culprit, Doubt, Explanation, ModelFiles, Repeated

@@ -19,8 +19,9 @@ from precision_debug.products.search.sweep.write import as_text
 from precision_debug.products.search.sweep.write import write as write_sweep
 from precision_debug.products.tools.script import script_of
 from precision_debug.records import ModelFiles, RunSpec, SessionSpec, TensorMeta, Tolerance
-from precision_debug.report import overlays, step_summary, write
-from precision_debug.safety.visible import visible
+from precision_debug.report import outputs, write
+from precision_debug.report.formats import md
+from precision_debug.safety.untrusted import visible
 
 from .case import Lost, command
 from .names import Tags, beside, hostile_name, live_markdown, report_of, workbook
@@ -150,7 +151,7 @@ def viewers(random_: random.Random, folder: Path) -> None:
     name = random_.choice(names)
     path = folder / {"explorer": "o.json", "tensorboard": "o.tfevents", "netron": "o.onnx"}[name]
     try:
-        overlays.write(report, name, path)
+        outputs.write(report, name, path)
     except PrecisionDebugError as error:
         if path.exists() or (name != "netron" and any(row.comparison for row in report.rows)):
             raise Lost(f"{name}: {error}") from error
@@ -163,7 +164,7 @@ def step_summaries(random_: random.Random, folder: Path) -> None:
     """GitHub's step summary: added to what is there, which stays."""
     place = folder / "summary.md"
     place.write_text("before\n", encoding="utf-8")
-    step_summary.append(report_of(random_), place, title=hostile_name(random_))
+    md.append(report_of(random_), place, title=hostile_name(random_))
     text = place.read_text(encoding="utf-8")
     if not text.startswith("before\n"):
         raise Lost("what was there is gone")

@@ -23,7 +23,7 @@ from precision_debug.events import FixFound
 from precision_debug.products.search.search_run import search
 from precision_debug.records import ModelFiles, RunSpec, Tolerance
 from precision_debug.run.journal import Journal, read_events
-from precision_debug.run.searching.trials import Trials
+from precision_debug.run.trials import Trials
 from precision_debug.search.request import SearchRequest
 
 

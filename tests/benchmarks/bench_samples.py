@@ -136,10 +136,9 @@ def ray(count: int, mode: str = "ort_fp16_sim", image: int = 224) -> None:
 
     from precision_debug.records import ModelFiles, RunSpec
     from precision_debug.report.from_journal import report_of_events
-    from precision_debug.run import pipeline
+    from precision_debug.run import parallel_run, pipeline
     from precision_debug.run.journal import Journal, read_events
-    from precision_debug.run.workers import parallel_run
-    from precision_debug.run.workers.pools import Worker
+    from precision_debug.run.pools import Worker
     from precision_debug.settings.options import Workers
 
     killed: list[int] = []

@@ -20,7 +20,7 @@ import precision_debug
 from precision_debug import registry
 from precision_debug.errors import PrecisionDebugError
 from precision_debug.records import ModelFiles, Row, SessionSpec, Status
-from precision_debug.report.coverage import coverage
+from precision_debug.report.model import coverage
 
 ROOT = Path(__file__).resolve().parents[2]
 TAGS = ("digits", "det", "rec", "nude", "minilm")

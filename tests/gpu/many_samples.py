@@ -23,9 +23,8 @@ import torch_models
 from precision_debug.records import ModelFiles, RunSpec
 from precision_debug.report.from_journal import report_of_events
 from precision_debug.report.model import Report
-from precision_debug.run import pipeline
+from precision_debug.run import parallel_run, pipeline
 from precision_debug.run.journal import Journal, read_events
-from precision_debug.run.workers import parallel_run
 from precision_debug.settings.options import Workers
 
 DEVICE = os.environ.get("DEVICE", "cuda")

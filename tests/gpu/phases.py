@@ -14,13 +14,12 @@ from typing import Any
 import torch
 
 PHASES = {
-    "precision_debug.run.open_pair": ("open_both",),
-    "precision_debug.run.pairs": ("align",),
+    "precision_debug.run.open_pair": ("open_both", "align"),
     "precision_debug.run.pipeline": ("explain_sample",),
     "precision_debug.run.open_pair_run:OpenPair": ("run",),
     "precision_debug.run.explaining": ("tried_fix",),
     "precision_debug.products.training.step_fix": ("tried_scale",),
-    "precision_debug.run.one_sample:OneSample": ("compare", "finish"),
+    "precision_debug.run.samples:OneSample": ("compare", "finish"),
     "precision_debug_torch.session:TorchSession": ("_execute", "_forward", "run_replacing", "operator", "close"),
     "precision_debug_torch.session": ("twin", "wrap"),
     "precision_debug_torch.on_device:DeviceComparer": ("compare", "describe", "settle", "_tell"),

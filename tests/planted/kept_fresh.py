@@ -27,10 +27,10 @@ from precision_debug.errors import PrecisionDebugError
 from precision_debug.events import FixFound
 from precision_debug.products.search.search_run import search
 from precision_debug.records import ModelFiles, RunSpec, Tolerance
-from precision_debug.run.executed import executed_of
 from precision_debug.run.inputs import feeds_of
 from precision_debug.run.journal import Journal, read_events
 from precision_debug.run.plan import Opening, make_plan
+from precision_debug.run.side import executed_of
 from precision_debug.search import Fix, Units, stays_low
 from precision_debug.search.request import SearchRequest
 

@@ -10,7 +10,7 @@ from precision_debug.errors import ModelError
 from precision_debug.onnx.types import dtype_name
 from precision_debug.protocols import DescribedLayer, DescribedWeight, Description
 from precision_debug.records import InputMeta
-from precision_debug.safety.special_file import refuse_special
+from precision_debug.safety.untrusted import refuse_special
 
 from .flatbuffer import Table, root
 from .types import read_types

@@ -25,7 +25,7 @@ from precision_debug.records import Doubt, SessionSpec, TensorMeta
 
 from ..reasons import say
 from ..settings import setting
-from .check_feeds import checked_feeds
+from .ort_values import checked_feeds
 from .plugin_providers import KNOWN, Plugin, devices_of
 from .providers import RECORD, Shares, shares_of
 from .runtime import our_errors

@@ -19,7 +19,7 @@ from precision_debug.reasons import Plain, Reason, some
 from precision_debug.records import Doubt, Operator, SessionSpec, TensorMeta
 
 from ..reasons import say
-from .check_feeds import checked_feeds
+from .ort_values import checked_feeds
 from .reference_fallback import Borrowed, OneByOne
 from .reference_subgraphs import (
     evaluator_class,

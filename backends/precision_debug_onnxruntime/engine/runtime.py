@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import tempfile
 import uuid
@@ -15,15 +16,16 @@ from precision_debug.errors import (
     BackendError,
     BackendUnavailable,
     ModelError,
+    OutputError,
     PrecisionDebugError,
     shortened,
     translated,
 )
 from precision_debug.onnx.graph import external_data, external_tensors
 from precision_debug.onnx.model import Model
+from precision_debug.reasons import say
 
 from ..settings import setting
-from .full_disk import raise_if_full
 from .own_options import configure
 from .providers import CPU, RECORD, Shares, missing, saved_shares, shares_of
 from .taps import library as taps_library
@@ -31,7 +33,30 @@ from .taps import library as taps_library
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Runtime", "our_errors", "plain"]
+__all__ = ["Runtime", "our_errors", "plain", "raise_if_full"]
+
+
+# A disk without room is told as such, whatever was being written: it is not the model's fault.
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_SAID = (
+    "No space left on device", "Failed to write external initializers", "Failed to save ORT format model",
+    "Protobuf serialization failed",
+)  # fmt: skip
+"""ONNX Runtime's words where a file of its own cannot be written, in a folder that is ours."""
+
+
+def raise_if_full(error: BaseException, folder: str) -> None:
+    """Raise OutputError where an error, or what it came from, says that nothing more can be written.
+
+    folder: that was written to.
+    """
+    at: BaseException | None = error
+    while at is not None:
+        if (isinstance(at, OSError) and at.errno in _FULL) or any(words in str(at) for words in _SAID):
+            raise OutputError(say("no_room"), where=folder, hint=say("free_space")) from error
+        at = at.__cause__ or at.__context__
+
 
 _REFUSED = re.compile(r"invalid model|INVALID_GRAPH|Type Error|ShapeInferenceError|initializer_arg", re.IGNORECASE)
 _OF_THE_MACHINE = re.compile(r"memory|alloc|thread|library|permission|no such file|too many open", re.IGNORECASE)

@@ -16,7 +16,7 @@ from precision_debug.onnx.graph import all_graphs, scopes
 from precision_debug.onnx.model import Model, name_nodes, read_model
 from precision_debug.reasons import Reason
 
-from ..engine.quiet_logging import logging_left_alone
+from ..engine.light_imports import logging_left_alone
 from ..engine.remedies import raise_constants
 from ..engine.runtime import Runtime, our_errors
 from ..engine.source_tensors import INSERTED_CAST

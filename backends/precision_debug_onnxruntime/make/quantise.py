@@ -29,11 +29,9 @@ from precision_debug.protocols import Feeds
 from precision_debug.reasons import NOTHING, Reason, some
 from precision_debug.settings import passed
 
-from ..engine.full_disk import raise_if_full
-from ..engine.light_imports import lean_import, quantisation
-from ..engine.quiet_logging import quietly
+from ..engine.light_imports import lean_import, quantisation, quietly
 from ..engine.remedies import PRODUCTS
-from ..engine.runtime import Runtime, our_errors, plain
+from ..engine.runtime import Runtime, our_errors, plain, raise_if_full
 from ..engine.stock_script import FLOAT8, METHODS, PER_CHANNEL, TYPES, method_of
 from ..keep import nodes_named
 from ..reasons import say

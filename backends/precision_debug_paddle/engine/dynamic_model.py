@@ -12,8 +12,7 @@ import numpy as np
 
 from precision_debug import protocols
 from precision_debug.errors import ModelError
-from precision_debug.feeds.factory import made_by
-from precision_debug.feeds.signature import inputs_of
+from precision_debug.feeds.factory import inputs_of, made_by
 from precision_debug.feeds.training_step import StepParts, step_parts
 from precision_debug.records import InputMeta
 

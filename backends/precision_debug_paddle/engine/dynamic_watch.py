@@ -16,13 +16,12 @@ import numpy as np
 
 from precision_debug.numbers.narrowing import narrow_type, rounded
 from precision_debug.records import TensorMeta
-from precision_debug.settings.training_step import BACKWARD, FORWARD, OPTIMISER
+from precision_debug.settings.setting import BACKWARD, FORWARD, OPTIMISER
 
 from .. import naming
 from ..reasons import say
 from .dynamic_calls import watched
-from .framework import paddle_module
-from .tensor_memory import memory_of
+from .framework import memory_of, paddle_module
 from .training.backward import Backward
 
 __all__ = ["Show", "Watch", "leaves", "rounded_as"]

@@ -26,7 +26,7 @@ from .. import naming
 from ..model import Model
 from ..reasons import say
 from ..session import NOT_ENTERED, absorbing, meta_of, metas_of, not_run
-from . import tensor_memory
+from . import framework
 from .attempts import Attempts
 from .copied import Copies
 from .fetchable import Changed, Found, Groups, Print, Trace, groups_by_value, in_batches, search
@@ -310,7 +310,7 @@ class FetchSession:
     def replaces(self) -> bool:
         """See protocols.Replacer: where the hook has the engine's own memory, and one run shows every tensor."""
         self._plan_awaited()
-        if not self._plain or not self._planned or not tensor_memory.can_write():
+        if not self._plain or not self._planned or not framework.can_write():
             return False
         nested = any(value.hidden.code == NESTED.code for value in self._values.values())
         return len(self._runners) == 1 or (self._unfused and not nested)

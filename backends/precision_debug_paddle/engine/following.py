@@ -18,7 +18,7 @@ import numpy as np
 from precision_debug.errors import OutputError
 from precision_debug.recording.training_log import LOG, SMALLEST, ParameterNumbers, StepNumbers, begin_log, written
 
-from .tensor_memory import sparse_values
+from .framework import sparse_values
 
 __all__ = ["following"]
 

@@ -1,19 +1,33 @@
-"""Imports Paddle, once and quietly."""
+"""Import Paddle once and quietly, with its custom operators and its tensors' memory."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import importlib
 import os
+import re
 import signal
 import sys
 import threading
 import warnings
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
-__all__ = ["inference_module", "keep_kernels_loaded", "paddle_module"]
+import numpy as np
 
+from precision_debug.errors import BackendUnavailable, UsageError, shortened
+from precision_debug.numbers.narrowing import narrowed
+
+__all__ = [
+    "can_write", "custom_operators", "inference_module", "keep_kernels_loaded", "memory_of", "paddle_module",
+    "register_libraries", "sparse_values", "write",
+]  # fmt: skip
+
+
+# Imports Paddle, once and quietly.
 
 @functools.cache
 def paddle_module() -> Any:
@@ -50,3 +64,96 @@ def inference_module() -> Any:
     """paddle.inference."""
     paddle_module()
     return importlib.import_module("paddle.inference")
+
+
+# Libraries of custom operators, and the operators of a program that need one.
+
+_IN_PIR = re.compile(rb'"3\.([A-Za-z_][\w.]*)"')
+"""A PIR file writes its dialects as numbers: 0 builtin, 1 pd_op, 2 cf, 3 custom_op."""
+
+_registered: set[str] = set()
+
+
+def register_libraries(paths: Iterable[str]) -> None:
+    """Make their operators known to this process; each library once, as a second time is an error of Paddle's.
+
+    Raises UsageError for a file that is none, and BackendUnavailable for one that this Paddle does not take.
+    """
+    for given in paths:
+        path = str(Path(given).resolve())
+        if path in _registered:
+            continue
+        if not Path(path).is_file():
+            hint = "give the .so that paddle.utils.cpp_extension built"
+            raise UsageError(f"no such library: {given}", where="--option custom_ops_library", hint=hint)
+        paddle_module()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a compiler's tools, which nothing here needs
+            from paddle.utils.cpp_extension import load_op_meta_info_and_register_op
+        try:
+            load_op_meta_info_and_register_op(path)
+        except Exception as error:
+            raise BackendUnavailable(
+                f"this Paddle cannot load it: {_first(str(error) or type(error).__name__)}", where=given,
+                hint="build it against the Paddle that is installed here",
+            ) from error
+        _registered.add(path)
+
+
+def _first(text: str) -> str:
+    return shortened(text.partition(" Suggestions:")[0].strip())
+
+
+def custom_operators(program: str) -> list[str]:
+    """The custom operators of a PIR program (.json), by name; [] of any other file."""
+    if not program.lower().endswith(".json"):
+        return []
+    try:
+        return sorted({found.decode() for found in _IN_PIR.findall(Path(program).read_bytes())})
+    except OSError:
+        return []
+
+
+# The memory of a tensor that a hook was given: what is written there is what the operators behind it read.
+#
+# Seen in runs of Paddle 3.3.1 on the CPU, legacy and PIR programs: the tensor is the engine's own, not a copy.
+
+Array = np.ndarray[Any, Any]
+
+
+def memory_of(tensor: Any) -> int:
+    """Where a tensor's memory begins; 0: it has none, or is sparse."""
+    return int(tensor.data_ptr() or 0) if tensor._is_initialized() else 0
+
+
+def sparse_values(parameter: Any) -> Array:
+    """A parameter's sparse gradient: the rows that it has, and 0 for the others."""
+    gradient = parameter.grad
+    rows = gradient._get_selected_rows() if hasattr(gradient, "_get_selected_rows") else gradient.get_selected_rows()
+    values = np.array(rows.get_tensor())
+    whole: Array = np.zeros(tuple(parameter.shape), values.dtype)
+    np.add.at(whole, np.array(rows.rows()), values)
+    return whole
+
+
+def can_write() -> bool:
+    """Whether this Paddle tells where a tensor lies."""
+    return hasattr(paddle_module().Tensor, "data_ptr")
+
+
+def write(tensor: Any, shown: Array, values: Any) -> bool:
+    """Put values in place of a tensor's own; False where that cannot be, and the tensor is as it was.
+
+    shown: the tensor as an array of the type in which it is held. values: of the same shape; what is beyond the held
+    type is written as its largest number.
+    """
+    new = np.asarray(values)
+    if new.shape != shown.shape or not shown.size or not tensor.place.is_cpu_place() or not tensor.is_contiguous():
+        return False
+    if new.dtype != shown.dtype:
+        if (new.dtype.kind == "f") != (shown.dtype.kind in "fV"):
+            return False
+        new = narrowed(new, shown.dtype) if shown.dtype.kind in "fV" else new.astype(shown.dtype)
+    new = np.ascontiguousarray(new)
+    ctypes.memmove(tensor.data_ptr(), new.ctypes.data, new.nbytes)
+    return True

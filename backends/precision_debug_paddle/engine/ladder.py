@@ -20,7 +20,7 @@ from ..make import make_config
 from ..model import Model, read_model
 from ..settings import setting
 from . import capability
-from .bfloat16_types import all_but, lowered_as
+from .bfloat16 import all_but, lowered_as
 from .framework import inference_module
 
 __all__ = ["Operators", "Passes", "passes_of", "rungs", "switches"]

@@ -21,8 +21,7 @@ from precision_debug.reasons import say as core
 from precision_debug.records import InputMeta
 
 from ..reasons import say
-from .lod import lod_names
-from .program import NESTED, REWRITTEN, Value, dims
+from .program import NESTED, REWRITTEN, Value, dims, lod_names
 
 __all__ = ["LegacyProgram", "fetch_of", "read_legacy"]
 

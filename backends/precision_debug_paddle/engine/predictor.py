@@ -11,9 +11,9 @@ from precision_debug.errors import BackendError, InputError
 from precision_debug.protocols import Feeds
 
 from ..failures import our_errors
-from . import tensor_memory
+from . import framework
 from .framework import inference_module
-from .lod import is_lod, lod_of
+from .program import is_lod, lod_of
 
 __all__ = ["Runner", "decoded"]
 
@@ -127,6 +127,6 @@ class Runner:
             array = decoded(np.asarray(tensor), str(tensor.dtype))
             new = self._receiver(op_type, name, array)
             if self._writes and new is not None:
-                tensor_memory.write(tensor, array, new)
+                framework.write(tensor, array, new)
         except BaseException as error:
             self._failures.append(error)

@@ -2,23 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import ctypes
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from precision_debug.errors import BackendError, InputError
 from precision_debug.inspector import EngineLayer, parse_inspector
+from precision_debug.reasons import Reason
 
 from ..failures import run_error
 from ..make import Built
-from .debug_listener import Listener, make_listener
+from ..reasons import say
 from .device_memory import Buffer, Device
 from .messages import Messages
 from .types import dtype_name, numpy_dtype, type_name
 from .versions import Api
 
-__all__ = ["Runner", "engine_inputs", "engine_outputs"]
+__all__ = ["Runner", "address_of", "engine_inputs", "engine_outputs", "listen", "make_listener"]
+
+
+# TensorRT's debug listener (10 and later): called with each debug tensor while the engine runs.
+
+Listener = Callable[[str, Any, Exception | None], None]
+"""Gets the tensor's name and its array; or None and what went wrong, since nothing may be raised inside TensorRT."""
+
+
+def make_listener(api: Api, device: Device, receive: Listener, *, on_device: bool = False) -> Any:
+    """A listener that copies each tensor to the host, where TensorRT lets its memory go after the call.
+
+    on_device: it is shown where it is instead, and lives during the call only.
+    """
+    base: Any = api.trt.IDebugListener
+    host = api.trt.TensorLocation.HOST
+
+    class DebugListener(base):  # type: ignore[misc]
+        def __init__(self) -> None:
+            base.__init__(self)
+
+        def process_debug_tensor(
+            self, addr: Any, location: Any, kind: Any, shape: Any, name: str, _stream: int
+        ) -> bool:
+            try:
+                dtype = numpy_dtype(kind)
+                if dtype is None:
+                    receive(name, None, TypeError(f"its type {type_name(kind)} is not read here"))
+                    return True
+                sizes = tuple(int(dim) for dim in shape)
+                array: Any
+                if location == host:
+                    size = int(np.prod(sizes, dtype=np.int64)) * dtype.itemsize
+                    array = np.frombuffer(ctypes.string_at(address_of(addr), size), dtype).reshape(sizes)
+                else:
+                    read = device.tensor if on_device else device.download
+                    array = read(address_of(addr), sizes, dtype)
+                receive(name, array, None)
+            except Exception as error:
+                receive(name, None, error)
+            return True
+
+    return DebugListener()
+
+
+def address_of(pointer: Any) -> int:
+    """An address from an integer or from the capsule in which the bindings hand it over."""
+    if isinstance(pointer, int):
+        return pointer
+    get_name = ctypes.pythonapi.PyCapsule_GetName
+    get_name.restype, get_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    return int(get_pointer(pointer, get_name(pointer)) or 0)
+
 
 Array = np.ndarray[Any, Any]
 
@@ -228,3 +284,27 @@ def _names(api: Api, engine: Any, mode: str) -> tuple[str, ...]:
     wanted = getattr(api.trt.TensorIOMode, mode)
     names = (engine.get_tensor_name(place) for place in range(engine.num_io_tensors))
     return tuple(name for name in names if engine.get_tensor_mode(name) == wanted)
+
+
+# Connects the debug listener of a run with whoever wants its tensors.
+
+def listen(
+    runner: Runner, seen: dict[str, np.ndarray[Any, Any]], notes: list[Reason], *, unfused: bool,
+    show: Callable[[str, Any], None] | None = None, on_device: bool = False,
+) -> None:  # fmt: skip
+    """Let ``runner`` report its debug tensors.
+
+    show: gets each one while it lives, and then only its name is kept in ``seen``; None: the arrays are kept.
+    on_device: show gets them where they are.
+    notes: told of tensors that could not be read.
+    """
+
+    def receive(name: str, array: Any, error: Exception | None) -> None:
+        if error is not None:
+            notes.append(say("debug_unreadable", name=name, detail=error))
+            return
+        seen[name] = array if show is None else np.empty(0)
+        if show is not None:
+            show(name, array)
+
+    runner.listen(receive, unfused=unfused, on_device=on_device and show is not None)

@@ -21,7 +21,7 @@ from ..engine import tactics
 from ..engine.calibration import CalibrationTable, make_calibrator, same_shapes
 from ..engine.constraints import Asked, apply, asked_of_network
 from ..engine.device_memory import Device
-from ..engine.imitation import imitate
+from ..engine.kept import imitate
 from ..engine.messages import Messages
 from ..engine.network import LayerFacts, Made, make_network, read_layers
 from ..engine.options import Options

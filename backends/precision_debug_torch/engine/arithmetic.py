@@ -14,7 +14,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from ..modes import Recipe
-from .random_states import GLOBALS
+from .process_switches import GLOBALS
 
 __all__ = ["DROPOUTS", "Arithmetic"]
 

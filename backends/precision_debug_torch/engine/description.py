@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from precision_debug.errors import ModelError
-from precision_debug.numbers.arrays import as_array
-from precision_debug.numbers.span import span_of
+from precision_debug.numbers.arrays import as_array, span_of
 from precision_debug.protocols.description import DescribedLayer, DescribedWeight, Description
 from precision_debug.records import InputMeta
 

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import functools
+import linecache
+import os
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -12,29 +17,97 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from precision_debug.callsite import CallSite
 from precision_debug.explain.operators import MOVE, plain_type
-from precision_debug.numbers.precisions import QUANTISED_WEIGHT
+from precision_debug.numbers.number_types import QUANTISED_WEIGHT
 from precision_debug.protocols import Comparer
 from precision_debug.reasons import NOTHING, Reason
 from precision_debug.records import TensorMeta
-from precision_debug.settings.training_step import BACKWARD
+from precision_debug.settings.setting import BACKWARD
 
 from ..isolate import Replacing
 from ..naming import Namer, is_bookkeeping, op_type
 from ..on_device import Elements
 from ..reasons import say
 from .arithmetic import Arithmetic
-from .by_tensor import ByTensor
-from .call_place import source_line
-from .call_values import held, held_type, leaf_tensors, settings_in, tensors_in, values_of, visible_part
-from .control_flow import CONTROL
+from .call_values import (
+    ByTensor,
+    WrittenConstants,
+    held,
+    held_type,
+    leaf_tensors,
+    settings_in,
+    tensors_in,
+    values_of,
+    visible_part,
+)
 from .loans import Loans
 from .nested_tensors import leaves
 from .process_switches import Switches
 from .training.phases import Phases
 from .unwritten import Unwritten
-from .written_constants import WrittenConstants
 
 __all__ = ["Trace", "Watch"]
+
+
+# torch's operators that take functions, run so that the operators inside are seen.
+
+def _cond(chosen: Any, true: Any, false: Any, operands: Any) -> Any:
+    with _disable_current_modes():
+        taken = bool(chosen)
+    return (true if taken else false)(*operands)
+
+
+def _while_loop(goes_on: Any, body: Any, carried: Any, others: Any) -> Any:
+    while True:
+        again = goes_on(*carried, *others)
+        with _disable_current_modes():
+            if not bool(again):
+                return tuple(carried)
+        carried = body(*carried, *others)
+
+
+CONTROL = {"cond": _cond, "while_loop": _while_loop}
+"""torch's own control flow, done by Python's: the operators inside are the run's own."""
+
+
+# Where in the user's Python an operator was called.
+
+_RUNS = {"_forward", "_trace"}
+"""Methods of the sessions that call the model: who called them made no tensor."""
+
+_OWN = str(Path(__file__).resolve().parent.parent) + os.sep
+
+
+@functools.cache
+def _skipped() -> tuple[str, ...]:
+    import torch
+
+    return (str(Path(torch.__file__).resolve().parent) + os.sep, _OWN)
+
+
+@functools.lru_cache(maxsize=65536)
+def _foreign(file: str) -> bool:
+    return file.startswith("<") or file.startswith(_skipped()) or os.path.realpath(file).startswith(_skipped())
+
+
+def source_line() -> str:
+    """ "file.py:12 forward: x = self.conv(x)" of the nearest frame outside torch, up to ours; otherwise ""."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_OWN):
+        frame = frame.f_back
+    while frame is not None:
+        code = frame.f_code
+        if code.co_filename.startswith(_OWN) and code.co_name in _RUNS:
+            return ""
+        if not _foreign(code.co_filename):
+            return _text(code.co_filename, frame.f_lineno, code.co_name)
+        frame = frame.f_back
+    return ""
+
+
+@functools.lru_cache(maxsize=65536)
+def _text(file: str, line: int, function: str) -> str:
+    return f"{os.path.basename(file)}:{line} {function}: {linecache.getline(file, line).strip()}"
+
 
 _PRODUCTS = frozenset({"aten.addmm", "aten.mm", "aten.linear"})
 """What an nn.Linear runs, by its inputs' shapes."""

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from precision_debug.observe import loans
+from precision_debug.observe import store
 
 __all__ = ["HANDS_OUT", "Loans"]
 
@@ -29,7 +29,7 @@ class Loans:
 
     def __init__(self, borrow: Callable[[str, str, Any], Callable[[], None]] | None) -> None:
         self._borrow = borrow
-        self.lent = loans.Loans()
+        self.lent = store.Loans()
 
     @property
     def goes_on(self) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from precision_debug.errors import BackendUnavailable, ModelError
-from precision_debug.safety.special_file import refuse_special
+from precision_debug.safety.untrusted import refuse_special
 
 from ..reasons import say
 from .quantised_folder import Packed, config_of, packed_of, unpacked_state

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from precision_debug.feeds.signature import inputs_of
+from precision_debug.feeds.factory import inputs_of
 from precision_debug.records import InputMeta
 
 __all__ = ["forward_inputs"]

@@ -9,7 +9,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
-from .written_constants import targets
+from .call_values import targets
 
 __all__ = ["Unwritten"]
 

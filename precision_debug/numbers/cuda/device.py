@@ -31,7 +31,7 @@ import numpy as np
 from ... import numbers
 from ...errors import BackendError
 from ...records import Comparison, Tolerance
-from .. import finish, histogram, native, numpy_pass, select
+from .. import finish, histogram, native, numpy_pass, statistic
 from ..blocks import flat_reader
 from ..measuring import EXACT_BELOW, measured, tolerance_for
 from ..metrics import FURTHER, HELD
@@ -244,7 +244,7 @@ def _quantiles(pairs: Pairs, errors: np.ndarray[Any, Any] | None) -> list[float]
         return None
     kernel = native.load() if errors.size > _SORTED else None
     choose = kernel.select if kernel is not None else _by_sorting
-    return select.quantiles(functools.partial(choose, errors), errors.size, finish.QUANTILES)
+    return statistic.quantiles(functools.partial(choose, errors), errors.size, finish.QUANTILES)
 
 
 def _by_sorting(errors: np.ndarray[Any, Any], ranks: Sequence[int]) -> list[float]:

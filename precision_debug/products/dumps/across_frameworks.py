@@ -31,16 +31,13 @@ from ...protocols import (
 from ...reasons import Reason, say
 from ...records import SessionSpec, TensorMeta
 from ...run.plan import Opening, maker_of
-from .pairing.agreement import agree
 from .pairing.attributes import attribute_notes
 from .pairing.fingerprint import Fingerprint, pair_by_value, take
 from .pairing.graph import BaseGraph, TargetGraph
-from .pairing.names import Names
-from .pairing.outputs import pair_outputs
+from .pairing.likeness import Names, agree
 from .pairing.repairs import Causes
 from .pairing.same_layer import pair_layers
-from .pairing.swapped_inputs import find_swapped_inputs, swapped_inputs_note
-from .pairing.verdict import coverage, fault_notes
+from .pairing.verdict import coverage, fault_notes, find_swapped_inputs, pair_outputs, swapped_inputs_note
 from .pairing.walk import Found, walk
 
 __all__ = ["match_values"]

@@ -20,12 +20,12 @@ from ...pairing.arrangement import arrange, arrangements
 from ...protocols import Feeds, Session
 from ...reasons import Reason, say
 from ...records import InputMeta, TensorMeta
+from ...run.content import model_digest
 from ...run.plan import Opening, Plan
-from ...run.unchanged import model_digest
 from .dump import Dump, DumpedTensor, is_dump, read_dump
 from .match_tensors import TensorMatches, match_tensors
 from .pairing.found_tensor import FoundTensor
-from .pairing.mangled import same_names
+from .pairing.likeness import same_names
 
 __all__ = ["RecordedDump", "dumped_inputs", "is_dump", "record_dump", "with_recorded_dumps"]
 

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ... import recording, registry
-from ...cli.language import language_of
-from ...cli.parser import flag, parse, verb_parser
+from ...cli.parser import flag, language_of, parse, verb_parser
 from ...cli.reading import with_a_mode
 from ...codec import decode, encode
 from ...errors import RecordingError, UsageError
@@ -24,10 +23,10 @@ from ...feeds import make_feeds
 from ...reasons import Text, same, say
 from ...records import ModelFiles, RunSpec
 from ...report.words import explained
-from ...run.called import Said, called
+from ...run.child import Said, called
 from ...run.plan import make_plan
-from ...safety.visible import visible
-from ...settings.words import parse_shapes
+from ...safety.untrusted import visible
+from ...settings.setting import parse_shapes
 from .dumped import RecordedDump, dumped_inputs, is_dump, record_dump
 from .match_tensors import TensorMatch
 

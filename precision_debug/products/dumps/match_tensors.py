@@ -25,7 +25,7 @@ from ...records import TensorMeta
 from .pairing.fingerprint import ALIKE, DISTINCT, Fingerprint, pair_by_value, take
 from .pairing.found_tensor import FoundTensor, by_stage
 from .pairing.fused import Projections, Stack, best_stack, projections, same_module
-from .pairing.mangled import SURE, by_module, same_names
+from .pairing.likeness import SURE, by_module, same_names
 
 __all__ = ["TensorMatch", "TensorMatches", "match_tensors"]
 

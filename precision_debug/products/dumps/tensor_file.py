@@ -21,7 +21,7 @@ import numpy as np
 from ...errors import RecordingError
 from ...feeds.dtypes import as_dtype
 from ...feeds.npz import load_npz
-from ...safety.special_file import refuse_special
+from ...safety.untrusted import refuse_special
 
 __all__ = ["ENDINGS", "RAW", "TEXT", "read_tensors"]
 

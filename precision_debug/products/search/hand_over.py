@@ -12,9 +12,9 @@ from ...errors import BackendUnavailable, PrecisionDebugError
 from ...ownership import foreign_names, free_folder, is_ours, remember
 from ...protocols import Handed
 from ...reasons import say
+from ...run.criterion import Sample
 from ...run.journal import Journal
-from ...run.searching.criterion import Sample
-from ...run.searching.trials import Trials
+from ...run.trials import Trials
 from ...search import Artefact, Units
 
 __all__ = ["handed_over"]

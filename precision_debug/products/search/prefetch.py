@@ -16,9 +16,9 @@ from pathlib import Path
 from ... import events
 from ...errors import BackendCrash, BackendError
 from ...reasons import say
-from ...run.error_transport import error_of
-from ...run.folder import LOG
-from ...run.workers.pools import Pool, Processes, RayPool, Worker, WorkerLost
+from ...run.child import error_of
+from ...run.locked_folder import LOG
+from ...run.pools import Pool, Processes, RayPool, Worker, WorkerLost
 from ...search import Evaluation
 from ...settings.options import Workers
 from .set_runner import SetRunner, Setup

@@ -18,9 +18,9 @@ from ...report.from_journal import report_of_events
 from ...report.model import Report
 from ...run import pipeline
 from ...run.attribution import error_shares
+from ...run.criterion import Sample
 from ...run.journal import Journal, read_events
 from ...run.plan import Opening, make_plan, stage_of
-from ...run.searching.criterion import Sample
 from ...search import Group, Units, rank_groups
 from .evaluations import Evaluations
 

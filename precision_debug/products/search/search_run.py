@@ -18,16 +18,13 @@ from ...reasons import Reason, say
 from ...records import RunSpec
 from ...report.model import Report
 from ...run import pipeline
-from ...run.content import feeds_digest, unknown_reads, weights_digest
+from ...run.content import feeds_digest, report_of_journal, unknown_reads, weights_digest
+from ...run.criterion import Criterion, Sample, parts_among, saved_as, with_drop
 from ...run.inputs import feeds_of
 from ...run.journal import Journal, read_events
-from ...run.journal_report import report_of_journal
 from ...run.plan import Opening, make_plan, stage_of
-from ...run.searching.check_command import saved_as
-from ...run.searching.criterion import Criterion, Sample, parts_among, with_drop
-from ...run.searching.grown import grown
-from ...run.searching.trials import Trials
 from ...run.to_keep import typed
+from ...run.trials import Trials, grown
 from ...search import (
     Artefact,
     Evaluation,

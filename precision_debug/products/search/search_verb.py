@@ -17,19 +17,18 @@ from typing import Any
 from ... import registry
 from ...claims import Claim, Judge, State, claims_of_search, status_of, verdict_of_search
 from ...cli import compare, summary
-from ...cli.language import Help, error_line, language_of
 from ...cli.option_file import with_file
-from ...cli.parser import flag, parse, program
+from ...cli.parser import Help, error_line, flag, language_of, parse, program
 from ...errors import BackendCrash, UsageError
 from ...events import Stage, Tried, read
 from ...reasons import say
 from ...records import RunSpec
 from ...report.doubts import worded
+from ...run.companion_files import refuse_overwriting
+from ...run.criterion import CheckCommand
 from ...run.outcome import Outcome
-from ...run.overwriting import refuse_overwriting
-from ...run.searching.check_command import CheckCommand
 from ...run.supervisor import supervise
-from ...safety.visible import visible
+from ...safety.untrusted import visible
 from ...search.request import SearchRequest, limit_of
 from ...settings import SAVED, without_saving
 from ...settings.options import Workers

@@ -14,11 +14,11 @@ from ...errors import UsageError
 from ...protocols import Feeds
 from ...reasons import say
 from ...records import RunSpec
-from ...run.error_transport import as_ours, failure_of
+from ...run.child import as_ours, failure_of
+from ...run.criterion import Criterion, Sample
+from ...run.part_runner import Plain
 from ...run.plan import make_plan, stage_of
-from ...run.searching.criterion import Criterion, Sample
-from ...run.searching.trials import Trials
-from ...run.workers.part_runner import Plain
+from ...run.trials import Trials
 from ...search import Evaluation
 from ...search.request import SearchRequest
 

@@ -15,20 +15,18 @@ from pathlib import Path
 
 from ...claims import status_of
 from ...cli import compare
-from ...cli.language import Help, language_of
 from ...cli.option_file import with_file
-from ...cli.parser import flag, parse, program
+from ...cli.parser import Help, flag, language_of, parse, program
 from ...errors import BackendError, OutputError, UsageError
 from ...ownership import foreign_in, refuse_foreign
 from ...reasons import Reason, say
 from ...records import ModelFiles, RunSpec
-from ...report.widths import wrapped
-from ...report.words import word
-from ...run.interrupts import watching
+from ...report.words import word, wrapped
+from ...run.child import watching
+from ...run.companion_files import refuse_overwriting
 from ...run.outcome import Outcome
-from ...run.overwriting import refuse_overwriting
 from ...run.supervisor import supervise
-from ...safety.visible import visible
+from ...safety.untrusted import visible
 from .sweep.remote_speed import measure_remotely
 from .sweep.result import Speed, Sweep
 from .sweep.run import ROUNDS, parse_modes, refuse_unknown, remove_inputs, sweep

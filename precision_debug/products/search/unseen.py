@@ -13,11 +13,11 @@ from ...feeds import FeedSet
 from ...reasons import NOTHING, Reason
 from ...records import RunSpec, TensorMeta
 from ...run.answers import labels_of
+from ...run.criterion import Sample
+from ...run.judging import Pair, held_out_feeds, is_random
 from ...run.plan import Opening
-from ...run.searching.criterion import Sample
-from ...run.searching.held_out import Pair, held_out_feeds, is_random
-from ...run.searching.trials import outputs_of
 from ...run.side import guarded
+from ...run.trials import outputs_of
 from ...search.request import SearchRequest
 
 __all__ = ["Unseen"]

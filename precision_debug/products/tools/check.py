@@ -12,12 +12,11 @@ from collections.abc import Sequence
 
 from ...claims import Verdict, claims_of_files, status_of, verdict_of_files
 from ...cli import polygraphy
-from ...cli.language import language_of
-from ...cli.parser import flag, parse, verb_parser
+from ...cli.parser import flag, language_of, parse, verb_parser
 from ...errors import ModelError, UsageError
 from ...report.words import explained
 from ...run.locked_folder import scratch
-from ...safety.visible import visible
+from ...safety.untrusted import visible
 
 __all__ = ["run"]
 

@@ -12,17 +12,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...cli.language import language_of
-from ...cli.parser import flag, parse, verb_parser
+from ...cli.parser import flag, language_of, parse, verb_parser
 from ...errors import OutputError, UsageError
 from ...feeds.load import load_sets
 from ...feeds.npz import load_npz
 from ...feeds.polygraphy_json import Iteration, holds_results, read_results
 from ...reasons import Text
 from ...records import InputMeta
-from ...run.overwriting import refuse_overwriting
-from ...run.saved_json import SavedOutputs, save_inputs
-from ...safety.visible import visible
+from ...run.companion_files import refuse_overwriting
+from ...run.saved import SavedOutputs, save_inputs
+from ...safety.untrusted import visible
 
 __all__ = ["run"]
 

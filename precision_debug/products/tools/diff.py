@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ...claims import status_of
-from ...cli.language import language_of
-from ...cli.parser import flag, parse, verb_parser
+from ...cli.parser import flag, language_of, parse, verb_parser
 from ...codec import encode, json_text
 from ...errors import UsageError
 from ...reasons import Text, say
@@ -23,13 +22,11 @@ from ...report.atomic_file import replacing
 from ...report.difference import NOISE, TIMES, Difference, difference
 from ...report.formats.md import plain
 from ...report.model import Report
-from ...report.widths import text_width, wrapped
-from ...run.overwriting import refuse_overwriting
-from ...run.unchanged import with_changes
-from ...safety.visible import visible
-from .difference_book import difference_book
-from .difference_page import difference_page
-from .difference_sentences import CHANGES, errors, ordered, ratio, sentences
+from ...report.words import text_width, wrapped
+from ...run.companion_files import refuse_overwriting
+from ...run.content import with_changes
+from ...safety.untrusted import visible
+from .difference_reports import CHANGES, difference_book, difference_page, errors, ordered, ratio, sentences
 
 __all__ = ["run"]
 

@@ -15,24 +15,21 @@ from typing import Any
 
 from ...claims import State, claims_of_stage, status_of, verdict_of_stages
 from ...cli import compare
-from ...cli.language import Help, language_of
-from ...cli.parser import flag
+from ...cli.parser import Help, flag, language_of
 from ...errors import BackendError, PrecisionDebugError, UsageError
 from ...explain.ladder import Climb, Explanation, Step, climb, explain
 from ...protocols import Ladder, Rung, Switch
 from ...reasons import Text, say
 from ...records import RunSpec, SessionSpec, Status
 from ...report.atomic_file import replacing
-from ...report.doubts import worded
-from ...report.failure import sentence_of
+from ...report.doubts import sentence_of, worded
 from ...report.model import Report
-from ...report.widths import text_width
-from ...report.words import word
-from ...run.interrupts import stopped, watching
+from ...report.words import text_width, word
+from ...run.child import stopped, watching
 from ...run.locked_folder import scratch
 from ...run.plan import make_plan, stage_of
 from ...run.supervisor import supervise
-from ...safety.visible import visible
+from ...safety.untrusted import visible
 
 __all__ = ["climbed", "run"]
 

@@ -6,11 +6,11 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 
-from ...cli.language import language_of
-from ...numbers.portrait import Bins, Density, Portrait
+from ...cli.parser import language_of
+from ...numbers.told import Bins, Density, Portrait
 from ...reasons import Text
 from ...report.model import Report
-from ...safety.visible import visible
+from ...safety.untrusted import visible
 
 __all__ = ["plot_lines", "show_plots"]
 

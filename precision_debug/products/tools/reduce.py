@@ -24,9 +24,8 @@ import numpy as np
 from ... import recording
 from ...api import compare as compared
 from ...cli import compare
-from ...cli.language import Help
 from ...cli.option_file import with_file
-from ...cli.parser import flag, parse, program
+from ...cli.parser import Help, flag, parse, program
 from ...codec import decode, encode
 from ...errors import ModelError, PrecisionDebugError, UsageError
 from ...feeds import save_feeds
@@ -40,14 +39,12 @@ from ...records import Row, RunSpec, Status
 from ...report.atomic_file import replacing
 from ...report.model import Report
 from ...run import pipeline
-from ...run.called import Said, called
-from ...run.folder import JOURNAL
-from ...run.interrupts import watching
+from ...run.child import Said, called, watching
+from ...run.companion_files import refuse_overwriting
 from ...run.journal import Journal
-from ...run.locked_folder import scratch
-from ...run.overwriting import refuse_overwriting
+from ...run.locked_folder import JOURNAL, scratch
 from ...run.plan import make_plan
-from ...safety.visible import visible
+from ...safety.untrusted import visible
 from ...settings.options import differing
 
 __all__ = ["reduced", "run"]

@@ -13,11 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...cli import compare
-from ...cli.language import Help, language_of
-from ...cli.parser import flag
+from ...cli.parser import Help, flag, language_of
 from ...report.atomic_file import replacing
 from ...run.plan import make_plan
-from ...safety.visible import visible
+from ...safety.untrusted import visible
 from .roads_report import ENDINGS, road_lines, write_roads
 
 __all__ = ["run"]
@@ -36,7 +35,7 @@ def run(arguments: Sequence[str]) -> int:
     args, spec = compare.read_verb("roads", __doc__, DESCRIPTION_ZH, _HEADING, _FLAGS, arguments, endings=ENDINGS)
 
     from ...run.inputs import feeds_of
-    from ...run.roads import travelled
+    from .roads_report import travelled
 
     plan = make_plan(spec, check_machine=False)
     asked = [word for word in str(args.roads).split(",") if word]

@@ -12,7 +12,7 @@ from ...errors import UsageError
 from ...reasons import say
 from ...records import ModelFiles, RunSpec, Tolerance
 from ...report.atomic_file import replacing
-from ...safety.visible import visible
+from ...safety.untrusted import visible
 from ...settings.options import differing
 
 __all__ = ["script_of", "write_script"]

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ...explain.amplifying import amplifying
-from ...explain.born_on_both import born_on_both
-from ...explain.bounds import allowed_error, worth
-from ...explain.conclusion import concluded
+from ...explain.broken_outputs import born_on_both
 from ...explain.criteria import FAR
 from ...explain.culprits import candidates_of, first_failing, suspects_before
-from ...explain.drift import drifting
 from ...explain.effects import NOTHING_CARRIED, Sink, known_sinks, plain_sinks, sinks_of
+from ...explain.explain_run import concluded
+from ...explain.growth import amplifying, drifting
 from ...explain.introduced import Alone, nothing_alone, run_alone
 from ...explain.subject import Subject
+from ...explain.units import allowed_error, worth
 from ...explain.work import Work
 from ...records import Explanation
-from ...settings.training_step import BACKWARD
-from .step_epsilon import lost_epsilons, without_these
-from .step_noise import GRADIENT, decided_by_rounding
-from .step_updates import lost_updates
+from ...settings.setting import BACKWARD
+from .step_causes import lost_epsilons, without_these
+from .step_updates import GRADIENT, decided_by_rounding, lost_updates
 from .steps import allowed_at, beyond, blamed, expectations, wrong
 
 __all__ = ["explained_step"]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from ...reasons import Text
 from ...recording.rank_log import GradientNumbers, RankedStep
-from ...report.culprit_ranks import ranks_named
-from ...report.figures import figure
+from ...report.blame import ranks_named
 from ...report.formats.html.text import both, escaped
+from ...report.words import figure
 from .rank_faults import RankFault
 
 __all__ = ["missing_text", "next_text", "rank_table", "rank_text"]

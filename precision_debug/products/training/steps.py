@@ -14,7 +14,6 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from ...explain.bounds import LEAST, LOOK_LEAST, LOOK_TIMES, MOST, TIMES, allowed_error, is_suspicious, worth
 from ...explain.causes import cause_of
 from ...explain.criteria import FAR, HALF, PART
 from ...explain.culprits import ALONE, largest_growth, non_finite_alone
@@ -22,15 +21,14 @@ from ...explain.effects import Carried, Sink, carried_together
 from ...explain.expected import expected_errors
 from ...explain.introduced import Alone
 from ...explain.subject import Subject
+from ...explain.units import LEAST, LOOK_LEAST, LOOK_TIMES, MOST, TIMES, allowed_error, is_suspicious, worth
 from ...explain.work import Work
 from ...numbers.born import infinite_introduced, is_broken
 from ...reasons.causes import CAUSES
 from ...records import Culprit, Effect, Row
-from ...settings.training_step import FORWARD, OPTIMISER
-from .step_authors import author_of
+from ...settings.setting import FORWARD, OPTIMISER
 from .step_causes import cause_in_step
-from .step_noise import A_SIGN, WHOLE, decided_by_rounding, is_lost, terms_of
-from .step_updates import UPDATE
+from .step_updates import A_SIGN, UPDATE, WHOLE, author_of, decided_by_rounding, is_lost, terms_of
 
 __all__ = ["Expectations", "allowed_at", "beyond", "blamed", "expectations", "wrong"]
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 from ...reasons import Text
 from ...recording.training_log import ParameterNumbers, StepNumbers
-from ...report.figures import figure, percent
-from ...report.formats.html.small_page import small_page
-from ...report.formats.html.text import both, escaped
+from ...report.formats.html.text import both, escaped, small_page
+from ...report.words import figure, percent
 from .training_faults import Departure, Untrained, steps_with_a_band
 
 __all__ = ["departure_text", "training_page", "untrained_text"]

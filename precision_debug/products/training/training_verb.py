@@ -7,25 +7,74 @@ no rank is off; 1: one does, or too little was logged to say so (few steps, no g
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ...claims import status_of
-from ...cli.language import Help, add_language, language_of
-from ...cli.parser import Parser, formatter, parse, program
+from ...claims.claim import Claim, Verdict, held, opened, refuted, verdict_of
+from ...cli.parser import Help, Parser, add_language, formatter, language_of, parse, program
 from ...errors import UsageError
-from ...recording.rank_log import joined, read_ranks
-from ...recording.training_log import read_log
+from ...recording.rank_log import RankedStep, joined, read_ranks
+from ...recording.training_log import StepNumbers, read_log
+from ...records import Doubt
 from ...report.atomic_file import replacing
 from ...report.doubts import worded
-from ...safety.visible import visible
-from .claims import claims_of_training, verdict_of_training
-from .rank_faults import first_rank_fault
+from ...safety.untrusted import visible
+from .rank_faults import RankFault, first_rank_fault
 from .rank_text import missing_text, next_text, rank_table, rank_text
-from .training_faults import first_departure, untrained
+from .training_faults import Departure, first_departure, steps_with_a_band, untrained
 from .training_page import departure_text, training_page, untrained_text
 
-__all__ = ["run"]
+__all__ = ["claims_of_training", "run", "verdict_of_training"]
+
+
+# The claims that a training log makes in which nothing is wrong.
+
+_NEEDED = ("gradients_logged", "steps_enough", "within_band", "ranks_right")
+
+
+def claims_of_training(
+    steps: Sequence[StepNumbers], ranks: Sequence[RankedStep], found: Departure | None, off: RankFault | None
+) -> tuple[Claim, ...]:
+    """Return the claims that a training log holds, refutes or leaves open.
+
+    steps: of the run, or of all its ranks together. ranks: () of a run of one process. found: the first step out of its
+    band. off: what is wrong with the ranks."""
+    return tuple(_claims(steps, ranks, found, off))
+
+
+def verdict_of_training(claims: Sequence[Claim]) -> Verdict:
+    """The answer of a log."""
+    return verdict_of(claims, _NEEDED, asked=True)
+
+
+def _claims(
+    steps: Sequence[StepNumbers], ranks: Sequence[RankedStep], found: Departure | None, off: RankFault | None
+) -> Iterator[Claim]:
+    numbers = [one for step in steps for one in step.parameters.values()]
+    alive = sum(one.norm > 0 or one.broken > 0 for one in numbers)
+    if steps and not alive:
+        yield opened("gradients_logged", Doubt(code="training_no_gradient", values={"steps": len(steps)}))
+    elif steps:
+        yield held("gradients_logged", gradients=alive)
+    known = steps_with_a_band(steps)
+    if known:
+        yield held("steps_enough", steps=len(steps), with_a_band=known)
+    else:
+        yield opened("steps_enough", Doubt(code="training_few_steps", values={"steps": len(steps)}))
+    if found is not None:
+        yield refuted("within_band", step=found.step, parameter=found.parameter, what=found.what)
+    else:
+        yield held("within_band", steps=known)
+    here = {rank for step in ranks for rank in step.ranks}
+    whole = max((step.of for step in ranks), default=0)
+    if off is not None:
+        yield refuted("ranks_right", step=off.step, parameter=off.parameter, what=off.what)
+    elif len(here) < whole:
+        yield opened("ranks_right", Doubt(code="training_ranks_missing", values={"here": len(here), "ranks": whole}))
+    else:
+        yield held("ranks_right", ranks=whole)
+
 
 SUMMARY = "the log of a training run: the first step out of its band, and curves"
 SUMMARY_ZH = "训练过程的记录：首先超出范围的一步，以及曲线"

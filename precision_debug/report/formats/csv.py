@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ...safety.visible import visible
+from ...safety.untrusted import visible
 from ..doubts import decides, worded
 from ..layout import columns
 from ..model import Report, Verdict

@@ -15,7 +15,7 @@ from ...errors import OutputError
 from ...numbers.born import infinite, infinite_introduced
 from ...reasons import say
 from ...records import FileState, ModelFiles, Row, RunSpec, Side, Status, TensorStats, Tolerance
-from ...safety.special_file import refuse_special
+from ...safety.untrusted import refuse_special
 from ...search.fix import STATES
 from ..blame import culprits, said_of
 from ..doubts import decides, rests_on, worded

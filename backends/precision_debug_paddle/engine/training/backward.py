@@ -25,7 +25,7 @@ import numpy as np
 from precision_debug.errors import BackendUnavailable
 from precision_debug.reasons import Reason
 from precision_debug.records import TensorMeta
-from precision_debug.settings.training_step import BACKWARD
+from precision_debug.settings.setting import BACKWARD
 
 from ...reasons import say
 from ..framework import paddle_module

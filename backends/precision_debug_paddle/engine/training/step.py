@@ -21,10 +21,9 @@ from precision_debug.feeds.training_step import (
     no_optimiser,
     nothing_learns,
 )
-from precision_debug.settings.training_step import BACKWARD, OPTIMISER
+from precision_debug.settings.setting import BACKWARD, OPTIMISER
 
-from ..framework import paddle_module
-from ..tensor_memory import sparse_values
+from ..framework import paddle_module, sparse_values
 
 if TYPE_CHECKING:
     from ..dynamic_watch import Watch

@@ -12,7 +12,7 @@ import torch
 from precision_debug.errors import BackendError, ModelError
 from precision_debug.reasons import Reason
 from precision_debug.records import TensorMeta
-from precision_debug.settings.training_step import BACKWARD
+from precision_debug.settings.setting import BACKWARD
 
 from ...reasons import say
 from ..torchao import float8

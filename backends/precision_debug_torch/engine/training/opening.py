@@ -8,7 +8,7 @@ from typing import Any
 
 from precision_debug.errors import UsageError
 from precision_debug.feeds.training_step import given_scale, tell_memory
-from precision_debug.settings.training_step import OPTIMISER
+from precision_debug.settings.setting import OPTIMISER
 
 from ...model import Model
 from ...modes import Recipe

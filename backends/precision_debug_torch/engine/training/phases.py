@@ -12,11 +12,10 @@ from typing import Any
 
 import torch
 
-from precision_debug.settings.training_step import BACKWARD, FORWARD, OPTIMISER
+from precision_debug.settings.setting import BACKWARD, FORWARD, OPTIMISER
 
 from ...naming import QUANTISED
-from ..by_tensor import ByTensor
-from ..storage import start_of
+from ..call_values import ByTensor, start_of
 from .rank_starts import own_tensors, prefix_of
 from .step import TrainingStep
 

@@ -17,7 +17,7 @@ from precision_debug.feeds.training_step import (
     no_optimiser,
     nothing_learns,
 )
-from precision_debug.settings.training_step import BACKWARD, OPTIMISER
+from precision_debug.settings.setting import BACKWARD, OPTIMISER
 
 from .rank_starts import RankStart, own_tensors, prefix_of
 

@@ -17,8 +17,8 @@ import numpy as np
 
 from ....protocols import Layer, Operator
 from ....reasons import Reason, say
-from .agreement import is_float
 from .graph import BaseGraph, TargetGraph
+from .likeness import is_float
 from .walk import Found
 
 __all__ = ["Built", "attribute_notes", "differing"]

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ....numbers.kinds import is_numeric
+from ....numbers.blocks import is_numeric
 from ....reasons import Reason, say
 from ....records import TensorMeta
 

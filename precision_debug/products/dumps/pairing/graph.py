@@ -10,8 +10,8 @@ import numpy as np
 
 from ....protocols import Operator, Operators
 from ....records import TensorMeta
-from .agreement import agree
 from .fingerprint import Fingerprint, take
+from .likeness import agree
 
 __all__ = ["BaseGraph", "TargetGraph", "Values", "nearest"]
 

@@ -16,8 +16,8 @@ import numpy as np
 from ....pairing.relation import folded, forms, relation
 from ....protocols import Layer, Operator
 from ....reasons import NOTHING, Reason, say
-from .agreement import agree, is_float
 from .graph import BaseGraph, TargetGraph
+from .likeness import agree, is_float
 from .walk import Fault, Found
 
 __all__ = ["Causes"]

@@ -1,19 +1,131 @@
-"""What the walk through an exported file says to the reader of a report: how much is paired, and what is wrong."""
+"""Say what pairing by value found: outputs, swapped inputs, and what the pairs agree in."""
 
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterator
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ....reasons import Reason, say
-from .agreement import agree, distance
+from ....records import TensorMeta
+from .graph import BaseGraph, TargetGraph
+from .likeness import agree, distance, informative, is_float
 from .repairs import Causes
 from .walk import Fault, Found
 
-__all__ = ["coverage", "fault_notes"]
+__all__ = ["coverage", "fault_notes", "find_swapped_inputs", "pair_outputs", "swapped_inputs_note"]
 
-_MOST = 8
+
+# A model's outputs beside those of the file: always paired, and how.
+
+Values = Mapping[str, Any]
+
+
+def pair_outputs(
+    baseline: Sequence[TensorMeta], target: Sequence[TensorMeta], base_values: Values, target_values: Values
+) -> dict[str, tuple[str, str]]:
+    """Target output to (baseline output, how): by values that only one other has, by name, then by position.
+
+    Position decides only where as many are left on both sides and each pair has one shape and one kind of type; or
+    where a shape and type is one output's alone on both sides.
+    """
+    ours = [meta.name for meta in baseline if meta.is_output and meta.name in base_values]
+    theirs = [meta.name for meta in target if meta.is_output and meta.name in target_values]
+    found: dict[str, tuple[str, str]] = {}
+
+    def left() -> tuple[list[str], list[str]]:
+        taken = {base for base, _ in found.values()}
+        return [name for name in ours if name not in taken], [name for name in theirs if name not in found]
+
+    def fits(one: str, other: str) -> bool:
+        a, b = base_values[one], target_values[other]
+        return a.shape == b.shape and is_float(a) == is_float(b)
+
+    base, others = left()
+    alike = {t: [b for b in base if fits(b, t) and agree(target_values[t], base_values[b])] for t in others}
+    for name, rivals in alike.items():
+        alone = [t for t, candidates in alike.items() if rivals and rivals[0] in candidates]
+        if len(rivals) == 1 and len(alone) == 1 and informative(base_values[rivals[0]]):
+            found[name] = rivals[0], "fingerprint, and both are outputs of the model"
+    base, others = left()
+    for name in others:
+        named = [b for b in base if fits(b, name) and _plain(b) == _plain(name)]
+        if len(named) == 1 and named[0] in left()[0]:
+            found[name] = named[0], "outputs of the model, by name"
+    base, others = left()
+    if len(base) == len(others) and all(fits(b, t) for b, t in zip(base, others, strict=True)):
+        for place, (b, t) in enumerate(zip(base, others, strict=True), 1):
+            found[t] = b, f"outputs of the model, by position ({place} of {len(base)}), shape and type"
+        return found
+    for name in others:
+        same = [b for b in base if fits(b, name)]
+        if len(same) == 1 and sum(fits(same[0], t) for t in others) == 1:
+            found[name] = same[0], "outputs of the model, the only ones of this shape and type"
+    return found
+
+
+def _plain(name: str) -> str:
+    """Return the plain name of an output: "output.logits" and "logits" are one, and so are "output[0]" and "0"."""
+    return re.sub(r"[\[\]]", "", name.rpartition(".")[2].removeprefix("output")).lower() or name.lower()
+
+
+# A file whose inputs have each other's names: found by giving it the values the other way round.
+
+_MOST_INPUTS = 5
+"""Inputs whose orders are all tried: 120 of five, each a run of the file's graph."""
+
+_NEAR = 1e-3
+"""How near every output must come with the inputs swapped back, as in ``repairs``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwappedInputs:
+    """belongs: the file's input to the one whose value it should have. values: what the file then computes."""
+
+    belongs: Mapping[str, str]
+    values: Mapping[str, Any]
+
+
+def find_swapped_inputs(
+    base: BaseGraph, target: TargetGraph, outputs: Mapping[str, tuple[str, str]]
+) -> SwappedInputs | None:
+    """Another order of the inputs with which the outputs agree; None where they do anyway, or none does."""
+
+    def right(values: Mapping[str, Any]) -> bool:
+        return all(
+            name in values and agree(values[name], base.values[partner], _NEAR)
+            for name, (partner, _) in outputs.items()
+        )
+
+    inputs = [name for name in target.own if name not in target.producer and name not in target.constants]
+    if not outputs or not 1 < len(inputs) <= _MOST_INPUTS or right(target.own):
+        return None
+    for order in itertools.permutations(inputs):
+        belongs = {name: other for name, other in zip(inputs, order, strict=True) if name != other}
+        pairs = [(target.own[name], target.own[other]) for name, other in belongs.items()]
+        if not belongs or any(one.shape != other.shape or one.dtype != other.dtype for one, other in pairs):
+            continue
+        made = target.compute(target.operators, lambda name: target.own[belongs.get(name, name)])  # noqa: B023
+        if right(made):
+            return SwappedInputs(belongs=belongs, values=made)
+    return None
+
+
+def swapped_inputs_note(found: SwappedInputs | None, path: str) -> tuple[Reason, ...]:
+    """What to say of it."""
+    if found is None:
+        return ()
+    pairs = [say("used_as", name=name, other=other) for name, other in found.belongs.items()]
+    return (say("exchanged", file=Path(path).name, pairs=pairs),)
+
+
+# What the walk through an exported file says to the reader of a report: how much is paired, and what is wrong.
+
+_MOST_FAULTS = 8
 """Faults that get a sentence each; as many more are named."""
 _LIKELY = 1e-3
 """How far an output may be off before the export is called wrong: ten times agreement.SLACK."""
@@ -46,10 +158,10 @@ def _kind(how: str) -> str:
 def fault_notes(causes: Causes, path: str) -> tuple[Reason, ...]:
     """One sentence on each wrong operator, the first one first; and where outputs differ and none was found, that."""
     file, faults = Path(path).name, causes.found.faults
-    notes = [_wrong(causes, fault, file) for fault in faults[:_MOST]]
-    if len(faults) > _MOST:
-        names = [fault.baseline for fault in faults[_MOST : 2 * _MOST]]
-        notes.append(say("wrong_at_more", file=file, count=len(faults) - _MOST, names=names))
+    notes = [_wrong(causes, fault, file) for fault in faults[:_MOST_FAULTS]]
+    if len(faults) > _MOST_FAULTS:
+        names = [fault.baseline for fault in faults[_MOST_FAULTS : 2 * _MOST_FAULTS]]
+        notes.append(say("wrong_at_more", file=file, count=len(faults) - _MOST_FAULTS, names=names))
     if not faults:
         notes += [
             say("output_apart", name=name, file=file, base=base, distance=apart) for name, base, apart in _apart(causes)

@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 
 from ....reasons import Reason
-from .agreement import SLACK, agree, distance, informative, is_float
-from .families import family
 from .graph import BaseGraph, TargetGraph
-from .names import Names
+from .likeness import SLACK, Names, agree, distance, informative, is_float
+from .same_layer import family
 
 __all__ = ["Fault", "Found", "walk"]
 

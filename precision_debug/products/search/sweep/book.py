@@ -6,10 +6,8 @@ import math
 from pathlib import Path
 from typing import Any
 
-from ....report.formats.xlsx.formats import TONES, Formats
-from ....report.formats.xlsx.sentences import on_paper, write_sentences
-from ....report.formats.xlsx.text import caption, fit
-from ....report.widths import text_width
+from ....report.formats.xlsx.formats import TONES, Formats, caption, fit, on_paper, write_sentences
+from ....report.words import text_width
 from .result import Sweep
 from .sentences import cell_text, sentences, tone
 from .table import Head, Line, heads, lines

@@ -8,8 +8,7 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import quote
 
 from ....reasons import Text
-from ....report.formats.html.small_page import small_page
-from ....report.formats.html.text import both, escaped
+from ....report.formats.html.text import both, escaped, small_page
 from .plot import svg
 from .result import Mode, Sweep, front
 from .sentences import cell_text, sentences, tone

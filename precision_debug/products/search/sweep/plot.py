@@ -6,7 +6,7 @@ import html
 import math
 from collections.abc import Sequence
 
-from ....safety.visible import visible
+from ....safety.untrusted import visible
 from .result import Mode, Sweep, front
 
 __all__ = ["svg"]

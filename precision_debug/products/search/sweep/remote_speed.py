@@ -8,8 +8,8 @@ from ....codec import decode, encode
 from ....errors import BackendCrash, BackendError, PrecisionDebugError
 from ....reasons import say
 from ....records import RunSpec
-from ....run.interrupts import watching
-from ....run.workers.pools import connected
+from ....run.child import watching
+from ....run.pools import connected
 from ....settings.options import Workers
 from .result import Speed
 from .speed import measure_speed

@@ -17,8 +17,8 @@ from ....numbers.slices import lost_error
 from ....observe.sample_columns import SAMPLES
 from ....reasons import Reason, say
 from ....records import ModelFiles, Row, RunSpec, Status
-from ....report import machine
-from ....report.failure import sentence_of
+from ....report import sections
+from ....report.doubts import sentence_of
 from ....report.model import Report
 from ....run.companion_files import forget_inputs
 from ....run.outcome import Outcome
@@ -92,7 +92,7 @@ def sweep(
     stands as refused. The baseline's row comes first.
     Raises UsageError where nothing can be run at all.
     """
-    begun, started = time.monotonic(), machine.now()
+    begun, started = time.monotonic(), sections.now()
     spec = dataclasses.replace(spec, judged_alike=_some_calibrate([mode for _, mode, _ in parse_modes(modes)]))
     rows: list[Mode] = []
     specs: dict[str, RunSpec] = {}
@@ -115,7 +115,7 @@ def sweep(
         rows = [_as_baseline(own, others), *others]
     rows = _timed(rows, specs, batches, time_it, on_stage, stopped)
     return Sweep(
-        modes=tuple(rows), baseline=baseline, command=spec.command, started=started, machine=machine.machine(),
+        modes=tuple(rows), baseline=baseline, command=spec.command, started=started, machine=sections.machine(),
         seconds=time.monotonic() - begun,
     )  # fmt: skip
 

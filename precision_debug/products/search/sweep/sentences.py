@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from ....reasons import Text, same
 from ....report.doubts import worded
-from ....report.figures import figure
 from ....report.model import Verdict
 from ....report.summary import VERDICT_NAME
-from ....report.words import explained, sentence
+from ....report.words import explained, figure, sentence
 from .result import Mode, Speed, Sweep, front
 from .table import BASELINE, REFUSED, Head, Line, scores, shown
 

@@ -12,7 +12,7 @@ import numpy as np
 from ....codec import decode, encode
 from ....errors import BackendError, InputError, PrecisionDebugError, shortened
 from ....records import ModelFiles, RunSpec
-from ....run.called import Said, called
+from ....run.child import Said, called
 from ....run.content import external_files
 from ....run.inputs import feeds_of
 from ....run.plan import Plan, make_plan

@@ -13,7 +13,7 @@ from ....errors import UsageError
 from ....reasons import Text, say
 from ....report.atomic_file import replacing
 from ....report.formats.md import code, plain
-from ....report.widths import text_width
+from ....report.words import text_width
 from .book import write_book
 from .page import write_page
 from .plot import svg

@@ -17,7 +17,7 @@ from ....onnx.graph import all_graphs
 from ....onnx.model import opened, parsed
 from ....report.blame import culprits, said_of
 from ....report.model import Report
-from ....safety.visible import visible
+from ....safety.untrusted import visible
 from .marks import Mark, marks
 
 __all__ = ["ENDING", "PREFIX", "write"]

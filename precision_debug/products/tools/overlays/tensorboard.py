@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from ....errors import OutputError
-from ....numbers.portrait import Bins
-from ....report.catalogue import COLUMNS
+from ....numbers.told import Bins
+from ....report.columns import COLUMNS
 from ....report.lead import lead
 from ....report.model import Report
-from ....safety.visible import visible
+from ....safety.untrusted import visible
 from .marks import marks
 
 __all__ = ["ENDING", "write"]

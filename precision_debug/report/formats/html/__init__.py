@@ -14,7 +14,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from ....safety.visible import visible
+from ....safety.untrusted import visible
 from ...blame import culprits
 from ...model import Report
 from ...summary import summary

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
 from ....reasons import Text
-from ...figures import percent
 from ...lead import LEFT_OVER, MORE
 from ...model import Report
 from ...next_step import FIX, NEXT, PASTE, PROGRAM
-from ...section import Cell, Section
+from ...sections import Cell, Section
 from ...summary import Summary
 from ...tried import tried_sentence
 from ...values import shares_of_broken
+from ...words import percent
 from .text import both, escaped, said
 
 __all__ = ["ABOVE", "FOUND", "IN_ANSWER", "UNEXPLAINED", "answer", "block", "budget", "folded"]

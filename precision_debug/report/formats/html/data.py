@@ -4,28 +4,91 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
+from ....explain.operators import MOVE, plain_type
+from ....numbers.number_types import QUANTISED
 from ....reasons import Text
 from ....records import Row, Status
-from ....safety.linked_file import linked_file
-from ....safety.visible import visible
+from ....safety.untrusted import linked_file, visible
 from ...advice import advice
 from ...blame import culprits
-from ...column import Column
-from ...layer import grouped
+from ...columns import Column
 from ...layout import DECIDING, columns
 from ...model import Report
-from ...noise import KINDS, noise_of
-from ...precision import unit_of
+from ...sections import unit_of
 from ...summary import STATUS_TONE, status_name, status_text
 from ...tokens import beyond
-from ...widths import fitted_width, text_width
-from ...words import explained
+from ...words import explained, fitted_width, inner, is_whole, text_width
 
-__all__ = ["written"]
+__all__ = ["KINDS", "grouped", "layer_of", "written"]
+
+
+# Which layer of the model a row belongs to, from the names that its exporter left.
+
+_NUMBERED = re.compile(r"^(?:[A-Za-z]+_?\d+[._])+")
+_FEW = 8
+"""Groups that a short table may have whatever the size of the groups."""
+
+_MEMBERS = 5
+"""Rows of a group, on average, at least."""
+
+
+def layer_of(row: Row) -> tuple[str, ...]:
+    """Return the path of modules around an operator, outermost first; () where the names tell of none.
+
+    "/encoder/layer.0/fc/MatMul" is ("encoder", "layer.0", "fc")."""
+    name = (row.node or row.name).strip("/")
+    if "/" in name:
+        return tuple(part for part in name.split("/")[:-1] if part)
+    if "." in name:
+        return tuple(part for part in name.split(".")[:-1] if part)
+    numbered = _NUMBERED.match(name)
+    return tuple(part for part in re.split(r"[._]", numbered[0]) if part) if numbered else ()
+
+
+def grouped(rows: Sequence[Row]) -> list[str]:
+    """One group a row: its path, cut so short that a group has several rows; "" for rows without a path."""
+    paths = [layer_of(row) for row in rows]
+    deepest = max(map(len, paths), default=0)
+    most = max(_FEW, len(rows) // _MEMBERS)
+    depth = next((d for d in range(deepest, 1, -1) if len({path[:d] for path in paths}) <= most), 1)
+    return ["/".join(path[:depth]) for path in paths]
+
+
+# Rows that say nothing of an error: constants, copies, quantiser helpers, what was fused away. Pages fold them.
+
+KINDS: Mapping[str, Text] = {
+    "fused": Text("fused away", "被融合"),
+    "constant": Text("constants and the like", "常量等"),
+    "copy": Text("copies", "副本"),
+    "quantiser": Text("quantiser helpers", "量化辅助张量"),
+}
+"""What is folded, in words that follow a number."""
+
+_COPIES = frozenset({"same_as", "repeats", "taken", "dropped"})
+"""What a reason is called whose tensor has its numbers in another row."""
+
+_SAME = 1e-3
+"""How far the error of a tensor that is only moved may be from its source's."""
+
+
+def noise_of(row: Row) -> str:
+    """A key of ``KINDS``, or "" where the row is worth a look; a final output, a failure and a NaN always are."""
+    if row.is_output or row.status in (Status.FAIL, Status.INCONCLUSIVE):
+        return ""
+    if row.comparison is not None:
+        growth = row.error_growth
+        return "copy" if plain_type(row.op_type) in MOVE and (growth is None or abs(growth - 1) < _SAME) else ""
+    if row.status is Status.FUSED_AWAY:
+        return "fused"
+    if is_whole(row.reason):
+        return "copy" if inner(row.reason).code.rpartition(".")[2] in _COPIES else "constant"
+    return "quantiser" if QUANTISED.search(row.op_type) or QUANTISED.search(row.target_op_type) else ""
+
 
 _FIRST_SEEN = (
     "name", "op_type", *DECIDING, "status", "max_atol", "max_rtol", "mismatched_share", "shape", "reason", "index",

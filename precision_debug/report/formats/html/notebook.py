@@ -5,11 +5,11 @@ from __future__ import annotations
 from html import escape
 
 from ....records import Row, Status
-from ....safety.visible import visible
-from ...figures import figure
+from ....safety.untrusted import visible
 from ...layout import Column, columns
 from ...model import Report, Verdict
 from ...summary import VERDICT_NAME, status_name, summary
+from ...words import figure
 
 __all__ = ["ROWS", "as_html"]
 

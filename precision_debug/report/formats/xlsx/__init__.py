@@ -13,16 +13,13 @@ from ....records import Status
 from ...blame import culprits
 from ...layout import columns_for_people
 from ...model import Report
-from ...precision import unit_of
+from ...sections import unit_of
 from ...summary import status_name, summary
 from .chart import write_charts
-from .demo_sheet import write_demo_sheet
-from .formats import Formats
-from .layers import write_layers
+from .formats import Formats, fit
 from .page import write_summary
+from .sheets import write_demo_sheet, write_layers, write_tokens
 from .table import ROW_LIMIT, write_table
-from .text import fit
-from .tokens import write_tokens
 
 __all__ = ["LANGUAGES", "write"]
 

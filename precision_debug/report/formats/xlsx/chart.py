@@ -3,16 +3,240 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from ...curve import Curve, Point, curve
+from ....reasons import Text
+from ....records import Row, Status
 from ...model import Report
-from .formats import Formats
-from .questions import questions_of, write_bars
-from .text import fit
+from ...values import shares_of_broken
+from .formats import Formats, caption, fit
 
-__all__ = ["write_charts"]
+__all__ = ["curve", "write_charts"]
+
+
+# The error along execution order, ready to be drawn on a logarithmic axis.
+
+_SMALLEST = 1e-12
+"""The lower edge lies no lower: errors below it mean nothing, and would flatten everything else."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One row. relative_l2 and max_abs lie within the curve's low and high; None where there is no finite number.
+
+    introduced: relative L2 error that the operator itself added, None where that was not measured. failed: out of
+    tolerance. broken: an error that is not finite, or shapes that differ; drawn apart, above every number. exact: no
+    error at all.
+    """
+
+    index: int
+    name: str
+    op_type: str
+    relative_l2: float | None
+    max_abs: float | None
+    failed: bool
+    broken: bool
+    introduced: float | None = None
+    exact: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """points: in execution order. low, high: powers of ten that enclose them. thinned: how many rows one stands for."""
+
+    points: tuple[Point, ...]
+    low: float
+    high: float
+    thinned: int = 1
+
+    @property
+    def top(self) -> float:
+        """The axis' end: a decade above ``high`` where something is broken."""
+        return 10 * self.high if any(point.broken for point in self.points) else self.high
+
+    @property
+    def edge(self) -> float:
+        """Where what is broken is drawn: between the last gridline of a number and the axis' end."""
+        return self.high * math.sqrt(10)
+
+
+def curve(report: Report, limit: int = 5000) -> Curve:
+    """The compared rows as points, at most about ``limit``.
+
+    More rows are thinned in equal stretches, of which the rows stay that hold a maximum (of the relative L2 error, of
+    the max absolute error, of what the operator introduced, of either among those out of tolerance) or that are broken
+    first.
+    """
+    rows = [row for row in report.rows if row.comparison is not None]
+    values = [
+        error for row in rows for error in (*_errors(row), _own(row)) if error is not None and 0 < error < math.inf
+    ]
+    low = 10.0 ** math.floor(math.log10(max(_SMALLEST, min(values, default=1e-6))))
+    high = max(100 * low, 10.0 ** min(300, math.ceil(math.log10(max(values, default=1.0)))))
+    stretch = math.ceil(5 * len(rows) / limit) if len(rows) > limit else 1
+    points: list[Point] = []
+    for start in range(0, len(rows), stretch):
+        part = [_point(row, low, high) for row in rows[start : start + stretch]]
+        points += part if stretch == 1 else _tops(part)
+    return Curve(points=tuple(points), low=low, high=high, thinned=stretch)
+
+
+def _errors(row: Row) -> tuple[float | None, float | None]:
+    return row.relative_l2, None if row.comparison is None else row.comparison.max_abs
+
+
+def _own(row: Row) -> float | None:
+    return None if row.introduced is None else row.introduced.rel_l2
+
+
+def _point(row: Row, low: float, high: float) -> Point:
+    errors = _errors(row)
+    failed = row.status is Status.FAIL
+    wild = any(error is not None and not math.isfinite(error) for error in errors)
+    silent = failed and not any(errors)
+    differs = row.comparison is not None and not row.comparison.shapes_match
+    drawn = [
+        min(max(error, low), high) if error is not None and math.isfinite(error) else None
+        for error in (*errors, _own(row))
+    ]
+    broken = wild or silent or differs
+    return Point(
+        index=row.index, name=row.name, op_type=row.op_type, relative_l2=None if broken else drawn[0],
+        max_abs=drawn[1], failed=failed, broken=broken, introduced=drawn[2], exact=not broken and errors[0] == 0,
+    )  # fmt: skip
+
+
+def _tops(points: Sequence[Point]) -> list[Point]:
+    failed = [point for point in points if point.failed] or points
+    tops = (
+        max(points, key=lambda point: point.relative_l2 or 0.0),
+        max(points, key=lambda point: point.max_abs or 0.0),
+        max(failed, key=lambda point: point.relative_l2 or 0.0),
+        max(points, key=lambda point: point.introduced or 0.0),
+        next((point for point in points if point.broken), points[0]),
+    )
+    kept = {point.index for point in tops}
+    return [point for point in points if point.index in kept]
+
+
+# Which charts a workbook has beside the error along execution order: one a question that the report can answer.
+
+_BARS = "ChartBars"
+_MOST = 12
+_MARKED, _BAR = "#D92D20", "#2563A8"
+_NAME = 46
+_FAR = 100
+"""Times the shortest bar from which on the longest one needs a logarithmic axis."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """title: the question. axis: what the bars' length is. bars: name and length, the longest first.
+
+    log: the lengths lie on a logarithmic axis. marked: names whose bars are red.
+    """
+
+    title: Text
+    axis: Text
+    bars: tuple[tuple[str, float], ...]
+    log: bool = False
+    percent: bool = False
+    marked: frozenset[str] = frozenset()
+
+
+def questions_of(report: Report) -> Iterator[Question]:
+    """Those with at least one bar."""
+    explanation = report.explanation
+    blamed = frozenset(culprit.name for culprit in explanation.culprits) if explanation is not None else frozenset()
+    if explanation is not None and explanation.budget:
+        shares = sorted(explanation.budget.items(), key=lambda pair: -pair[1])[:_MOST]
+        broken = shares_of_broken(explanation)
+        what = Text("NaN and Inf", "NaN 和 Inf ") if broken else Text("squared error", "平方误差")
+        yield Question(
+            title=Text(f"Whose error reaches {explanation.at}?", f"{explanation.at} 处的误差来自哪些算子？"),
+            axis=Text(f"Share of the {what.en} that it explains alone", f"单独可解释的{what.zh}比例"),
+            bars=tuple(shares), percent=True, marked=blamed,
+        )  # fmt: skip
+    by_name: dict[str, float] = {}  # a tensor may have a row of its own in the target, of the same name
+    for row in report.rows:
+        if row.introduced is not None and row.introduced.units and math.isfinite(row.introduced.units):
+            by_name[row.name] = max(by_name.get(row.name, 0.0), row.introduced.units)
+    units = sorted(by_name.items(), key=lambda pair: -pair[1])
+    if units:
+        yield Question(
+            title=Text("Which operators add the most error themselves?", "哪些算子自身引入的误差最大？"),
+            axis=Text("Introduced error over the error of rounding once", "引入误差与单次舍入误差之比"),
+            bars=tuple(units[:_MOST]), marked=blamed, log=units[0][1] > _FAR * units[: _MOST][-1][1],
+        )  # fmt: skip
+    points = [] if report.fix is None else [point for point in report.fix.trade if point.error]
+    if len(points) > 1:
+        yield Question(
+            title=Text("What does each number of kept operators bring?", "保留不同数量的算子能把误差降到多少？"),
+            axis=Text("Rel L2 that is left", "剩余的相对 L2 误差"),
+            bars=tuple((f"{point.kept} kept / 保留 {point.kept}", point.error or 0.0) for point in points), log=True,
+        )  # fmt: skip
+
+
+def write_bars(book: Any, questions: list[Question]) -> list[Any]:
+    """The charts of the questions, with their data on a hidden sheet; nothing where there are none."""
+    if not questions:
+        return []
+    sheet = book.add_worksheet(_BARS)
+    sheet.hide()
+    charts, line = [], 0
+    for question in questions:
+        first = line
+        for label, (_, length) in zip(_labels(question), question.bars, strict=True):
+            sheet.write_string(line, 0, fit(label))
+            sheet.write_number(line, 1, length)
+            line += 1
+        charts.append(_bar_chart(book, question, first, line - 1))
+    return charts
+
+
+def _labels(question: Question) -> list[str]:
+    """On a logarithm the numbers stand with the names: labels of what is below 1 would lie over them."""
+    if not question.log:
+        return [_short(name) for name, _ in question.bars]
+    return [f"{_short(name)}   {length:.3g}" for name, length in question.bars]
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _NAME else f"…{name[1 - _NAME :]}"
+
+
+def _bar_chart(book: Any, question: Question, first: int, last: int) -> Any:
+    chart = book.add_chart({"type": "bar"})
+    colour = _BAR
+    points = [{"fill": {"color": _MARKED if name in question.marked else colour}} for name, _ in question.bars]
+    form, exact = ("0%", "0.0%") if question.percent else ("0E+00", "0.00E+00") if question.log else ("0.0", "0.00")
+    chart.add_series({
+        "name": str(question.axis),
+        "categories": [_BARS, first, 0, last, 0], "values": [_BARS, first, 1, last, 1],
+        "categories_data": [fit(label) for label in _labels(question)],
+        "values_data": [length for _, length in question.bars],
+        "points": points, "gap": 40,
+        **({} if question.log else {"data_labels": {"value": True, "num_format": exact}}),
+    })  # fmt: skip
+    grid = {"visible": True, "line": {"color": "#E3E6EA", "width": 0.75}}
+    title = caption(str(question.title))
+    chart.set_title({"name": title, "name_font": {"size": 12, "color": "#1D3557"}, "overlay": False})
+    chart.set_y_axis({"reverse": True, "num_font": {"size": 9}, "major_gridlines": {"visible": False}})
+    scale: dict[str, Any] = {"name": str(question.axis), "num_format": form, "major_gridlines": grid}
+    if question.log:
+        low = min(length for _, length in question.bars)
+        low = 10.0 ** math.floor(math.log10(low) - 0.5)
+        scale |= {"log_base": 10, "min": low, "crossing": low}
+    else:
+        scale |= {"min": 0, "max": 1} if question.percent else {"min": 0}
+    chart.set_x_axis({**scale, "name_font": {"size": 9}, "label_position": "high"})
+    chart.set_legend({"none": True})
+    chart.show_hidden_data()
+    chart.set_size({"width": 1180, "height": 130 + 26 * len(question.bars)})
+    return chart
+
 
 _DATA = "ChartData"
 _ROW = 20
@@ -44,7 +268,7 @@ def write_charts(book: Any, formats: Formats, report: Report) -> None:
     sheet.set_portrait()
     sheet.set_paper(9)
     sheet.fit_to_pages(1, 0)
-    charts = [_chart(book, drawn)] if differs else []
+    charts = [_curve_chart(book, drawn)] if differs else []
     if differs:
         _data(book, drawn)
     line += 2
@@ -66,7 +290,7 @@ def _captions(drawn: Curve) -> list[str]:
     return captions
 
 
-def _chart(book: Any, drawn: Curve) -> Any:
+def _curve_chart(book: Any, drawn: Curve) -> Any:
     points = drawn.points
     chart = book.add_chart({"type": "scatter", "subtype": "straight"})
     failed = [_failed(point) for point in points]

@@ -1,13 +1,69 @@
-"""Cell formats by what they are for, made once a workbook."""
+"""Write cells: text that Excel takes, formats by what they are for, and sentences in a banner."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Any
 
+from ....reasons import Text
 from ....records import Status
+from ....safety.untrusted import visible
 from ...summary import STATUS_TONE
+from ...words import text_width
 
-__all__ = ["ALARM", "INK", "MARK", "QUIET", "TONES", "Formats", "band", "chip"]
+__all__ = [
+    "ALARM", "CELL_LIMIT", "INK", "MARK", "QUIET", "TONES", "Formats", "band", "caption", "chip", "fit", "on_paper",
+    "write_sentences", "xml",
+]  # fmt: skip
+
+
+# Text that Excel takes: no longer than a cell holds, and no character that XML 1.0 cannot.
+
+CELL_LIMIT = 32767
+"""UTF-16 units that one cell holds."""
+
+_CUT = " … (cut: {} characters; .json and .csv have them all)"
+_SPECIAL = re.compile("[&<>\x00-\x08\x0b-\x1f\ufffe\uffff]|_x[0-9A-Fa-f]{4}_")
+_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+
+
+def fit(text: str) -> str:
+    """Make any text fit a cell of a workbook.
+
+    It is shortened with a remark where it is longer than a cell, and what XML cannot hold is made ``visible``. Every
+    text that is written into a workbook goes through this."""
+    text = visible(text, keep="\n\t")
+    if len(text) <= CELL_LIMIT // 2:
+        return text
+    units = text.encode("utf-16-le")
+    if len(units) // 2 <= CELL_LIMIT:
+        return text
+    remark = _CUT.format(len(text))
+    return units[: 2 * (CELL_LIMIT - len(remark))].decode("utf-16-le", "ignore") + remark
+
+
+def caption(text: str) -> str:
+    """A title or a name in a chart: with no "words!A1" in it, which xlsxwriter takes for a place in the workbook."""
+    return fit(text).replace("!", "! ")
+
+
+def xml(text: str) -> str:
+    """The text as content of an element: entities, and _xHHHH_ for what XML cannot hold.
+
+    Source: ECMA-376 part 1, 22.9.2.19 (ST_Xstring).
+    """
+    return _SPECIAL.sub(_escaped, text) if _SPECIAL.search(text) else text
+
+
+def _escaped(match: re.Match[str]) -> str:
+    found = match[0]
+    if len(found) > 1:
+        return f"_x005F{found}"
+    return _ENTITIES.get(found) or f"_x{ord(found):04X}_"
+
+
+# Cell formats by what they are for, made once a workbook.
 
 INK = "#1F2937"
 ALARM = "#B42318"
@@ -73,3 +129,39 @@ def band(status: Status) -> dict[str, Any]:
 def chip(status: Status) -> dict[str, Any]:
     """The strong fill of the Status cell."""
     return {**TONES[STATUS_TONE[status]], "bold": True, "border": 1, "border_color": _LINE}
+
+
+# A summary of sentences alone, as workbooks of sweeps and of differences open on it: the first one in a banner.
+
+_BANNERS = {"good": "#0F6B4C", "bad": "#A3200F", "warn": "#8A5508"}
+_ACROSS = 13
+"""Columns that a sentence goes over, and the characters that they hold."""
+_ROOM = 118
+
+
+def write_sentences(sheet: Any, formats: Formats, sentences: Sequence[Text], tone: str) -> int:
+    """Write them in both languages, from the second line down; returns the first line below them."""
+    sheet.hide_gridlines(2)
+    sheet.set_column(0, 0, 2)
+    for line, text in enumerate(sentences, 1):
+        size = 15 if line == 1 else 11
+        whole = text.en if text.en == text.zh else f"{text.en}\n{text.zh}"
+        look: dict[str, Any] = {"text_wrap": True, "indent": 1, "font_size": size, "font_color": INK}
+        if line == 1:
+            look |= {"bold": True, "font_color": "#FFFFFF", "bg_color": _BANNERS[tone]}
+        made = formats.get(**look)
+        room = int(_ROOM * 10 / size)
+        height = sum(-(-text_width(part) // room) for part in whole.split("\n"))
+        sheet.set_row(line, min(400.0, (size * 1.4 + 1) * height + 8))
+        sheet.merge_range(line, 1, line, _ACROSS, "", made)
+        sheet.write_string(line, 1, fit(whole), made)
+    on_paper(sheet, 9)
+    return len(sentences) + 1
+
+
+def on_paper(sheet: Any, size: int) -> None:
+    """Landscape, one page wide, with names and page numbers below. size: as Excel counts papers, 9 is A4."""
+    sheet.set_landscape()
+    sheet.set_paper(size)
+    sheet.fit_to_pages(1, 0)
+    sheet.set_footer("&L&F&C&A&R&P / &N")

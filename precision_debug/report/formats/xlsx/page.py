@@ -6,12 +6,11 @@ from typing import Any
 
 from ....reasons import Text
 from ...model import Report
-from ...section import Cell, Section
+from ...sections import Cell, Section
 from ...summary import Summary
-from ...widths import text_width
-from .formats import INK, TONES, Formats
+from ...words import text_width
+from .formats import INK, TONES, Formats, fit
 from .table import ROW_LIMIT, locate
-from .text import fit
 
 __all__ = ["write_summary"]
 

@@ -1,0 +1,307 @@
+"""Blame errors that grow: behind an operator that amplifies, or over a loop's iterations."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from ..errors import PrecisionDebugError
+from ..numbers.born import finite_l2
+from ..numbers.narrowing import narrow_type, rounded
+from ..pairing.align import stem
+from ..records import Comparison, Culprit
+from .casts import on_the_way
+from .criteria import FAR, HALF, STRONG
+from .effects import Sink, squares_of
+from .introduced import WAITING, Alone, Kept, replayed
+from .operator_facts import acting_type, operators_of, types_of
+from .operators import BODIES, CANCEL, plain_type
+from .regions import how_far_off, run_rounded
+from .subject import Subject
+from .units import BEYOND, MOST, bits_of
+
+__all__ = ["amplifying", "drifting", "merged_operand"]
+
+
+# The operator behind which ordinary rounding is fatal: blamed where no single rounding makes most of the error.
+#
+# Two nearly equal numbers, each of which many operators have rounded, are the example: whose rounding it was is a
+# matter of chance, and that they are subtracted is not.
+
+_LARGER = 4.0
+"""Times that what an operator subtracts is larger than its result from which on the numbers are nearly equal."""
+
+
+_OF_SPREAD = 0.25
+"""Spacing beside the standard deviation of a tensor from which on it is looked at whether numbers become one."""
+
+
+def amplifying(subject: Subject, alone: Alone, outputs: Collection[str]) -> tuple[Culprit, ...]:
+    """The first operator, on the way to outputs that are beyond their bounds, that makes an error beyond any bound of
+    what is ordinary rounding before it, and of nothing that it adds itself; () where there is none."""
+    before: set[str] = set().union(*(subject.ancestors(name) for name in outputs)) if outputs else set()
+    for name in sorted(before & subject.row_of.keys(), key=lambda one: subject.order.get(one, 0)):
+        own, factor = alone.found.get(name), _factor(subject, name)
+        if own is None or subject.far(own.rel_l2, own.units, FAR) or own.flips or factor < STRONG:
+            continue
+        code, evidence = _told(subject, name, factor)
+        meta = subject.meta_of.get(name)
+        reached = [one for one in outputs if one in subject.descendants(name)]
+        return (
+            Culprit(
+                name=name,
+                node=meta.node if meta is not None else "",
+                op_types=tuple(one.op_type for one in operators_of(subject, name)) or (subject.row_of[name].op_type,),
+                cause=code,
+                evidence=evidence,
+                confidence="compared",
+                introduced=own.rel_l2,
+                units=own.units,
+                at=max(reached, key=lambda one: finite_l2(subject.row_of[one]) or 0.0, default=""),
+                fails_first=name,
+                keep=(name, *(one for one in subject.sources(name) if one in subject.row_of)),
+            ),
+        )
+    return ()
+
+
+def _factor(subject: Subject, name: str) -> float:
+    """How many times an error that is beyond any bound is the largest one of what is read, where that is ordinary; 0
+    where it is not so."""
+    error, sources = finite_l2(subject.row_of[name]) or 0.0, [*subject.sources(name)]
+    rows = [subject.row_of[one] for one in sources if one in subject.row_of]
+    errors = [finite_l2(row) or 0.0 for row in rows]
+    if not math.isfinite(error) or error <= MOST or not any(errors):
+        return 0.0
+    if any(subject.far(one, subject.error_units(row), BEYOND) for one, row in zip(errors, rows, strict=True)):
+        return 0.0
+    return error / max(errors)
+
+
+def _told(subject: Subject, name: str, factor: float) -> tuple[str, dict[str, Any]]:
+    row = subject.row_of[name]
+    read = [subject.row_of[one].comparison for one in subject.sources(name) if one in subject.row_of]
+    largest = max((numbers.base.rms or 0.0 for numbers in read if numbers is not None), default=0.0)
+    own = (row.comparison.base.rms or 0.0) if row.comparison is not None else 0.0
+    if types_of(subject, name) & CANCEL and largest > _LARGER * own:
+        return "cancels", {"factor": factor, "input_size": largest, "output_size": own}
+    evidence = {"factor": factor, "input_size": largest, "operator": acting_type(subject, name)}
+    return "amplifies", {**evidence, **_steps_between(subject, name)}
+
+
+def _steps_between(subject: Subject, name: str) -> dict[str, Any]:
+    """How far apart the largest numbers that an operator reads can be in the type in which the target computed them,
+    where that is as much as whole numbers are apart: positions and times become one there. {} elsewhere."""
+    for source in subject.sources(name):
+        numbers = subject.row_of[source].comparison if source in subject.row_of else None
+        if numbers is None or numbers.base.max is None or numbers.base.min is None:
+            continue
+        apart, largest = _apart(numbers, numbers.target.dtype)
+        if apart >= 1:
+            return {"apart": apart, "largest": largest, "source": source, "held_as": numbers.target.dtype}
+    return {}
+
+
+def _apart(numbers: Comparison, dtype: str) -> tuple[float, float]:
+    """How far apart the largest numbers of a tensor are in a type, and the largest; 0 where that is not known."""
+    largest, bits = max(abs(numbers.base.max or 0.0), abs(numbers.base.min or 0.0)), bits_of(dtype)
+    apart = 2.0 ** (math.floor(math.log2(largest)) + 1 - bits) if bits and 0 < largest < math.inf else 0.0
+    return apart, largest
+
+
+def _merges(numbers: Comparison, dtype: str) -> bool:
+    """Whether numbers that a tensor has can become one in a type: whole ones, or ones that differ by little."""
+    apart, _ = _apart(numbers, dtype)
+    base = numbers.base
+    spread = math.sqrt(max(0.0, (base.rms or 0.0) ** 2 - (base.mean or 0.0) ** 2))
+    return apart >= 1 or apart > _OF_SPREAD * spread
+
+
+def merged_operand(subject: Subject, alone: Alone, name: str) -> dict[str, Any]:
+    """The tensor that the target casts to a narrower type for an operator, and in which numbers become one, where its
+    rounding alone, in a run of the baseline, makes most of the error that the operator adds; {} where there is none."""
+    own = alone.found[name].rel_l2
+    if not own or subject.is_step:
+        return {}
+    way = [subject.targets[one] for one in on_the_way(subject, name)]
+    for source in subject.sources(name):
+        there = subject.row_of[source]
+        numbers = there.comparison
+        cast = next((meta for meta in way if meta.inputs == (there.target_name,)), None)
+        if cast is None or numbers is None or numbers.target.dtype == cast.dtype or not _merges(numbers, cast.dtype):
+            continue
+        counts: list[int] = []
+
+        def narrow(values: Any, counts: list[int] = counts, dtype: str = cast.dtype) -> Any:
+            there = rounded(np.ascontiguousarray(values), narrow_type(dtype))
+            counts[:] = [int(np.unique(one).size) for one in (values, there)]
+            return there
+
+        try:
+            exact = run_rounded(subject, name, "", narrow).get(name)
+            got = run_rounded(subject, name, source, narrow).get(name)
+        except PrecisionDebugError:
+            return {}
+        if exact is None or got is None or how_far_off(exact, got, flips=False) < HALF * own:
+            continue
+        if counts and 2 * counts[1] <= counts[0]:
+            return {"source": source, "cast": cast.dtype, "before": counts[0], "after": counts[1]}
+    return {}
+
+
+# A loop whose rounding is ordinary in each iteration, and always to one side: of its own state, not of the baseline's.
+#
+# A sum that a narrow type stops is the example: of the baseline's state an iteration's rounding is off to either side,
+# of the target's own, which no longer moves, each is off by the whole step. So each operator of the body is replayed on
+# what the target gave it, and what all of its iterations add is carried through the baseline together.
+
+_ITERATIONS = 16
+"""Iterations below which ordinary roundings do not add up to more than rounding everywhere does. Set on the loops of
+tests/planted/third_onnx.py."""
+
+_APART = 3
+"""Operators from one state of a loop that is written out to the next."""
+
+_SIDED = 0.25
+"""Part of the squared sum that errors of one side would have; of random ones it is one over their number."""
+
+_MOST_BYTES = 64 << 20
+"""Of all tensors of bodies, up to which they are looked at: two of each are held in memory."""
+
+_OPERATORS = 6
+"""Of bodies that are tried, those off the most first: each costs a run of the baseline."""
+
+
+def drifting(subject: Subject, sinks: Sequence[Sink], plain: dict[str, Any], folder: Path) -> tuple[Culprit, ...]:
+    """The operator of a body that makes over half of the squared error at an output, all its iterations together; none
+    where there is no such one. plain: the sinks in an undisturbed run of the baseline. Raises BackendError."""
+    groups = _groups(subject)
+    size = sum(row.comparison.base.elements * 8 for names in groups.values() for name in names
+               if (row := subject.row_of[name]).comparison is not None)  # fmt: skip
+    outputs = [sink for sink in sinks if sink.is_output and sink.squared and not sink.non_finite]
+    if not groups or not outputs or size > _MOST_BYTES or subject.bench.on_device:
+        return ()
+    worst = max(outputs, key=lambda sink: sink.rel_l2)
+    kept: dict[str, tuple[Any, Any]] = {}
+    wanted = {name for names in groups.values() for name in names}
+
+    def note(name: str, exact: Any, wrong: Any) -> None:
+        if name in wanted and exact.shape == wrong.shape:
+            kept[name] = np.array(exact), np.array(wrong)
+
+    with contextlib.closing(subject.bench.waiting(folder, subject.budget(WAITING))) as waiting:
+        replayed(subject, note, cast("Kept", waiting))
+    worst_first = sorted(groups.values(), key=lambda names: -sum(_off(*kept[name]) for name in names if name in kept))
+    for names in worst_first[:_OPERATORS]:
+        errors = {name: kept[name] for name in names if name in kept}
+        if stem(names[0]) == names[0] and not _one_sided(list(errors.values())):
+            continue
+        share = _share(subject, errors, worst, plain.get(worst.name))
+        if share >= HALF:
+            return (_culprit(subject, names, share, worst.name),)
+    return ()
+
+
+def _groups(subject: Subject) -> dict[str, list[str]]:
+    """Tensors of floats that a body gives in many iterations, by the name that they share, and those of a chain, by
+    that of its last."""
+    found: dict[str, list[str]] = {}
+    chains: dict[str, list[str]] = {}
+    for name in sorted(subject.row_of, key=lambda one: subject.order.get(one, 0)):
+        numbers = subject.row_of[name].comparison
+        if numbers is None or "float" not in numbers.base.dtype or subject.only_moves(name):
+            continue
+        if stem(name) != name:
+            found.setdefault(stem(name), []).append(name)
+        else:
+            before = _state_before(subject, name)
+            chains[name] = [*chains.pop(before, [before]), name] if before else [name]
+    return {key: names for key, names in {**found, **chains}.items() if len(names) >= _ITERATIONS}
+
+
+def _state_before(subject: Subject, name: str) -> str:
+    """The tensor of the same kind and shape that one is made of, in a few operators at most; "" where there is none."""
+    def kind(one: str) -> tuple[Any, ...]:
+        row = subject.row_of[one]
+        return row.op_type, row.comparison.base.shape if row.comparison is not None else ()
+
+    near = [name]
+    for _ in range(_APART):
+        near = [source for one in near for source in subject.sources(one)]
+        if found := [one for one in near if kind(one) == kind(name)]:
+            return max(found, key=lambda one: subject.order.get(one, 0))
+    return ""
+
+
+def _one_sided(errors: Sequence[tuple[Any, Any]]) -> bool:
+    """Whether most iterations are off to the same side, element by element; what only rounds is so by chance."""
+    with np.errstate(all="ignore"):
+        off = [np.asarray(wrong, np.float64) - np.asarray(exact, np.float64) for exact, wrong in errors]
+        together = float(np.sum(np.square(np.sum(off, axis=0))))
+        apart = sum(float(np.sum(np.square(one))) for one in off)
+    return bool(apart) and together >= _SIDED * len(off) * apart
+
+
+def _off(exact: Any, wrong: Any) -> float:
+    with np.errstate(all="ignore"):
+        error = np.square(wrong.astype(np.float64) - exact)
+    return float(error[np.isfinite(error)].sum())
+
+
+def _share(subject: Subject, errors: dict[str, tuple[Any, Any]], sink: Sink, plain: Any) -> float:
+    bench = subject.bench
+    seen: list[Any] = []
+
+    def replace(_op: str, name: str, value: Any) -> Any:
+        new = bench.with_error(value, *errors[name]) if name in errors else None
+        if name == sink.name:
+            seen.append(bench.kept(value if new is None else new))
+        return new
+
+    subject.operators()[0].run_replacing(subject.feeds, replace, frozenset(errors) | {sink.name})
+    if not seen or plain is None or seen[0].shape != plain.shape:
+        return 0.0
+    return squares_of(bench.compare(plain, seen[0]))[0] / sink.squared
+
+
+def _culprit(subject: Subject, names: Sequence[str], share: float, at: str) -> Culprit:
+    ordered = sorted(names, key=lambda name: subject.order.get(name, 0))
+    out = [name for name in ordered if subject.far(_error(subject, name), _units(subject, name), BEYOND)]
+    first = out[0] if out else ordered[-1]
+    place = ordered.index(first)
+    before, after = (ordered[place - 1], first) if place else (first, ordered[1])
+    state = subject.descendants(before) & subject.ancestors(after)
+    turn = first.rpartition("@")[2]
+    meta = subject.meta_of.get(first)
+    return Culprit(
+        name=first,
+        node=meta.node if meta is not None else "",
+        op_types=(subject.row_of[first].op_type,),
+        cause="drift",
+        evidence={"depth": len(names), "share": share},
+        confidence="simulated" if subject.simulation else "replayed",
+        share=share,
+        at=at,
+        fails_first=first,
+        keep=(first, *sorted({f"{stem(name)}@{turn}" for name in state} - {first}), *_handed_on(subject, ordered[-1])),
+    )
+
+
+def _handed_on(subject: Subject, last: str) -> list[str]:
+    """What the loop gives of its state: rounded there, the sum would still be what it should be, and coarse."""
+    after = subject.descendants(last)
+    bodies = [name for name in after if plain_type(subject.row_of[name].op_type) in BODIES]
+    return sorted(bodies, key=lambda name: subject.order.get(name, 0))[:1]
+
+
+def _error(subject: Subject, name: str) -> float | None:
+    return subject.row_of[name].relative_l2
+
+
+def _units(subject: Subject, name: str) -> float | None:
+    return subject.error_units(subject.row_of[name])
