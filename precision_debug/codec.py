@@ -98,7 +98,7 @@ def _dataclass(value: Any) -> dict[str, Any]:
 
 @functools.cache
 def _fields(kind: Any) -> tuple[tuple[str, Any, bool], ...]:
-    """Names and defaults, and whether a field may hold reasons."""
+    """Return names and defaults, and whether a field may hold reasons."""
     rows = []
     for field in dataclasses.fields(kind):
         default: Any = field.default

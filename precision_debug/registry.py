@@ -80,7 +80,8 @@ def backends() -> tuple[Backend, ...]:
 
 @functools.cache
 def products() -> Mapping[str, Mapping[str, Mapping[str, str]]]:
-    """The products that are here, by name, and what each puts behind which door; nothing else of them is imported."""
+    """Return the products that are here, by name, and what each puts behind which door; nothing else of them is
+    imported."""
     folder = f"{__package__}.products"
     try:
         names = [found.name for found in pkgutil.iter_modules(importlib.import_module(folder).__path__)]

@@ -20,7 +20,7 @@ __all__ = ["building", "plain", "reading", "running"]
 
 
 def plain(error: BaseException) -> str:
-    """What an exception of LiteRT says, on one line that keeps both ends."""
+    """Return what an exception of LiteRT says, on one line that keeps both ends."""
     return shortened(" ".join(str(error).split()) or type(error).__name__, 400)
 
 
@@ -46,7 +46,8 @@ def building(path: str, mode: str, content: bytes) -> AbstractContextManager[Non
 
 
 def _runs_as_it_ships(content: bytes) -> bool:
-    """Whether LiteRT with its delegate prepares the file: XNNPACK has kernels of operators that LiteRT itself lacks."""
+    """Return whether LiteRT with its delegate prepares the file: XNNPACK has kernels of operators that LiteRT itself
+    lacks."""
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
     try:

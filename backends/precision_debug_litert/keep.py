@@ -52,7 +52,7 @@ class LiteRtKeep:
         return {"keep_fp32": tuple(dict.fromkeys((*kept, *keys)))}
 
     def hand_over(self, keys: Sequence[str], _tensors: Sequence[TensorMeta], folder: Path, /) -> Sequence[Handed]:
-        """The names for this tool, and a file that every LiteRT runs."""
+        """Return the names for this tool, and a file that every LiteRT runs."""
         names = self.options(keys)["keep_fp32"]
         listed = json.dumps(list(names), ensure_ascii=False)
         wanted = setting(self.spec.options, "save_tflite")
@@ -77,7 +77,7 @@ class LiteRtKeep:
 
 
 def places_of(graph: Graph, names: Collection[str]) -> frozenset[int]:
-    """The operators that make these tensors. Raises UsageError for a name that the file does not have."""
+    """Return the operators that make these tensors. Raises UsageError for a name that the file does not have."""
     found = set()
     for name in names:
         value = graph.named.get(name)

@@ -47,7 +47,7 @@ class Interpreted:
         self.interpreter.invoke()
 
     def get(self, index: int) -> Any:
-        """A copy of a tensor of the main subgraph."""
+        """Return a copy of a tensor of the main subgraph."""
         return self.interpreter.get_tensor(index)
 
 
@@ -83,7 +83,7 @@ class Maker:
         return self._interpreted(self.content, keep=True)
 
     def part(self, graph: Graph, made: Sequence[Value]) -> Part:
-        """The operator that makes these alone, with the constants that it reads and what computes those."""
+        """Return the operator that makes these alone, with the constants that it reads and what computes those."""
         content, feeds, gives = _alone(graph, made)
         one = self._interpreted(content, keep=self.reference, allocates=False)
         return Part(interpreted=one, feeds=feeds, gives=gives)
@@ -157,7 +157,7 @@ def _alone(graph: Graph, made: Sequence[Value]) -> tuple[bytes, Mapping[int, int
 
 
 def _with_what_is_fixed(graph: Graph, place: int) -> list[int]:
-    """An operator behind those that compute its constants, in order."""
+    """Return an operator behind those that compute its constants, in order."""
     found: set[int] = set()
     waiting: Collection[int] = [place]
     while waiting:

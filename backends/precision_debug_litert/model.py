@@ -19,8 +19,8 @@ def read_model(path: str) -> Flat:
 
 
 def read_inputs(graph: Graph, *, raw: bool) -> Sequence[InputMeta]:
-    """What a model is fed with. raw: quantised inputs as the file's integers, not as real numbers: else an array of the
-    file's own type is them, and every other one real numbers."""
+    """Return what a model is fed with. raw: quantised inputs as the file's integers, not as real numbers: else an array
+    of the file's own type is them, and every other one real numbers."""
     real = graph.flat.real_numbers()
     found = []
     for value in graph.values.values():

@@ -10,7 +10,8 @@ __all__ = ["dtype_of", "operator_type", "tensor_names"]
 
 
 def tensor_names(tensors: Sequence[Any]) -> list[str]:
-    """A name of each tensor that no other has: the file's own, with its number where it has none or shares one."""
+    """Return a name of each tensor that no other has: the file's own, with its number where it has none or shares
+    one."""
     own = [bytes(tensor.name or b"").decode("utf-8", "replace") for tensor in tensors]
     taken: set[str] = set()
     found = []
@@ -32,7 +33,7 @@ def _types() -> Mapping[int, str]:
 
 
 def dtype_of(code: int) -> str:
-    """numpy's name of a TensorType ("float32"); of those that numpy does not have, the file's."""
+    """Return numpy's name of a TensorType ("float32"); of those that numpy does not have, the file's."""
     return _types().get(code, f"type {code}")
 
 
@@ -44,7 +45,7 @@ def _operators() -> Mapping[int, str]:
 
 
 def operator_type(code: Any) -> str:
-    """ "CONV_2D": the schema's name of an operator code; the own name of a custom one."""
+    """Return "CONV_2D": the schema's name of an operator code; the own name of a custom one."""
     number = max(int(code.builtinCode), int(code.deprecatedBuiltinCode))  # files before 2020 have the second alone
     if code.customCode:
         return bytes(code.customCode).decode("utf-8", "replace")

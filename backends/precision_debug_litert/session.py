@@ -195,7 +195,7 @@ class LiteRtSession:
         return self._parts
 
     def _delegated(self) -> Mapping[int, str]:
-        """Which kernel makes each tensor, and a note of how many XNNPACK took."""
+        """Return which kernel makes each tensor, and a note of how many XNNPACK took."""
         kept = self._of_kept()
         with running(self._maker.path, self._maker.mode):
             ops = kept.interpreter._get_ops_details()
@@ -238,7 +238,7 @@ def _node(graph: Graph, value: Value) -> str:
 
 
 def _inside(graph: Graph) -> list[TensorMeta]:
-    """What subgraphs of branches and loops compute."""
+    """Return what subgraphs of branches and loops compute."""
     model, found = graph.flat.model, []
     kinds = sorted({value.op_type for value in graph.values.values()} & BODIES)
     if not kinds:

@@ -52,7 +52,7 @@ class LlamaCppKeep:
         return {"keep_fp32": tuple(dict.fromkeys((*kept, *keys)))}
 
     def hand_over(self, keys: Sequence[str], _tensors: Sequence[TensorMeta], folder: Path, /) -> Sequence[Handed]:
-        """The names for this tool, a file that every llama.cpp runs, and options for llama-quantize."""
+        """Return the names for this tool, a file that every llama.cpp runs, and options for llama-quantize."""
         names = self.options(keys)["keep_fp32"]
         listed = json.dumps(list(names), ensure_ascii=False)
         wanted = setting(self.spec.options, "save_gguf")
@@ -96,7 +96,7 @@ def weights_of(model: GgufFile, names: Collection[str]) -> tuple[str, ...]:
 
 
 def counterpart(model: GgufFile, weight: Weight) -> Weight:
-    """The weight of the same name. Raises ModelError where it is another one's."""
+    """Return the weight of the same name. Raises ModelError where it is another one's."""
     found = model.weights.get(weight.name)
     if found is None or found.shape != weight.shape:
         raise ModelError(f"it has no {weight.name} of shape {list(weight.shape)}", where=model.path)

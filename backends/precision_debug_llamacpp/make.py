@@ -56,7 +56,8 @@ class Loaded:
         self._callback = Callback(self._visited)
 
     def run(self, tokens: Sequence[int]) -> Any:
-        """The logits of each token, float32 [tokens, vocabulary]. Raises RuntimeError with what llama.cpp says."""
+        """Return the logits of each token, float32 [tokens, vocabulary]. Raises RuntimeError with what llama.cpp
+        says."""
         library, count = self._library, len(tokens)
         self._fit(count)
         library.llama_memory_clear(library.llama_get_memory(self._context), True)

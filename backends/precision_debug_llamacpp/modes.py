@@ -47,12 +47,12 @@ _NEEDS = "pip install 'precision_debug[gguf]'"
 
 
 def recipe(mode: str) -> Recipe:
-    """The recipe of a mode; KeyError where this backend has no such mode."""
+    """Return the recipe of a mode; KeyError where this backend has no such mode."""
     return _RECIPES[mode]
 
 
 def availability(mode: str) -> Availability:
-    """Whether ``mode`` can run here; ``needs`` names what is missing. Never raises."""
+    """Return whether ``mode`` can run here; ``needs`` names what is missing. Never raises."""
     if mode not in _RECIPES:
         return Availability(ok=False, needs=core("no_such_mode", backend="llamacpp", mode=mode))
     try:

@@ -11,9 +11,9 @@ _WORDS = {"F32": "float32", "F16": "float16", "BF16": "bfloat16", "Q8_0": "int8"
 
 
 def arithmetic_of(types: Iterable[tuple[str, int]], cache: str, *, fused: bool) -> str:
-    """The type that most of the products' weights are held in, as what it rounds like: "int4" of all blocks of fewer
-    than 8 bits a number. types: ggml's name and how many numbers, of each product's weight. Where all are F32 what keys
-    and values are kept in decides."""
+    """Return the type that most of the products' weights are held in, as what it rounds like: "int4" of all blocks of
+    fewer than 8 bits a number. types: ggml's name and how many numbers, of each product's weight. Where all are F32
+    what keys and values are kept in decides."""
     count: dict[str, int] = {}
     for name, elements in types:
         word = _WORDS.get(name, "int4")
@@ -25,6 +25,6 @@ def arithmetic_of(types: Iterable[tuple[str, int]], cache: str, *, fused: bool) 
 
 
 def node_of(weights: Iterable[str]) -> str:
-    """What a node is called after the first of its weights: "blk.0.attn_q.weight" to "blk.0.attn_q"."""
+    """Return what a node is called after the first of its weights: "blk.0.attn_q.weight" to "blk.0.attn_q"."""
     first = next(iter(weights), "")
     return first.removesuffix(".weight").removesuffix(".bias")

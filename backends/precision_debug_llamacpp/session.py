@@ -141,7 +141,7 @@ class LlamaCppSession:
         return tokens
 
     def _look(self) -> tuple[Node, ...]:
-        """The graph, of a run that shows nothing."""
+        """Return the graph, of a run that shows nothing."""
         assert self._loaded is not None
         seen: list[Seen] = []
         counter = NodeCounter()
@@ -234,7 +234,7 @@ class _Visitor:
             self._library.ggml_backend_tensor_set(address, memory.ctypes.data, 0, memory.size)
 
     def _part(self, node: Node, whole: Any, tensor: Tensor) -> Any:
-        """What of a node's memory is the tensor of so many tokens, as a view."""
+        """Return what of a node's memory is the tensor of so many tokens, as a view."""
         if node.form == "rows":
             return whole.reshape(-1, whole.shape[-1])[: self._count]
         if node.form == "columns":  # of a cache that is kept transposed: each channel has its tokens side by side

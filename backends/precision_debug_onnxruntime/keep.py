@@ -61,17 +61,18 @@ class Blocked:
         return cls(ops=blocked.ops, nodes=named | _parts(source, running, blocked))
 
     def covers(self, node: Any) -> bool:
-        """Whether a node is named itself."""
+        """Return whether a node is named itself."""
         return node.op_type in self.ops or node.name in self.nodes
 
     def covers_scope(self, scope: Scope | None) -> bool:
-        """Whether a graph lies in a blocked node, at whatever depth."""
+        """Return whether a graph lies in a blocked node, at whatever depth."""
         return scope is not None and (
             (scope.owner is not None and self.covers(scope.owner)) or self.covers_scope(scope.parent)
         )
 
     def nodes_of(self, graph: Any, inside: bool = False) -> Iterator[tuple[Any, bool]]:
-        """Every node of a graph and of those inside it, and whether it stays in float32; inside: all of them do."""
+        """Yield every node of a graph and of those inside it, and whether it stays in float32; inside: all of them
+        do."""
         for node in graph.node:
             blocked = inside or self.covers(node)
             yield node, blocked
@@ -80,7 +81,7 @@ class Blocked:
 
 
 def _parts(source: Model, running: Model, blocked: Blocked) -> frozenset[str]:
-    """What became of blocked nodes that are functions: the nodes between what these read and what they give."""
+    """Return what became of blocked nodes that are functions: the nodes between what these read and what they give."""
     made = {out: node for graph in all_graphs(running.proto.graph) for node in graph.node for out in node.output}
     here = {node.name for node in made.values()}
     found: set[str] = set()
@@ -99,7 +100,8 @@ def _parts(source: Model, running: Model, blocked: Blocked) -> frozenset[str]:
 
 
 def _function_of(source: Model, tensor: str) -> list[str]:
-    """Nodes of the type whose function ONNX Runtime took apart, by the name that it gives a tensor inside of one."""
+    """Return nodes of the type whose function ONNX Runtime took apart, by the name that it gives a tensor inside of
+    one."""
     inside = tensor.removeprefix(_INLINED)
     nodes = [node for graph in all_graphs(source.proto.graph) for node in graph.node]
     types = {node.op_type for node in nodes if inside != tensor and inside.startswith(f"{node.op_type}_")}
@@ -107,8 +109,8 @@ def _function_of(source: Model, tensor: str) -> list[str]:
 
 
 def nodes_named(source: Model, names: Sequence[str], option: str) -> tuple[str, ...]:
-    """The nodes of these names, and those that make the tensors of the others, as a report names them (an iteration's
-    too). Raises UsageError for what the model has neither of."""
+    """Return the nodes of these names, and those that make the tensors of the others, as a report names them (an
+    iteration's too). Raises UsageError for what the model has neither of."""
     if not names:
         return ()
     made = {out: node.name for graph in all_graphs(source.proto.graph) for node in graph.node for out in node.output}
@@ -172,7 +174,8 @@ class OrtKeep:
         return {self._name: tuple(dict.fromkeys((*kept, *keys)))}
 
     def hand_over(self, keys: Sequence[str], _tensors: Sequence[TensorMeta], folder: Path) -> Sequence[Handed]:
-        """The names for the stock tool, and the model that was judged, which ``save_model`` wrote beside them."""
+        """Return the names for the stock tool, and the model that was judged, which ``save_model`` wrote beside
+        them."""
         names = self.options(keys)[self._name]
         stem = Path(self.spec.model.model_file).stem
         listed = json.dumps(list(names), ensure_ascii=False)
@@ -209,7 +212,7 @@ class OrtKeep:
         return handed
 
     def _script(self, names: Sequence[str]) -> Handed:
-        """The same by the stock tool, from the file as it is, to paste."""
+        """Return the same by the stock tool, from the file as it is, to paste."""
         model, options = str(Path(self.spec.model.model_file).absolute()), self.spec.options
         if not self.recipe.quantises:
             types: tuple[str, ...] = setting(options, "op_block_list")

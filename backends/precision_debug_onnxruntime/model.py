@@ -27,7 +27,7 @@ _kept: list[_Kept] = []
 
 
 def of_run(spec: SessionSpec) -> str:
-    """What both sides of a run have in common: the folder that their own folders lie in."""
+    """Return what both sides of a run have in common: the folder that their own folders lie in."""
     return str(Path(spec.work_dir).parent) if spec.work_dir else ""
 
 

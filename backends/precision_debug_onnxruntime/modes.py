@@ -53,7 +53,8 @@ class Recipe:
         return self.providers[0].removesuffix("ExecutionProvider").lower() if self.providers else ""
 
     def provider_options(self, settings: Mapping[str, Any]) -> tuple[dict[str, str], ...]:
-        """What each provider is told beyond its defaults. Setting "use_tf32": "0" makes CUDA's float32 true float32."""
+        """Return what each provider is told beyond its defaults. Setting "use_tf32": "0" makes CUDA's float32 true
+        float32."""
         known: dict[str, dict[str, str]] = {"TensorrtExecutionProvider": {"trt_fp16_enable": "1"}}
         use_tf32, card = setting(settings, "use_tf32"), setting(settings, "device")
         if use_tf32 is not None:
@@ -134,18 +135,18 @@ _OLDEST = (1, 16)
 
 
 def recipe(mode: str) -> Recipe:
-    """The recipe of a mode; KeyError where this backend has no such mode."""
+    """Return the recipe of a mode; KeyError where this backend has no such mode."""
     return _RECIPES[mode]
 
 
 def _release(version: str) -> tuple[int, ...]:
-    """The first two numbers of a version; of one that has none, such as a build of one's own, no old one."""
+    """Return the first two numbers of a version; of one that has none, such as a build of one's own, no old one."""
     found = re.match(r"(\d+)\.(\d+)", version)
     return tuple(map(int, found.groups())) if found else _OLDEST
 
 
 def availability(mode: str) -> Availability:
-    """Whether ``mode`` can run here; ``needs`` names the package or device that is missing. Never raises."""
+    """Return whether ``mode`` can run here; ``needs`` names the package or device that is missing. Never raises."""
     if mode not in _RECIPES:
         return Availability(ok=False, needs=core("no_such_mode", backend="onnxruntime", mode=mode))
     from .engine import light_imports, taps

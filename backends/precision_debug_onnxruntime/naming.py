@@ -51,7 +51,7 @@ class Holding:
 
 
 def hold(running: Any, types: Types, known: Known) -> dict[tuple[Any, str], Holding]:
-    """What every value of the running graph holds, by (scope key, name)."""
+    """Return what every value of the running graph holds, by (scope key, name)."""
     found: dict[tuple[Any, str], Holding] = {}
     outputs = frozenset(item.name for item in running.output)
     seen: _Seen = {}
@@ -83,7 +83,7 @@ def hold(running: Any, types: Types, known: Known) -> dict[tuple[Any, str], Hold
 
 
 def _repeated(edge: Edge, members: tuple[str, ...], scope: Scope, known: Known) -> str:
-    """The value that an edge inside a branch or loop only takes over from outside; "" where it is of its own."""
+    """Return the value that an edge inside a branch or loop only takes over from outside; "" where it is of its own."""
     outside = next((name for name in members if _outside(name, scope, known)), "")
     if outside or not scope.key:
         return outside
@@ -94,13 +94,13 @@ def _repeated(edge: Edge, members: tuple[str, ...], scope: Scope, known: Known) 
 
 
 def _outside(name: str, scope: Scope, known: Known) -> bool:
-    """Whether a source tensor is computed further out than this graph, or in fewer loops."""
+    """Return whether a source tensor is computed further out than this graph, or in fewer loops."""
     depth, loops = known.source.tensors[name]
     return depth < len(scope.key) or loops < scope.loop_depth
 
 
 def _members(edge: Edge, known: Known, seen: _Seen) -> list[str]:
-    """The source tensors that an edge of the running graph stands for, each once."""
+    """Return the source tensors that an edge of the running graph stands for, each once."""
     found: dict[str, None] = {}
     for name in edge.forms:
         if known.copied(name) and (found or known.copied(name) in seen):
@@ -117,14 +117,14 @@ def _members(edge: Edge, known: Known, seen: _Seen) -> list[str]:
 
 
 def _moved(plain: str, name: str, known: Known) -> list[str]:
-    """The tensor of the node that a value in a known layout is called after."""
+    """Return the tensor of the node that a value in a known layout is called after."""
     tensor = known.named_after(plain) if known.turned.get(name) is not None else ""
     return [tensor] if tensor else []
 
 
 def _called_after(name: str, form: Form, edge: Edge, known: Known, seen: _Seen) -> list[str]:
-    """What a value holds that is called after a node: as ONNX Runtime calls what it transposed, in a layout that is
-    known. Its scale must be the tensor's own, or its operator the node's, of the same inputs: what was fused since
+    """Return what a value holds that is called after a node: as ONNX Runtime calls what it transposed, in a layout that
+    is known. Its scale must be the tensor's own, or its operator the node's, of the same inputs: what was fused since
     bears the name, too."""
     tensor = known.after(name)
     if not tensor or not form.perm or edge.node is None:
@@ -137,8 +137,8 @@ def _called_after(name: str, form: Form, edge: Edge, known: Known, seen: _Seen) 
 
 
 def _taken_over(member: str, edge: Edge, known: Known) -> list[str]:
-    """What an operator makes of a tensor that went as the quantisation stands in for it: a Relu, say, where the edge is
-    quantised with the scale of the Relu's result."""
+    """Return what an operator makes of a tensor that went as the quantisation stands in for it: a Relu, say, where the
+    edge is quantised with the scale of the Relu's result."""
     codes = {form.scale.code for form in edge.forms.values() if form.scale is not None} - known.scale_codes(member)
     found = []
     for node in known.converted.consumers.get(member, ()) if codes else ():
@@ -170,8 +170,8 @@ def _node_members(edge: Edge, known: Known, seen: _Seen) -> list[str]:
 
 
 def _put_in(edge: Edge, known: Known, seen: _Seen) -> tuple[str, ...]:
-    """The converted graph's own tensor that an edge is, of which the source knows nothing: a quantiser that lets ONNX
-    Runtime prepare the model puts Reshapes around a product of two dimensions, and quantises between them."""
+    """Return the converted graph's own tensor that an edge is, of which the source knows nothing: a quantiser that lets
+    ONNX Runtime prepare the model puts Reshapes around a product of two dimensions, and quantises between them."""
     outputs = known.outputs(edge.node) if edge.node is not None and not edge.constant else ()
     tensor = outputs[edge.index] if edge.index < len(outputs) else ""
     there = known.edge_of.get(tensor)
@@ -185,8 +185,8 @@ def _put_in(edge: Edge, known: Known, seen: _Seen) -> tuple[str, ...]:
 
 
 def _first_quantised(tensor: str, known: Known) -> str:
-    """The tensor that is quantised behind one that is not: what is dropped between them, a Relu say, the quantisation
-    does."""
+    """Return the tensor that is quantised behind one that is not: what is dropped between them, a Relu say, the
+    quantisation does."""
     while not known.scale_codes(tensor):
         readers = known.converted.consumers.get(tensor, ())
         if len(readers) != 1 or readers[0].op_type not in _DROPPED or readers[0].input[0] != tensor:
@@ -196,7 +196,8 @@ def _first_quantised(tensor: str, known: Known) -> str:
 
 
 def _shared(codes: Collection[str]) -> bool:
-    """Whether ONNX Runtime has put one constant in the place of several that are equal: its name tells nothing then."""
+    """Return whether ONNX Runtime has put one constant in the place of several that are equal: its name tells nothing
+    then."""
     return any("ortshared" in code for code in codes)
 
 
@@ -216,7 +217,7 @@ def _fused_members(edge: Edge, known: Known, seen: _Seen) -> list[str]:
 
 
 def _reads_the_same(running: Any, converted: Any, known: Known, seen: _Seen) -> bool:
-    """Whether two nodes of one name read the same tensors; else a transposition was moved past the node."""
+    """Return whether two nodes of one name read the same tensors; else a transposition was moved past the node."""
     mine = [seen[name] for name in running.input if seen.get(name) is not None]
     edges = [known.edge_of.get(name) for name in converted.input if name]
     theirs = [known.members(edge.root) or [edge.root] for edge in edges if edge is not None and not edge.constant]
@@ -245,7 +246,7 @@ def _blocked_members(edge: Edge, known: Known, seen: _Seen) -> list[str]:
 
 
 def _step(tensor: str, op_types: set[str], known: Known) -> str:
-    """The output of the one consumer of such a type; "" where there is not exactly one."""
+    """Return the output of the one consumer of such a type; "" where there is not exactly one."""
     edge = known.edge_of.get(tensor)
     names = list(edge.forms) if edge is not None else [tensor]
     readers = (node for name in names for node in known.converted.consumers.get(name, ()))
@@ -284,8 +285,8 @@ def _assign_one(
 
 
 def _own_output(edge: Edge, source: str, known: Known) -> str:
-    """What an operator computed whose output now bears the name of a later one that was dropped: a Relu, say, which
-    the zero point of the quantisation stands in for."""
+    """Return what an operator computed whose output now bears the name of a later one that was dropped: a Relu, say,
+    which the zero point of the quantisation stands in for."""
     maker = known.source.producer.get(source)
     if edge.node is None or maker is None or maker.op_type not in _DROPPED or maker.name in known.converted.nodes:
         return ""
@@ -293,7 +294,8 @@ def _own_output(edge: Edge, source: str, known: Known) -> str:
 
 
 def _preference(name: str, form: Form, source: str, outputs: frozenset[str], place: int) -> tuple[Any, ...]:
-    """Smallest first: the model's output itself, else the most rounded form, plain before quantised or blocked."""
+    """Return the smallest first: the model's output itself, else the most rounded form, plain before quantised or
+    blocked."""
     return (
         not (name == source and name in outputs),
         form.bits,

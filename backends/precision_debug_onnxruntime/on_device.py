@@ -16,7 +16,8 @@ __all__ = ["device_comparer", "device_store"]
 
 
 def device_comparer(spec: SessionSpec) -> CudaComparer | None:
-    """What compares; None where the mode is not CUDA's, without compiled taps, or where the kernels do not run."""
+    """Return what compares; None where the mode is not CUDA's, without compiled taps, or where the kernels do not
+    run."""
     if recipe(spec.mode).engine != "cuda" or not taps.borrows_memory():
         return None
     from precision_debug.numbers.cuda.comparer import CudaComparer
@@ -26,7 +27,7 @@ def device_comparer(spec: SessionSpec) -> CudaComparer | None:
 
 
 def device_store(spec: SessionSpec) -> CudaStore | None:
-    """What keeps the baseline's tensors, where they are on the device too."""
+    """Return what keeps the baseline's tensors, where they are on the device too."""
     if recipe(spec.mode).engine != "cuda":
         return None
     from precision_debug.numbers.cuda.comparer import CudaStore

@@ -108,14 +108,14 @@ def _opened(
 
 
 def _arithmetic(recipe: Recipe, settings: Mapping[str, Any]) -> str:
-    """The type that it computes in, where that is another one than the mode promises."""
+    """Return the type that it computes in, where that is another one than the mode promises."""
     if recipe.change == "int8" and setting(settings, "activation_type") == FLOAT8:
         return "float8_e4m3fn"
     return "tf32" if _in_tf32(recipe, settings) else ""
 
 
 def _in_tf32(recipe: Recipe, settings: Mapping[str, Any]) -> bool:
-    """Whether CUDA's provider computes float32 products in TF32, which is its default."""
+    """Return whether CUDA's provider computes float32 products in TF32, which is its default."""
     return recipe.engine == "cuda" and recipe.change == "" and setting(settings, "use_tf32") is not False
 
 
@@ -148,7 +148,7 @@ def _as_rounded(entry: Entry, recipe: Recipe, blocked: Blocked) -> Entry:
 
 
 def _sizes(source: Model, runtime: Runtime, folder: Path) -> dict[str, tuple[int | str, ...] | None]:
-    """Shapes of the source model's tensors."""
+    """Return shapes of the source model's tensors."""
     types = infer_types(source, runtime, folder)
     known: dict[str, tuple[int | str, ...] | None] = {}
     for value in values(source.proto.graph):

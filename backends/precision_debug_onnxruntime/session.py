@@ -234,8 +234,8 @@ class _Run:
         self.interrupts = Interrupts(self.options)
 
     def receive(self, place: int, tensor: Any) -> Any:
-        """What goes on in place of a tensor that is asked for; else None. Never raises: what the hook raises is kept,
-        and ends the run."""
+        """Return what goes on in place of a tensor that is asked for; else None. Never raises: what the hook raises is
+        kept, and ends the run."""
         if self.error is not None:
             return None
         try:
@@ -250,7 +250,7 @@ class _Run:
         return None
 
     def _exchanged(self, entry: Entry, tensor: Any, new: Any, shown: Any) -> Any:
-        """The tensor as the engine would hold what was put in its place; None where nothing was."""
+        """Return the tensor as the engine would hold what was put in its place; None where nothing was."""
         if new is None:
             return None
         narrow = numpy_dtype(elem_of(entry.meta.dtype))
@@ -306,7 +306,7 @@ class _Replacing:
 
 
 def _in_the_host(tensor: Any) -> Any:
-    """A tensor of a device as an array; an array as it is."""
+    """Return a tensor of a device as an array; an array as it is."""
     return tensor.numpy(tensor.stream) if hasattr(tensor, "stream") else tensor
 
 

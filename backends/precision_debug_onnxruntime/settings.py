@@ -26,7 +26,7 @@ _TYPES = ("int8", "uint8", "int16", "uint16", "int4", "uint4", "float8")
 
 
 def _card(typed: Any) -> int:
-    """The number of a card: "cuda:1", "cuda" or 1."""
+    """Return the number of a card: "cuda:1", "cuda" or 1."""
     found = re.fullmatch(r"(?:(?:cuda|gpu):?)?(\d*)", str(typed).strip().lower())
     if found is None:
         raise ValueError(f"{typed!r} is not a card such as cuda:1")
@@ -165,5 +165,6 @@ SETTINGS = (
 
 
 def setting(options: Mapping[str, Any], name: str) -> Any:
-    """A session's setting in its declared type. Raises KeyError where SETTINGS has no such one, and UsageError."""
+    """Return a session's setting in its declared type. Raises KeyError where SETTINGS has no such one, and
+    UsageError."""
     return value(SETTINGS, options, name)

@@ -18,7 +18,7 @@ _LOG = re.compile(r"Model wasn't fully converted\.|Failed operations detailed lo
 
 
 def plain(error: BaseException) -> str:
-    """What an exception of OpenVINO says, without the places in its source, on one line that keeps both ends."""
+    """Return what an exception of OpenVINO says, without the places in its source, on one line that keeps both ends."""
     text = _LOG.sub(" ", _PLACES.sub(" ", str(error)))
     return shortened(" ".join(text.split()).strip(" :") or type(error).__name__, 400)
 

@@ -15,7 +15,8 @@ _FLOATS = frozenset({"float64", "float32", "float16", "bfloat16"})
 
 
 def rounded(value: Any, dtype: str) -> Any:
-    """Floats rounded to the type in which the engine holds them, in their own type; None where that is not known."""
+    """Return floats rounded to the type in which the engine holds them, in their own type; None where that is not
+    known."""
     array = np.asarray(value)
     if array.dtype.kind != "f":
         return array
@@ -26,7 +27,7 @@ def rounded(value: Any, dtype: str) -> Any:
 
 
 def fitted(new: Any, memory: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
-    """A value in the type and shape of the engine's own memory; None where it does not fit."""
+    """Return a value in the type and shape of the engine's own memory; None where it does not fit."""
     array = np.asarray(new)
     if array.shape != memory.shape:
         return None

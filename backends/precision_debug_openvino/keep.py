@@ -63,7 +63,7 @@ class OpenVinoKeep:
         return None if recipe.quantise and found._model[1] else found
 
     def key_of(self, meta: TensorMeta) -> str:
-        """The tensor's name, which both an ONNX baseline and OpenVINO have; an own step's by its operator."""
+        """Return the tensor's name, which both an ONNX baseline and OpenVINO have; an own step's by its operator."""
         graph = self._model[0]
         if meta.name in graph.named:
             return meta.name
@@ -74,7 +74,8 @@ class OpenVinoKeep:
         return {self._name: tuple(dict.fromkeys((*kept, *keys)))}
 
     def hand_over(self, keys: Sequence[str], _tensors: Sequence[TensorMeta], folder: Path, /) -> Sequence[Handed]:
-        """The names for this tool, and an IR with the operators marked in it, which any OpenVINO program compiles."""
+        """Return the names for this tool, and an IR with the operators marked in it, which any OpenVINO program
+        compiles."""
         names = self.options(keys)[self._name]
         listed = json.dumps(list(names), ensure_ascii=False)
         wanted = setting(self.spec.options, "save_ir")
@@ -142,7 +143,7 @@ openvino.save_model(model, {made!r}, compress_to_fp16=False)
 
 
 def excluded(graph: Graph, names: Collection[str]) -> list[str]:
-    """Operators that make these tensors, or have these names, with what their importer made of each.
+    """Return operators that make these tensors, or have these names, with what their importer made of each.
 
     Raises UsageError for a name that the model does not have.
     """
@@ -170,7 +171,8 @@ def _near(graph: Graph, name: str) -> str:
 
 
 def regions(graph: Graph, layers: Sequence[Layer]) -> Mapping[str, frozenset[str]]:
-    """Each operator of the main graph to those that are computed with it, in one layer: itself and what is inside."""
+    """Return each operator of the main graph to those that are computed with it, in one layer: itself and what is
+    inside."""
     ends = surviving(graph, layers)
     members: dict[Key, set[str]] = {}
     for key in (value.key for value in graph.computed()):
@@ -193,7 +195,7 @@ def regions(graph: Graph, layers: Sequence[Layer]) -> Mapping[str, frozenset[str
 
 
 def operators_of(graph: Graph, layers: Sequence[Layer], names: Collection[str]) -> frozenset[str]:
-    """The operators to mark so that these operators, or those that make these tensors, stay in float32.
+    """Return the operators to mark so that these operators, or those that make these tensors, stay in float32.
 
     Raises UsageError for a name that the model does not have.
     """
@@ -209,7 +211,7 @@ def operators_of(graph: Graph, layers: Sequence[Layer], names: Collection[str]) 
 
 
 def marked_model(core: Any, model: Any, ops: frozenset[str], folder: str) -> Any:
-    """The model with these operators kept in float32, by way of files in ``folder``. Raises ModelError.
+    """Return the model with these operators kept in float32, by way of files in ``folder``. Raises ModelError.
 
     A pass that makes a new operator of an old one drops the attribute: so the passes that fold batch norms and scales
     into weights run before, and a product with a weight is written so that it is not made a FullyConnected.
@@ -241,7 +243,8 @@ def marked_model(core: Any, model: Any, ops: frozenset[str], folder: str) -> Any
 
 
 def _turn_products(model: Any, ops: frozenset[str]) -> None:
-    """x @ w as (w' @ x')', which OpenVINO leaves a MatMul: it makes others with a weight FullyConnected layers."""
+    """Write x @ w as (w' @ x')', which OpenVINO leaves a MatMul: it makes others with a weight FullyConnected
+    layers."""
     import numpy as np
     from openvino import opset13
 
@@ -273,8 +276,8 @@ def _turn_products(model: Any, ops: frozenset[str]) -> None:
 
 
 def _moved_before(op: Any, ops: frozenset[str]) -> bool:
-    """Whether OpenVINO would move what reads a product, one number or none beside it, before a Transpose of it; behind
-    a bias, too. Only of what is kept itself: what is not rounds the product anyway."""
+    """Return whether OpenVINO would move what reads a product, one number or none beside it, before a Transpose of it;
+    behind a bias, too. Only of what is kept itself: what is not rounds the product anyway."""
     import numpy as np
 
     while True:

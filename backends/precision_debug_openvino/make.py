@@ -32,11 +32,11 @@ class Built:
     ends: tuple[Key, ...] = ()
 
     def layers(self, known: Collection[str]) -> tuple[Layer, ...]:
-        """What it runs; after a run with times."""
+        """Return what it runs; after a run with times."""
         return tuple(layer for layer in read_layers(self.compiled, known) if not layer.name.startswith(NAME))
 
     def tap_order(self) -> list[Key]:
-        """The tensors whose taps it runs, in the order in which it does; others became constants."""
+        """Return the tensors whose taps it runs, in the order in which it does; others became constants."""
         if self.ends:
             return list(self.ends)
         layers = read_layers(self.compiled, ())
@@ -178,7 +178,7 @@ def _end_in_a_product(model: Any, tokens: Sequence[Any]) -> None:
 
 
 def _folded(model: Any) -> Any:
-    """A copy in which everything that does not depend on an input is a constant already.
+    """Return a copy in which everything that does not depend on an input is a constant already.
 
     OpenVINO would find that out while it changes types, and take a tap for a part of it. Weights that are held in
     half of their bits stay so: which kernel multiplies by them depends on it.

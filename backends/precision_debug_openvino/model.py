@@ -22,7 +22,7 @@ __all__ = ["read_inputs", "read_model", "real_numbers", "with_uses"]
 
 
 def read_model(spec: SessionSpec) -> Any:
-    """An ``openvino.Model``. Raises ModelError."""
+    """Return an ``openvino.Model``. Raises ModelError."""
     import openvino
 
     path = spec.model.model_file
@@ -42,13 +42,13 @@ def read_model(spec: SessionSpec) -> Any:
 
 
 def read_inputs(model: Any) -> Sequence[InputMeta]:
-    """What a model is fed with."""
+    """Return what a model is fed with."""
     return tuple(InputMeta(name=port_name(port), dtype=dtype_of(port), shape=shape_of(port)) for port in model.inputs)
 
 
 def with_uses(metas: Sequence[InputMeta], path: str) -> Sequence[InputMeta]:
-    """The inputs with what an ONNX file says of them beyond OpenVINO, which forgets the names of dimensions: sizes that
-    are chosen for one name are of one size, as they have to be."""
+    """Return the inputs with what an ONNX file says of them beyond OpenVINO, which forgets the names of dimensions:
+    sizes that are chosen for one name are of one size, as they have to be."""
     if not path.lower().endswith(".onnx") or importlib.util.find_spec("onnx") is None:
         return metas
     from precision_debug.onnx import input_roles
@@ -63,7 +63,8 @@ def with_uses(metas: Sequence[InputMeta], path: str) -> Sequence[InputMeta]:
 
 
 def real_numbers(path: str) -> RealNumbers:
-    """What the quantised tensors of an ONNX file stand for; nothing of other files, and without the package onnx."""
+    """Return what the quantised tensors of an ONNX file stand for; nothing of other files, and without the package
+    onnx."""
     if not path.lower().endswith(".onnx") or importlib.util.find_spec("onnx") is None:
         return RealNumbers()
     from precision_debug.onnx.model import read_model

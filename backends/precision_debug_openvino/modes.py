@@ -71,14 +71,13 @@ _CAPABILITIES = {
 
 
 def recipe(mode: str) -> Recipe:
-    """The recipe of a mode; KeyError where this backend has no such mode."""
+    """Return the recipe of a mode; KeyError where this backend has no such mode."""
     return _RECIPES[mode]
 
 
 def availability(mode: str) -> Availability:
-    """Whether ``mode`` can run here, on the CPU or another device of OpenVINO's; ``needs`` names what is missing. Never
-    raises. The device that a run asks for is looked at by ``lacks`` when a session is opened on it.
-    """
+    """Return whether ``mode`` can run here, on the CPU or another device of OpenVINO's; ``needs`` names what is
+    missing. Never raises. The device that a run asks for is looked at by ``lacks`` when a session is opened on it. """
     if mode not in _RECIPES:
         return Availability(ok=False, needs=core("no_such_mode", backend="openvino", mode=mode))
     try:
@@ -90,7 +89,8 @@ def availability(mode: str) -> Availability:
 
 
 def lacks(chosen: Recipe, capabilities: Collection[str]) -> str:
-    """What a recipe needs ("FP16") of a device that is not among its OPTIMIZATION_CAPABILITIES ("FP32", "INT8", …)."""
+    """Return what a recipe needs ("FP16") of a device that is not among its OPTIMIZATION_CAPABILITIES ("FP32", "INT8",
+    …)."""
     word = _CAPABILITIES.get(chosen.precision, ("", ""))[0]
     return "" if word in capabilities else word
 

@@ -20,17 +20,18 @@ _DTYPES = {
 
 
 def numpy_name(kind: str) -> str:
-    """numpy's name of an element type in OpenVINO's words ("f32"); those that numpy does not have, as they are."""
+    """Return numpy's name of an element type in OpenVINO's words ("f32"); those that numpy does not have, as they
+    are."""
     return _DTYPES.get(kind, kind)
 
 
 def dtype_of(port: Any) -> str:
-    """numpy's name of a port's element type."""
+    """Return numpy's name of a port's element type."""
     return numpy_name(port.get_element_type().get_type_name())
 
 
 def shape_of(port: Any) -> tuple[int | str, ...] | None:
-    """A port's shape as InputMeta has it; None where not even its rank is known."""
+    """Return a port's shape as InputMeta has it; None where not even its rank is known."""
     shape = port.get_partial_shape()
     if shape.rank.is_dynamic:
         return None
@@ -38,7 +39,7 @@ def shape_of(port: Any) -> tuple[int | str, ...] | None:
 
 
 def port_name(port: Any) -> str:
-    """The source model's name of a tensor, else its operator's, with the port's number where it has several."""
+    """Return the source model's name of a tensor, else its operator's, with the port's number where it has several."""
     names = port.get_names()
     node = port.get_node()
     own = str(node.get_friendly_name())

@@ -113,7 +113,7 @@ def _folder(spec: SessionSpec) -> Iterator[str]:
 
 
 def _device(core: Any, asked: str, recipe: Recipe) -> str:
-    """The device by OpenVINO's name. Raises BackendUnavailable where it is not there, or lacks the precision."""
+    """Return the device by OpenVINO's name. Raises BackendUnavailable where it is not there, or lacks the precision."""
     found = [str(name) for name in core.available_devices]
     name = asked.upper()
     if name.partition(".")[0] not in {one.partition(".")[0] for one in found}:

@@ -333,7 +333,7 @@ class OpenVinoSession:
 
 
 def _array(tensor: Any) -> np.ndarray[Any, Any]:
-    """A copy; bfloat16 as float32."""
+    """Return a copy; bfloat16 as float32."""
     kind = tensor.get_element_type().get_type_name()
     if kind == "string":
         return np.array(tensor.str_data)

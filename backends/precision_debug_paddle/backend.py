@@ -136,13 +136,13 @@ class PaddleBackend:
         return read_layer(spec.model.model_file, seed=int(passed(spec.options, "seed")))
 
     def modules_in(self, path: str) -> dict[str, str]:
-        """Names of a paddle2onnx file's tensors to the operators that they come from."""
+        """Return names of a paddle2onnx file's tensors to the operators that they come from."""
         from .engine.onnx_export import modules_in
 
         return modules_in(path) if Path(path).suffix.lower() == ".onnx" else {}
 
     def weights(self, spec: SessionSpec) -> dict[str, Any]:
-        """The parameters by name; a program's without Paddle, {} where the file does not fit the program."""
+        """Return the parameters by name; a program's without Paddle, {} where the file does not fit the program."""
         from .engine.dynamic_model import arrays_of, is_factory
         from .engine.onnx_export import weights_of
         from .model import read_model
@@ -180,7 +180,7 @@ class PaddleBackend:
         return layers_named(names)
 
     def layer_of(self, meta: TensorMeta) -> str:
-        """The operator that a tensor was made by."""
+        """Return the operator that a tensor was made by."""
         from .engine.onnx_export import layer_of
 
         return layer_of(meta)

@@ -101,7 +101,7 @@ def _translated(text: str, where: str, mode: str, params: str) -> PrecisionDebug
 
 
 def _first(text: str) -> str:
-    """The sentence that says what went wrong, without Paddle's C++ trace."""
+    """Return the sentence that says what went wrong, without Paddle's C++ trace."""
     summary = re.search(r"\b(?:\w+Error|ExternalError|\w+): \((\w+)\) (.+?)(?:\n|\[Hint|\(at )", text, re.DOTALL)
     plain = re.search(r"^\((\w+)\) (.+)", text, re.DOTALL)
     line = summary[2] if summary else plain[2] if plain else text

@@ -78,7 +78,7 @@ class PaddleKeep:
         ]  # fmt: skip
 
     def _files(self) -> tuple[str, str]:
-        """The program and its parameters; of one that is gone, as they were named."""
+        """Return the program and its parameters; of one that is gone, as they were named."""
         try:
             model = read_model(self.spec.model)
         except PrecisionDebugError:
@@ -151,7 +151,7 @@ class PirKeep:
         return {"keep_operators": names} if names else {}
 
     def hand_over(self, keys: Sequence[str], _tensors: Sequence[TensorMeta], folder: Path, /) -> Sequence[Handed]:
-        """The names for this tool, and the program that was judged with its parameters, for Paddle as it is."""
+        """Return the names for this tool, and the program that was judged with its parameters, for Paddle as it is."""
         names: tuple[str, ...] = self.options(keys)["keep_operators"]
         listed = json.dumps(list(names), ensure_ascii=False)
         model = read_model(self.spec.model)
@@ -169,6 +169,6 @@ class PirKeep:
 
 
 def types_of(values: Sequence[Any]) -> dict[str, int]:
-    """How many operators of each type a program has."""
+    """Return how many operators of each type a program has."""
     counted = Counter(value.op_type.partition(":")[0] for value in values)
     return {kind: number for kind, number in counted.items() if kind}

@@ -16,7 +16,8 @@ __all__ = ["make_config"]
 def make_config(
     recipe: Recipe, program: Path, params: Path, options: Mapping[str, Any], *, device: str, quiet: bool = True
 ) -> Any:
-    """A paddle.inference.Config, TensorRT not yet switched on. device: "cpu" or "gpu". quiet: without Paddle's log."""
+    """Return a paddle.inference.Config, TensorRT not yet switched on. device: "cpu" or "gpu". quiet: without Paddle's
+    log."""
     register_libraries(setting(options, "custom_ops_library"))
     inference = inference_module()
     config = inference.Config(str(program), str(params))

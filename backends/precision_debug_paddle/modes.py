@@ -121,7 +121,7 @@ RUN_MODES = tuple(replace(recipe.mode, tried=TRIED.get(recipe.mode.name, "")) fo
 
 
 def mixed_precision(precision: str) -> str:
-    """The mode of Paddle's own GPU kernels that mixes in a precision."""
+    """Return the mode of Paddle's own GPU kernels that mixes in a precision."""
     return next(
         mode for mode, recipe in _RECIPES.items()
         if recipe.device == "gpu" and recipe.precision == precision and not recipe.tensorrt and not recipe.dygraph
@@ -129,12 +129,12 @@ def mixed_precision(precision: str) -> str:
 
 
 def recipe(mode: str) -> Recipe:
-    """The recipe of a mode; KeyError where this backend has no such mode."""
+    """Return the recipe of a mode; KeyError where this backend has no such mode."""
     return _RECIPES[mode]
 
 
 def availability(mode: str) -> Availability:
-    """Whether ``mode`` can run here; ``needs`` names what is missing. Never raises."""
+    """Return whether ``mode`` can run here; ``needs`` names what is missing. Never raises."""
     if mode not in _RECIPES:
         return Availability(ok=False, needs=core("no_such_mode", backend="paddle", mode=mode))
     from .engine import capability

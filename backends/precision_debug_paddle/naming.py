@@ -61,7 +61,7 @@ def layer_names(paths: Iterable[str]) -> dict[str, str]:
 
 
 def _parts(path: str) -> Iterator[tuple[str, str, int]]:
-    """Each layer of a path: the path of its parent, its class, and its number, 0 for the first."""
+    """Yield each layer of a path: the path of its parent, its class, and its number, 0 for the first."""
     parent = ""
     for part in path.split("/"):
         match = re.fullmatch(r"(.+?)_([1-9]\d*)", part)
@@ -70,33 +70,33 @@ def _parts(path: str) -> Iterator[tuple[str, str, int]]:
 
 
 def fetch_name(name: str) -> str:
-    """The name under which a PIR predictor hands out a value that was fetched for us."""
+    """Return the name under which a PIR predictor hands out a value that was fetched for us."""
     return FETCH + name
 
 
 def plain_type(op_type: str) -> str:
-    """ "pd_op.relu_:5" is "relu": without dialect, instruction number and the mark of an in-place operator."""
+    """Return "pd_op.relu_:5" is "relu": without dialect, instruction number and the mark of an in-place operator."""
     text = _DIALECT.sub("", op_type.rpartition(":")[0] if re.search(r":\d+$", op_type) else op_type)
     return text.rstrip("_") or text
 
 
 def kernel(op_type: str) -> str:
-    """What is compared to see whether marks changed the graph: the type without number and in-place mark."""
+    """Return what is compared to see whether marks changed the graph: the type without number and in-place mark."""
     text = op_type.rpartition(":")[0] if re.search(r":\d+$", op_type) else op_type
     return text.rstrip("_")
 
 
 def instruction(op_type: str) -> str:
-    """ "pd_op.relu_:5" is "pd_op.relu:5": type and number, the same whether it works in place or not."""
+    """Return "pd_op.relu_:5" is "pd_op.relu:5": type and number, the same whether it works in place or not."""
     kind, _, number = op_type.rpartition(":")
     return f"{kind.rstrip('_')}:{number}" if kind else op_type
 
 
 def carries(op_type: str) -> bool:
-    """Whether an operator only moves a tensor into another place, layout or type."""
+    """Return whether an operator only moves a tensor into another place, layout or type."""
     return plain_type(op_type) in _CARRIERS
 
 
 def works_in_place(op_type: str) -> bool:
-    """Whether a PIR operator writes over its input: "pd_op.relu_:5" does."""
+    """Return whether a PIR operator writes over its input: "pd_op.relu_:5" does."""
     return (op_type.rpartition(":")[0] or op_type).endswith("_")

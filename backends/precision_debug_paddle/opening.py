@@ -69,7 +69,7 @@ def _open_hooked(
     spec: SessionSpec, model: Model, recipe: Recipe, feeds: Sequence[Feeds], folder: Path, device: str,
     versions: Mapping[str, str], notes: Sequence[Reason],
 ) -> Session:  # fmt: skip
-    """A legacy program outside oneDNN: Paddle's own hook shows its tensors as they are."""
+    """Return a legacy program outside oneDNN: Paddle's own hook shows its tensors as they are."""
 
     def start(program: Path) -> Runner:
         config = make_config(recipe, program, model.params, spec.options, device=device)
@@ -135,7 +135,8 @@ def _open_fetched(
 def _offered(
     error: BackendUnavailable, spec: SessionSpec, model: Model, recipe: Recipe, feeds: Feeds, device: str, folder: Path
 ) -> Reason:
-    """What to type where oneDNN cannot run a legacy program in bfloat16: a list that was run, with what it costs."""
+    """Return what to type where oneDNN cannot run a legacy program in bfloat16: a list that was run, with what it
+    costs."""
 
     def start(types: Sequence[str]) -> Runner:
         config = make_config(recipe, model.file, model.params, {**spec.options, "bfloat16_ops": types}, device=device)
@@ -157,7 +158,7 @@ def _offered(
 
 
 def with_kept(model: Model, names: Sequence[str], folder: Path) -> Model:
-    """The model with the operators of these values out of BF16. Raises UsageError."""
+    """Return the model with the operators of these values out of BF16. Raises UsageError."""
     if not isinstance(model.program, PirProgram):
         raise UsageError(say("keep_of_legacy"), where="--option keep_operators", hint=say("use_bfloat16_ops"))
     try:
@@ -170,7 +171,7 @@ def with_kept(model: Model, names: Sequence[str], folder: Path) -> Model:
 
 
 def open_layer(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds]) -> Session:
-    """A dynamic-graph model. Raises our errors."""
+    """Return a dynamic-graph model. Raises our errors."""
     from .engine.dynamic_model import read_layer
     from .engine.dynamic_session import DygraphSession
 
@@ -186,7 +187,7 @@ def open_layer(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds]) -> Ses
 
 
 def _step(spec: SessionSpec, recipe: Recipe, layer: Layer) -> Callable[[StepParts], Step]:
-    """What makes the training step that a command asks for, of the layer as the mode runs it."""
+    """Return what makes the training step that a command asks for, of the layer as the mode runs it."""
     from .engine.training.step import Step
 
     until, options = setting(spec.options, "step"), spec.options
@@ -216,12 +217,12 @@ def _trial(spec: SessionSpec, model: Model, recipe: Recipe) -> Callable[[Path, F
 
 
 def _wants(recipe: Recipe) -> str:
-    """The type without which a mode did not do what it is for; of int8 see ``_quantised``."""
+    """Return the type without which a mode did not do what it is for; of int8 see ``_quantised``."""
     return recipe.precision if recipe.precision in ("float16", "bfloat16") else ""
 
 
 def _view(recipe: Recipe) -> str:
-    """How a fetched value is made of the engine's own."""
+    """Return how a fetched value is made of the engine's own."""
     if not recipe.onednn:
         return "cast" if recipe.precision != "float32" else ""
     return "unblocked" if recipe.precision == "float32" else "dequantised, unblocked"

@@ -187,7 +187,8 @@ class HookSession:
         return self._operators.get(name)
 
     def _seen(self, hook: Hook | Replace, names: Collection[str] | None) -> Callable[[str, str, Any], Any]:
-        """What a runner's receiver is to be, so that a hook sees the tensors that are shown, and what it returns."""
+        """Return what a runner's receiver is to be, so that a hook sees the tensors that are shown, and what it
+        returns."""
         turns = _Turns(self._written)
 
         def show(op_type: str, variable: str, array: Any) -> Any:
@@ -205,7 +206,7 @@ class HookSession:
             self._bodies.close()
 
     def _inside(self, value: Value) -> Sequence[TensorMeta]:
-        """The rows of a value in a body, or of a branch's result, that the program's own hook did not show."""
+        """Return the rows of a value in a body, or of a branch's result, that the program's own hook did not show."""
         if value.hidden.code == NESTED.code:
             if self._bodies is None:
                 return [meta_of(value, unseen=_IN_A_BODY)]
@@ -213,7 +214,7 @@ class HookSession:
         return [meta_of(value, unseen=NOT_ENTERED)] if value.op_type in _BRANCHES else []
 
     def _in_order(self, shown: Sequence[TensorMeta], hidden: Sequence[TensorMeta]) -> Iterator[TensorMeta]:
-        """What is shown in the order of the run, and what lies in a body before what its loop or branch gives."""
+        """Yield what is shown in the order of the run, and what lies in a body before what its loop or branch gives."""
         place = {name: number for number, name in enumerate(self._values)}
         waiting = [
             (place[meta.name] if meta.name in place else place[meta.name.rpartition("@")[0]], meta) for meta in hidden
@@ -235,7 +236,7 @@ class HookSession:
         return array.reshape(()) if name in self._scalars and array.shape == (1,) else array
 
     def _shown(self, name: str, array: Any) -> bool:
-        """Whether a tensor is an activation; a running statistic has the name of a parameter."""
+        """Return whether a tensor is an activation; a running statistic has the name of a parameter."""
         value = self._values.get(name)
         if value is not None and (array.size or 0 in (value.shape or ())):
             return True
@@ -243,7 +244,7 @@ class HookSession:
         return False
 
     def _refilled(self, found: Mapping[str, TensorMeta]) -> frozenset[str]:
-        """Tensors between a linear operator and the batch norm that was folded into its weights.
+        """Return tensors between a linear operator and the batch norm that was folded into its weights.
 
         The convolution keeps its output's name, but with other weights it is another tensor.
         """
@@ -275,7 +276,7 @@ class HookSession:
 
 
 def not_run(wanted: str, types: Collection[str]) -> tuple[Doubt, ...]:
-    """What is in doubt where no tensor had the type that a mode is for.
+    """Return what is in doubt where no tensor had the type that a mode is for.
 
     wanted: "bfloat16" or "float16"; "" asks for nothing. types: of all tensors that Paddle's own hook saw.
     """
@@ -287,7 +288,7 @@ def not_run(wanted: str, types: Collection[str]) -> tuple[Doubt, ...]:
 
 
 def metas_of(metas: Iterable[TensorMeta]) -> tuple[TensorMeta, ...]:
-    """The list that a session announces: ``inputs`` name only what is in it."""
+    """Return the list that a session announces: ``inputs`` name only what is in it."""
     listed = tuple(metas)
     names = {meta.name for meta in listed}
     return tuple(
@@ -296,8 +297,8 @@ def metas_of(metas: Iterable[TensorMeta]) -> tuple[TensorMeta, ...]:
 
 
 def absorbing(metas: Iterable[TensorMeta], values: Mapping[str, Value]) -> tuple[TensorMeta, ...]:
-    """The metas with the program's values that the engine fused into the operator of each: those between it and the
-    nearest values that are listed."""
+    """Return the metas with the program's values that the engine fused into the operator of each: those between it and
+    the nearest values that are listed."""
     listed = tuple(metas)
     there = {meta.name for meta in listed}
 
@@ -315,7 +316,7 @@ def absorbing(metas: Iterable[TensorMeta], values: Mapping[str, Value]) -> tuple
 
 
 def meta_of(value: Value, **changes: Any) -> TensorMeta:
-    """A value of the unoptimised program as the core wants it."""
+    """Return a value of the unoptimised program as the core wants it."""
     known: dict[str, Any] = {
         "name": value.name, "op_type": value.op_type, "node": value.node, "dtype": value.dtype, "shape": value.shape,
         "inputs": value.inputs, "is_output": bool(value.output),

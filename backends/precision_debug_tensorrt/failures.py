@@ -27,7 +27,7 @@ _ADVICE = {
 def parser_error(
     source: OnnxModel, problems: Sequence[tuple[int, str, str, str]], said: Sequence[str]
 ) -> PrecisionDebugError:
-    """An error that names the first node that the parser refuses."""
+    """Return an error that names the first node that the parser refuses."""
     if not problems:
         return ModelError(f"TensorRT's parser refuses it: {tidy(said)}", where=source.path, hint=_SIMPLIFY)
     place, name, op_type, text = problems[0]
@@ -68,7 +68,7 @@ def build_error(path: str, said: Sequence[str]) -> BackendError:
 
 
 def engine_error(path: str, said: Sequence[str], version: str) -> PrecisionDebugError:
-    """A serialised engine that cannot be loaded."""
+    """Return a serialised engine that cannot be loaded."""
     text = tidy(said)
     if re.search(r"version tag|engine version|platform|compute capability|cuda version", text, re.IGNORECASE):
         return BackendUnavailable(
@@ -92,9 +92,8 @@ def run_error(path: str, said: Sequence[str]) -> BackendError:
 
 
 def suspected(error: BackendError, source: object) -> BackendError:
-    """The error with the first node whose output's size depends on the data, where the model has one: TensorRT may
-    build such an engine, and then fail to make its execution context with a message that names nothing.
-    """
+    """Return the error with the first node whose output's size depends on the data, where the model has one: TensorRT
+    may build such an engine, and then fail to make its execution context with a message that names nothing. """
     graph = getattr(getattr(getattr(source, "model", None), "proto", None), "graph", None)
     node = next((node for node in getattr(graph, "node", ()) if node.op_type in _SIZED_BY_DATA), None)
     if node is None:
@@ -104,7 +103,7 @@ def suspected(error: BackendError, source: object) -> BackendError:
 
 
 def tidy(said: Sequence[str]) -> str:
-    """The last words of TensorRT, without its numbers and source places."""
+    """Return the last words of TensorRT, without its numbers and source places."""
     kept = [text for text in said if text.strip()]
     return _short(kept[-1]) if kept else ""
 

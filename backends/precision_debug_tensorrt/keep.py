@@ -132,8 +132,8 @@ class TensorRTKeep:
         return Path(wanted) if wanted else usual
 
     def _layers(self, nodes: Sequence[str]) -> tuple[str, ...]:
-        """The layers of TensorRT's network that nodes become, by the names that trtexec knows them by; the nodes' own
-        where there is no TensorRT here."""
+        """Return the layers of TensorRT's network that nodes become, by the names that trtexec knows them by; the
+        nodes' own where there is no TensorRT here."""
         from .engine.kept import is_silent, layers_of_nodes
         from .engine.messages import Messages, make_logger
         from .engine.network import make_network
@@ -160,7 +160,7 @@ class TensorRTKeep:
         )
 
     def _typed(self, names: Sequence[str], path: Path) -> Handed:
-        """A strongly typed ONNX: every precision is written into it by casts."""
+        """Return a strongly typed ONNX: every precision is written into it by casts."""
         base = next((kind for kind in self.recipe.precisions if kind in ("FP16", "BF16")), "")
         title = say("handed_typed")
         if not base:

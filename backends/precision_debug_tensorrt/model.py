@@ -89,7 +89,7 @@ def read_source(files: ModelFiles) -> Source:
 
 
 def load_function(path: str, *, default: str) -> Callable[..., Any]:
-    """A function from ``file.py[:function]``. Raises ModelError where file or function is missing or broken."""
+    """Return a function from ``file.py[:function]``. Raises ModelError where file or function is missing or broken."""
     file, colon, name = path.rpartition(".py:")
     file, name = (f"{file}.py", name) if colon else (path, default)
     if not Path(file).is_file():

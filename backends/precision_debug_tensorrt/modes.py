@@ -84,12 +84,13 @@ _NEEDS = "pip install 'precision_debug[tensorrt]'"
 
 
 def recipe(mode: str) -> Recipe:
-    """The recipe of a mode; KeyError where this backend has no such mode."""
+    """Return the recipe of a mode; KeyError where this backend has no such mode."""
     return _RECIPES[mode]
 
 
 def availability(mode: str) -> Availability:
-    """Whether ``mode`` can run here; ``needs`` names the package, version or device that is missing. Never raises."""
+    """Return whether ``mode`` can run here; ``needs`` names the package, version or device that is missing. Never
+    raises."""
     if mode not in _RECIPES:
         return Availability(ok=False, needs=f"the tensorrt backend has no run mode {mode}")
     from .engine.device_memory import find_device

@@ -49,7 +49,7 @@ class LayerIndex:
         self.by_region = _regions(layers, reads or {})
 
     def find(self, tensor: str, node: str) -> EngineLayer | None:
-        """The layer that computes the node, else the one that writes the tensor."""
+        """Return the layer that computes the node, else the one that writes the tensor."""
         by_node = self.by_node.get(node) if node else None
         by_tensor = self.by_tensor.get(tensor)
         if by_tensor is not None and (by_node is None or by_tensor.layer_type != "NoOp"):
@@ -58,7 +58,7 @@ class LayerIndex:
 
 
 def operators(layer: EngineLayer) -> tuple[str, ...]:
-    """Operators that were fused into a layer; read from its name where the engine has no metadata."""
+    """Return operators that were fused into a layer; read from its name where the engine has no metadata."""
     if layer.onnx_nodes:
         return layer.onnx_nodes
     parts = tuple(part for part in _PARTS.split(layer.name) if part and part != ")")
@@ -66,7 +66,7 @@ def operators(layer: EngineLayer) -> tuple[str, ...]:
 
 
 def _regions(layers: Sequence[EngineLayer], reads: Mapping[str, Sequence[str]]) -> dict[str, EngineLayer]:
-    """Tensors between the outputs and the inputs of the Myelin regions."""
+    """Return tensors between the outputs and the inputs of the Myelin regions."""
     copied: dict[str, str] = {}
     found: dict[str, EngineLayer] = {}
     for layer in layers:
@@ -85,7 +85,7 @@ def _regions(layers: Sequence[EngineLayer], reads: Mapping[str, Sequence[str]]) 
 
 
 def columns(layer: EngineLayer | None) -> dict[str, str]:
-    """The report's columns on a tensor's layer."""
+    """Return the report's columns on a tensor's layer."""
     if layer is None:
         return {}
     precision, source = real_precision(layer)
@@ -101,7 +101,7 @@ def columns(layer: EngineLayer | None) -> dict[str, str]:
 
 
 def onnx_tensors(graph: Any, network: Mapping[str, str], refused: Mapping[str, Reason]) -> tuple[TensorMeta, ...]:
-    """The ONNX graph's tensors in execution order.
+    """Return the ONNX graph's tensors in execution order.
 
     network: names of the tensors in TensorRT's network to their dtype. refused: those that cannot be seen, and why.
     """
@@ -143,7 +143,7 @@ def onnx_tensors(graph: Any, network: Mapping[str, str], refused: Mapping[str, R
 
 def script_tensors(layers: Sequence[LayerFacts], inputs: Sequence[str], outputs: Sequence[str],
                    refused: Mapping[str, Reason]) -> tuple[TensorMeta, ...]:  # fmt: skip
-    """The tensors of a network without an ONNX graph behind it, in the order in which its layers were added."""
+    """Return the tensors of a network without an ONNX graph behind it, in the order in which its layers were added."""
     ends = set(outputs)
     made_up = {output.name for layer in layers if layer.type == "CONSTANT" for output in layer.outputs}
     metas = [TensorMeta(name=name, op_type="Input", is_output=name in ends) for name in inputs]
@@ -167,7 +167,7 @@ def script_tensors(layers: Sequence[LayerFacts], inputs: Sequence[str], outputs:
 
 
 def without_casts(graph: Any) -> dict[str, str]:
-    """What the casts of ``casts`` made, and the tensor of the model that each stands for."""
+    """Return what the casts of ``casts`` made, and the tensor of the model that each stands for."""
     found: dict[str, str] = {}
     for made, source in carriers(graph).items():
         if source.startswith(f"{made}_"):  # the model's own name was given back behind the cast

@@ -13,7 +13,7 @@ __all__ = ["engine_comparer"]
 
 
 def engine_comparer() -> CudaComparer | None:
-    """What compares; None without a GPU that the core's kernels run on."""
+    """Return what compares; None without a GPU that the core's kernels run on."""
     from precision_debug.errors import BackendUnavailable
 
     try:

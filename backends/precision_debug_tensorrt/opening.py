@@ -113,7 +113,7 @@ def _built_typed(
 
 
 def read_inputs(spec: SessionSpec, recipe: Recipe) -> tuple[InputMeta, ...]:
-    """The model's inputs; an engine is loaded for them, a script's network is made. Raises ModelError."""
+    """Return the model's inputs; an engine is loaded for them, a script's network is made. Raises ModelError."""
     source = read_source(spec.model)
     if isinstance(source, OnnxModel):
         return source.inputs

@@ -86,7 +86,7 @@ class TensorRTSession:
         return outputs
 
     def obeyed(self) -> Sequence[str]:
-        """What the engine's inspector, and the builder, say of each layer that has a precision of its own."""
+        """Return what the engine's inspector, and the builder, say of each layer that has a precision of its own."""
         words = {True: "runs as asked", False: "does NOT run as asked", None: "not reported"}
         return [
             f"{outcome.asked.node or outcome.asked.layer}{_as_layer(outcome.asked)}"
@@ -268,7 +268,7 @@ class _Queue:
 
 
 def _as_layer(asked: Asked) -> str:
-    """The layer that a kept node became, where that has another name."""
+    """Return the layer that a kept node became, where that has another name."""
     return f" as {asked.layer}" if asked.node not in ("", asked.layer) else ""
 
 

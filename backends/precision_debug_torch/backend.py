@@ -105,20 +105,22 @@ class TorchBackend:
         return read_inputs(self._model(spec))
 
     def examples(self, spec: SessionSpec) -> Feeds:
-        """The model's own example inputs, which a random feed cannot imitate (token ids, masks); {} where none."""
+        """Return the model's own example inputs, which a random feed cannot imitate (token ids, masks); {} where
+        none."""
         self._require("torch_fp32")
         from .model import example_feeds
 
         return example_feeds(self._model(spec))
 
     def modules_in(self, path: str) -> dict[str, str]:
-        """Names of an exported file's tensors to the torch modules that they come from; {} where it does not say."""
+        """Return names of an exported file's tensors to the torch modules that they come from; {} where it does not
+        say."""
         from .engine.onnx_names import module_of_tensors
 
         return module_of_tensors(path) if Path(path).suffix.lower() == ".onnx" else {}
 
     def check_weights(self, spec: SessionSpec, path: str) -> tuple[Reason, ...]:
-        """What to know of an exported file's weights before an operator is blamed, one sentence each.
+        """Return what to know of an exported file's weights before an operator is blamed, one sentence each.
 
         Empty where the file is of a kind whose weights cannot be read here. Raises ModelError.
         """
@@ -129,7 +131,7 @@ class TorchBackend:
         return summary(check_weights(self._model(spec), path), path)
 
     def weights(self, spec: SessionSpec) -> dict[str, Any]:
-        """Parameters and buffers as they are in the model, name to array."""
+        """Return parameters and buffers as they are in the model, name to array."""
         self._require("torch_fp32")
         from .engine.exported_weights import weights_of
 
@@ -156,13 +158,14 @@ class TorchBackend:
         return layers_of_names(names)
 
     def layer_of(self, meta: TensorMeta) -> str:
-        """The path of the module that a tensor was made in."""
+        """Return the path of the module that a tensor was made in."""
         from .engine.layers import layer_of
 
         return layer_of(meta)
 
     def on_device(self, first: SessionSpec, second: SessionSpec) -> tuple[Comparer, BaselineStore] | None:
-        """What compares both runs' tensors on the device that they share; None where they share none, or on the CPU."""
+        """Return what compares both runs' tensors on the device that they share; None where they share none, or on the
+        CPU."""
         self._require("torch_fp32")
         return on_device(first.options, second.options, self._model(first))
 
@@ -244,7 +247,7 @@ class TorchBackend:
         return session
 
     def _model(self, spec: SessionSpec) -> Model:
-        """The model of a file; both sides of a comparison get the same one, unless the file changed."""
+        """Return the model of a file; both sides of a comparison get the same one, unless the file changed."""
         if self._live is not None:
             return self._live
         from .make import chosen_device, current
@@ -287,7 +290,7 @@ def open_model(
     model: Model, mode: str, options: Any, feeds: Sequence[Feeds] = (), *, comparer: Comparer | None = None,
     on_close: Any = None,
 ) -> Session:  # fmt: skip
-    """A session of a model that is in memory already."""
+    """Return a session of a model that is in memory already."""
     from .engine.compiled_session import CompiledSession
     from .engine.inductor_options import options_of
     from .engine.process_switches import LISTING

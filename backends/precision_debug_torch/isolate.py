@@ -145,7 +145,7 @@ def _plain_arguments(func: Any, args: Any, kwargs: Any) -> tuple[dict[str, Any],
 
 
 def module_operator(module: Any, path: str) -> Operator:
-    """A module as one operator: its own parameters, buffers and plain attributes."""
+    """Return a module as one operator: its own parameters, buffers and plain attributes."""
     attributes = {
         key: value
         for key, value in vars(module).items()
@@ -160,7 +160,7 @@ def module_operator(module: Any, path: str) -> Operator:
 
 
 def _values(tensor: Any) -> Any:
-    """A constant as numpy knows it; narrow floats as float32. None where it cannot be read."""
+    """Return a constant as numpy knows it; narrow floats as float32. None where it cannot be read."""
     with contextlib.suppress(Exception):
         plain = tensor.detach()
         return as_array(plain.float() if plain.is_floating_point() and plain.dtype.itemsize < 4 else plain)
@@ -168,7 +168,8 @@ def _values(tensor: Any) -> Any:
 
 
 def rounded(values: Any, dtype: str) -> Any:
-    """An array as a tensor of torch's type holds it, in the array's own type; None where rounding is no question."""
+    """Return an array as a tensor of torch's type holds it, in the array's own type; None where rounding is no
+    question."""
     if isinstance(values, torch.Tensor):
         return _rounded_there(values, getattr(torch, dtype, None))
     kind = narrow_type(dtype)
@@ -178,7 +179,7 @@ def rounded(values: Any, dtype: str) -> Any:
 
 
 def _rounded_there(values: Any, dtype: Any) -> Any:
-    """The same of a tensor, where it is."""
+    """Return the same of a tensor, where it is."""
     if not isinstance(dtype, torch.dtype) or not (dtype.is_floating_point and values.dtype.is_floating_point):
         return None
     return values if dtype.itemsize >= values.dtype.itemsize else _within(values, dtype).to(dtype).to(values.dtype)

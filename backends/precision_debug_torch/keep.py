@@ -92,7 +92,7 @@ class TorchKeep:
         ]  # fmt: skip
 
     def _wrapper(self, paths: Sequence[str]) -> str:
-        """A file of its own: what was judged, and the model that it is done to."""
+        """Return a file of its own: what was judged, and the model that it is done to."""
         own = Path(__file__).with_name("engine") / "keep_float32.py"
         file, factory = _source_of(self.spec.model.path)
         values = {"file": str(file.resolve()), "factory": factory, "names": list(paths), "low": self.recipe.dtype}
@@ -124,7 +124,7 @@ class PackedKeep:
         return {"keep_original": tuple(dict.fromkeys((*kept, *keys)))}
 
     def hand_over(self, keys: Sequence[str], _tensors: Sequence[TensorMeta], _folder: Path, /) -> Sequence[Handed]:
-        """The names for this tool, and the options of the quantisers that they stand for."""
+        """Return the names for this tool, and the options of the quantisers that they stand for."""
         names: tuple[str, ...] = self.options(keys)["keep_original"]
         listed, source = json.dumps(list(names), ensure_ascii=False), setting(self.spec.options, "keep_from")
         skipped = json.dumps({f"-:{re.escape(name)}$": {} for name in names})
@@ -159,7 +159,7 @@ def _sources(lines: Sequence[str], tensors: Sequence[TensorMeta]) -> list[str]:
 
 
 def _source_of(model: str) -> tuple[Path, str]:
-    """The file and its factory, or the folder and ""."""
+    """Return the file and its factory, or the folder and ""."""
     file, _, factory = model.partition(".py:")
     return (Path(f"{file}.py"), factory) if factory else (Path(model), "")
 

@@ -67,7 +67,7 @@ class Built:
 
 
 def chosen_device(options: Mapping[str, Any]) -> torch.device:
-    """The option "device" ("cpu", "cuda", "cuda:1"); the first GPU where there is one, otherwise the CPU.
+    """Return the option "device" ("cpu", "cuda", "cuda:1"); the first GPU where there is one, otherwise the CPU.
 
     "as_built" says nothing of where a factory puts a model: that is the first GPU, too.
     """
@@ -112,7 +112,7 @@ def current(device: torch.device) -> Iterator[None]:
 
 
 def build(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> Built:
-    """A copy of the model as the mode wants it; parameters that need no change are shared with the original."""
+    """Return a copy of the model as the mode wants it; parameters that need no change are shared with the original."""
     where = placed(model, options)
     device = where if where is not None else next(iter(_devices(model.module)), chosen_device(options))
     dtype = getattr(torch, recipe.dtype) if recipe.dtype and model.kind == "eager" else None
@@ -203,7 +203,7 @@ def _quiet_copying() -> Iterator[None]:
 
 
 def twin(module: Any, own: frozenset[str] | None = None) -> Any:
-    """A module with the same parameters and a copy of everything else, so that a run leaves no trace in it.
+    """Return a module with the same parameters and a copy of everything else, so that a run leaves no trace in it.
 
     own: names of parameters whose memory is copied, too; the others are then new Parameters over the same memory, so
     that gradients are this twin's alone. None: the Parameters themselves.
@@ -220,7 +220,8 @@ def twin(module: Any, own: frozenset[str] | None = None) -> Any:
 
 
 def tensors_of(built: Built, feeds: Mapping[str, Any]) -> dict[str, Any]:
-    """The feeds as new tensors on the device, floating ones in the mode's type, by input name. Raises InputError."""
+    """Return the feeds as new tensors on the device, floating ones in the mode's type, by input name. Raises
+    InputError."""
     model = built.model
     examples: dict[str, Any] = {}
     if model.arguments:
@@ -324,8 +325,8 @@ def _tensors_in(model: Model, kept: Sequence[str]) -> frozenset[int]:
 def _as_deployed(
     model: Model, loaded: Any, where: torch.device | None, kept: Sequence[str], dtype: torch.dtype
 ) -> tuple[Any, list[Reason]]:
-    """A copy of what ``from_pretrained(dtype=...)`` gives, the kept modules with their float32 tensors, and a note
-    where ``module.to(dtype)`` is something else."""
+    """Return a copy of what ``from_pretrained(dtype=...)`` gives, the kept modules with their float32 tensors, and a
+    note where ``module.to(dtype)`` is something else."""
     _tensors_in(model, kept)  # which raises
     module = _copied(loaded, where, None, own=frozenset())
     for name in kept:
@@ -347,7 +348,7 @@ def _as_deployed(
 
 
 def _computed_buffers(module: Any) -> list[str]:
-    """Names of a transformers model's floating buffers that no checkpoint holds: a loader computes them anew."""
+    """Return names of a transformers model's floating buffers that no checkpoint holds: a loader computes them anew."""
     if not any(one.__module__ == "transformers.modeling_utils" for one in type(module).__mro__):
         return []
     return [
@@ -365,7 +366,7 @@ def _copied(
     module: Any, device: torch.device | None, dtype: torch.dtype | None, exact: frozenset[int] = frozenset(),
     own: frozenset[str] | None = None,
 ) -> Any:  # fmt: skip
-    """A deep copy whose parameters are shared where they need no change, and converted one by one where they do.
+    """Return a deep copy whose parameters are shared where they need no change, and converted one by one where they do.
 
     exact: ids of tensors that keep their type. own: see ``twin``.
     """
@@ -402,7 +403,7 @@ def _copied(
 
 
 def _fresh(parameter: Any, copied: bool) -> Any:
-    """A Parameter with the same values and attributes, and a gradient of its own."""
+    """Return a Parameter with the same values and attributes, and a gradient of its own."""
     fresh = torch.nn.Parameter(parameter.data.clone() if copied else parameter.data, parameter.requires_grad)
     fresh.__dict__.update(parameter.__dict__)
     if parameter.grad is not None:

@@ -87,7 +87,7 @@ def read_model(files: ModelFiles, *, seed: int = 0) -> Model:
 
 
 def from_module(module: Any, inputs: Any = None, *, path: str = "") -> Model:
-    """A live module. inputs: a tensor, a tuple or list of arguments, a dict of keyword arguments, or None."""
+    """Return a live module. inputs: a tensor, a tuple or list of arguments, a dict of keyword arguments, or None."""
     import torch
 
     if not isinstance(module, torch.nn.Module):
@@ -121,7 +121,7 @@ def from_module(module: Any, inputs: Any = None, *, path: str = "") -> Model:
 
 
 def read_inputs(model: Model) -> tuple[InputMeta, ...]:
-    """The tensors among the arguments; without examples, what forward takes."""
+    """Return the tensors among the arguments; without examples, what forward takes."""
     if not model.arguments:
         return model.guessed
     from .engine.call_values import packed
@@ -138,7 +138,7 @@ def read_inputs(model: Model) -> tuple[InputMeta, ...]:
 
 
 def example_feeds(model: Model) -> dict[str, np.ndarray[Any, Any]]:
-    """The example inputs as feeds; {} where the model has none."""
+    """Return the example inputs as feeds; {} where the model has none."""
     return {
         name: np.array(as_array(tensor, name=name))
         for argument, value in model.arguments.items()
@@ -153,8 +153,7 @@ def _from_factory(text: str, seed: int) -> Model:
 
 
 def load_program(path: str) -> Any:
-    """The ``ExportedProgram`` of a .pt2 file, which was looked through first. Raises ModelError."""
-
+    """Return the ``ExportedProgram`` of a .pt2 file, which was looked through first. Raises ModelError."""
     if not Path(path).is_file():
         raise ModelError("no such file", where=path, hint="check --model_file")
     try:
@@ -236,7 +235,7 @@ def _program_arguments(program: Any, args: Any, kwargs: Any) -> tuple[dict[str, 
 
 
 def _dynamic_shapes(program: Any, arguments: Mapping[str, Any]) -> dict[str, tuple[int | str, ...]]:
-    """Shapes with names in place of the sizes that the program leaves open."""
+    """Return shapes with names in place of the sizes that the program leaves open."""
     found: dict[str, tuple[int | str, ...]] = {}
     for node in program.graph.nodes:
         value = node.meta.get("val") if node.op == "placeholder" else None
@@ -246,7 +245,7 @@ def _dynamic_shapes(program: Any, arguments: Mapping[str, Any]) -> dict[str, tup
 
 
 def load_script(path: str) -> Any:
-    """The module of a TorchScript file, which was looked through first. Raises ModelError."""
+    """Return the module of a TorchScript file, which was looked through first. Raises ModelError."""
     import torch
 
     if not Path(path).is_file():

@@ -129,12 +129,12 @@ _CONFIGS = {
 
 
 def recipe(mode: str) -> Recipe:
-    """The recipe of a mode; KeyError where this backend has no such mode."""
+    """Return the recipe of a mode; KeyError where this backend has no such mode."""
     return _RECIPES[mode]
 
 
 def availability(mode: str, *, step: bool = True) -> Availability:
-    """Whether ``mode`` can run here; ``needs`` names the package or device that is missing. Never raises.
+    """Return whether ``mode`` can run here; ``needs`` names the package or device that is missing. Never raises.
 
     step: a training step is enough; else a forward pass is asked for.
     """

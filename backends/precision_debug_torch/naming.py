@@ -47,7 +47,7 @@ _SAME = {
 
 
 def canonical(operator: str) -> str:
-    """The name of an ATen operator without kernel and in-place marks: "relu_" and "relu" are "relu"."""
+    """Return the name of an ATen operator without kernel and in-place marks: "relu_" and "relu" are "relu"."""
     plain = operator[:-1] if operator.endswith("_") and not operator.endswith("__") else operator
     return _SAME.get(plain, plain)
 
@@ -59,7 +59,7 @@ _FOR_BACKWARD = {
 
 
 def is_bookkeeping(operator: str, place: int, function: str) -> bool:
-    """Whether a kernel's further result is only kept for a backward pass: statistics, indices, workspaces.
+    """Return whether a kernel's further result is only kept for a backward pass: statistics, indices, workspaces.
 
     function: torch's function that called the kernel, "" where none did; whoever calls the kernel itself, or asks for
     the indices, gets them and may read them.
@@ -75,7 +75,8 @@ def is_bookkeeping(operator: str, place: int, function: str) -> bool:
 
 
 def op_type(func: Any) -> str:
-    """ "aten.convolution", as torch calls it; "higher_order.flex_attention" where functions are among its arguments."""
+    """Return "aten.convolution", as torch calls it; "higher_order.flex_attention" where functions are among its
+    arguments."""
     schema = getattr(func, "_schema", None)
     return schema.name.replace("::", ".") if schema is not None else f"higher_order.{func.name()}"
 
@@ -119,7 +120,8 @@ class Namer:
         return name
 
     def enter_family(self, name: str) -> str:
-        """A call that torch may do by several operators; returns its name, which is that of its one kernel too."""
+        """Return a call that torch may do by several operators; returns its name, which is that of its one kernel
+        too."""
         call = self._counted(name)
         self._stack.append(_Scope(call, name, collections.Counter()))
         return call
@@ -140,7 +142,7 @@ class Namer:
         return self._stack[-2].scope if now.family else now.scope
 
     def operator(self, func: Any) -> str:
-        """The name of an operator call inside the call that runs now."""
+        """Return the name of an operator call inside the call that runs now."""
         now = self._stack[-1]
         name = canonical(op_type(func).partition(".")[2])
         if now.scope.partition("@")[0] in self._quantised:
@@ -148,11 +150,11 @@ class Namer:
         return self._unique(self.prefix + (now.scope if name == now.family else self._counted(name)))
 
     def is_own(self, name: str) -> bool:
-        """Whether a quantised layer's operators make it, which the model before quantisation does not have."""
+        """Return whether a quantised layer's operators make it, which the model before quantisation does not have."""
         return bool(self._quantised) and name.rpartition("/")[2].startswith(self._mark)
 
     def operator_in(self, scope: str, func: Any) -> str:
-        """The same inside a scope that is not a call of a module."""
+        """Return the same inside a scope that is not a call of a module."""
         counts = self._elsewhere.setdefault(scope, collections.Counter())
         name = canonical(op_type(func).partition(".")[2])
         counts[name] += 1
@@ -171,7 +173,8 @@ class Namer:
         return f"{scope}/{call}" if scope else call
 
     def further(self, func: Any, name: str, place: int) -> str:
-        """The name of a further result; a kernel's own (a batch norm's saved mean, …) are named after the kernel."""
+        """Return the name of a further result; a kernel's own (a batch norm's saved mean, …) are named after the
+        kernel."""
         kernel = op_type(func).partition(".")[2]
         if kernel not in _SAME or self._mark in name:
             return self._unique(f"{name}[{place}]")
@@ -180,13 +183,13 @@ class Namer:
         return self._unique(f"{scope}/{own}[{place}]" if scope else f"{own}[{place}]")
 
     def cast(self, source: str, dtype: Any) -> str:
-        """The name of a cast of a named tensor. Any floating type is "float": a run mode chooses which."""
+        """Return the name of a cast of a named tensor. Any floating type is "float": a run mode chooses which."""
         kind = "float" if dtype.is_floating_point else str(dtype).removeprefix("torch.")
         before = "" if source.startswith(self.prefix) else self.prefix
         return self._unique(f"{before}{source}:to[{kind}]")
 
     def plain(self, name: str) -> str:
-        """A name as it is, unless it was given before."""
+        """Return a name as it is, unless it was given before."""
         return self._unique(name)
 
     def _unique(self, name: str) -> str:

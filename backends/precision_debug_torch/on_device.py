@@ -90,11 +90,11 @@ class DeviceComparer:
         self.reused = 0
 
     def take(self, tensor: Any, name: str) -> Any:
-        """A torch tensor as it is; anything else as an array."""
+        """Return a torch tensor as it is; anything else as an array."""
         return tensor if isinstance(tensor, torch.Tensor) else as_array(tensor, name=name)
 
     def dtype(self, value: Any) -> str:
-        """torch's name of the type, which is numpy's."""
+        """Return torch's name of the type, which is numpy's."""
         return str(value.dtype).removeprefix("torch.")
 
     def compare(self, base: Any, target: Any, tolerance: Tolerance, then: Callable[[Comparison], None]) -> None:
@@ -217,17 +217,17 @@ class Elements:
 
 
 def elements(tensor: Any) -> Elements | None:
-    """What a trace said of a tensor that it shows."""
+    """Return what a trace said of a tensor that it shows."""
     return getattr(tensor, "elements_held", None)
 
 
 def meeting_place(base: Any, target: Any) -> Any:
-    """The device where a pair is compared: a GPU before the CPU, then that of the larger tensor."""
+    """Return the device where a pair is compared: a GPU before the CPU, then that of the larger tensor."""
     return max((base, target), key=lambda tensor: (tensor.device.type != "cpu", tensor.nbytes)).device
 
 
 def brought_together(base: Any, target: Any) -> tuple[Any, Any]:
-    """Both on one device."""
+    """Return both on one device."""
     if base.device == target.device:
         return base, target
     there = meeting_place(base, target)
@@ -235,7 +235,7 @@ def brought_together(base: Any, target: Any) -> tuple[Any, Any]:
 
 
 def moved(array: np.ndarray[Any, Any], device: Any) -> Any:
-    """An array's copy on a device; None where torch has no such type."""
+    """Return an array's copy on a device; None where torch has no such type."""
     own = np.array(array, order="C")
     try:
         if own.dtype.name == "bfloat16":
@@ -252,7 +252,7 @@ def _always() -> bool:
 
 
 def _reshaped(known: Comparison, base: tuple[int, ...], target: tuple[int, ...]) -> Comparison:
-    """The numbers of the same elements in another shape."""
+    """Return the numbers of the same elements in another shape."""
     before = known.base.shape
 
     def index(at: tuple[int, ...] | None) -> tuple[int, ...] | None:

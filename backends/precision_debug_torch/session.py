@@ -115,7 +115,7 @@ class TorchSession:
         return tuple(found)
 
     def _dropping(self) -> list[str]:
-        """What a dropout draws of a module in evaluation mode, which is to have none that is on."""
+        """Return what a dropout draws of a module in evaluation mode, which is to have none that is on."""
         if self._built is None or self._built.model.loss is not None or getattr(self._built.module, "training", True):
             return []
         kinds = ((meta.name, meta.op_type.removeprefix("aten.").rstrip("_")) for meta in self._metas or ())
@@ -213,7 +213,7 @@ class TorchSession:
         self, built: Built, module: Any, inputs: Mapping[str, Any], show: Show, replacing: Replacing | None,
         names: frozenset[str] | None,
     ) -> Trace:  # fmt: skip
-        """What one run of the module is to show."""
+        """Return what one run of the module is to show."""
         return Trace(
             self._level, constants=[*module.named_parameters(), *module.named_buffers()], feeds=inputs, show=show,
             quantised=built.quantised, type=type_of(self._recipe.change), results=self._plain_results(built, inputs),
@@ -270,7 +270,7 @@ class TorchSession:
         return outputs
 
     def _shared(self, built: Built, module: Any) -> list[tuple[str, Any]]:
-        """What a run's module shares with the model that its next run starts from."""
+        """Return what a run's module shares with the model that its next run starts from."""
         if isinstance(module, torch.jit.ScriptModule):
             return []
         if module is built.module:
@@ -300,7 +300,7 @@ class TorchSession:
                 return
 
     def _plain_results(self, built: Built, inputs: Mapping[str, Any]) -> Mapping[str, str]:
-        """Names of the rows of quantised layers' results in the model before quantisation, from a run of it."""
+        """Return names of the rows of quantised layers' results in the model before quantisation, from a run of it."""
         if built.plain is None or self._level == "module":
             return {}
         if self._results is None:
@@ -317,7 +317,7 @@ class TorchSession:
         return self._results
 
     def _guarded(self, show: Show, failed: list[BaseException]) -> Show:
-        """What a hook raises is kept, because an interpreter between it and us may wrap it."""
+        """Return what a hook raises is kept, because an interpreter between it and us may wrap it."""
 
         def guarded(meta: TensorMeta, value: Any) -> Any:
             try:
@@ -366,7 +366,7 @@ class _Outputs(Mapping[str, Any]):
         return name in self._tensors
 
     def there(self, name: str) -> Any:
-        """The tensor itself."""
+        """Return the tensor itself."""
         return self._tensors[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -381,7 +381,7 @@ def _arrays(tensors: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def device_versions(device: torch.device | None) -> dict[str, str]:
-    """torch's version and the device's name."""
+    """Return torch's version and the device's name."""
     found = {"torch": str(torch.__version__), "device": "cpu"}
     if device is not None and device.type == "cuda":
         found |= {"cuda": str(torch.version.cuda), "device": torch.cuda.get_device_name(device)}
@@ -393,7 +393,7 @@ def _ignore(meta: TensorMeta, value: Any) -> None:
 
 
 def _device_type(built: Built | None) -> str:
-    """The device type that autocast is asked for."""
+    """Return the device type that autocast is asked for."""
     return built.device.type if built is not None else "cpu"
 
 
@@ -437,7 +437,8 @@ def _followed(module: Any, path: str, trace: Trace) -> Callable[..., Any]:
 def translated(
     error: Exception, model: Model, trace: Trace | None, inputs: Mapping[str, Any] = MappingProxyType({})
 ) -> PrecisionDebugError:
-    """What a forward raised, as ours. inputs: what it was called with, by name, which is told where it was a guess."""
+    """Return what a forward raised, as ours. inputs: what it was called with, by name, which is told where it was a
+    guess."""
     where = model.path
     if trace is not None and trace.metas:
         where = f"{model.path}, after {trace.metas[-1].name}"
@@ -470,7 +471,7 @@ def translated(
 
 
 def unseen_write(model: Model, name: str) -> BackendError:
-    """Why a run that writes into a parameter cannot be repeated."""
+    """Return why a run that writes into a parameter cannot be repeated."""
     return BackendError(
         f"forward writes into the parameter '{name}', which its first run was not seen to do: the run cannot be "
         "repeated", where=model.path,

@@ -138,7 +138,7 @@ class TorchWorkbench:
 
 
 def _within(tensor: Any, *others: Any) -> Any:
-    """A tensor, cut off where the numbers of others end, of which an infinity is one and NaN is none: see
+    """Return a tensor, cut off where the numbers of others end, of which an infinity is one and NaN is none: see
     explain.workbench. Nothing is asked of the device."""
     if not tensor.numel():
         return tensor
@@ -149,7 +149,7 @@ def _within(tensor: Any, *others: Any) -> Any:
 
 
 def _half_of_what_is_free() -> int | None:
-    """Bytes of the current card: the other half is the runs' own. None where torch sees no card."""
+    """Return bytes of the current card: the other half is the runs' own. None where torch sees no card."""
     return int(torch.cuda.mem_get_info()[0]) // 2 if torch.cuda.is_available() else None
 
 

@@ -28,14 +28,15 @@ class VllmKeep:
     saves: tuple[str, ...] = ()
 
     def key_of(self, meta: TensorMeta) -> str:
-        """The baseline's tensors bear the names of vLLM's, or of transformers' modules with an operator behind."""
+        """The baseline's tensors bear the names of vLLM's, or of transformers' modules with an operator
+        behind."""
         return _HEAD if meta.name.partition("/")[0] == _HEAD else ""
 
     def options(self, keys: Sequence[str]) -> Mapping[str, Any]:
         return {"head_fp32": "on"} if _HEAD in keys else {}
 
     def hand_over(self, keys: Sequence[str], _tensors: Sequence[TensorMeta], _folder: Path, /) -> Sequence[Handed]:
-        """The setting for this tool, and the option of vLLM that it stands for."""
+        """Return the setting for this tool, and the option of vLLM that it stands for."""
         if _HEAD not in keys:
             return []
         options = self.options(keys)

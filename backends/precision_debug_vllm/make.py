@@ -84,7 +84,7 @@ class Server:
             raise not_run(self.folder, self.mode, self._last() or "its process ended") from error
 
     def hear(self, *, loading: bool = False) -> tuple[Mapping[str, Any], Any]:
-        """The next message, and the array that it brings, or None."""
+        """Return the next message, and the array that it brings, or None."""
         line = self._read.readline()
         if not line:
             what = self._last() or "its process ended"
@@ -132,7 +132,7 @@ class Server:
             os.close(theirs_write)
 
     def _last(self) -> str:
-        """The last line that the process printed."""
+        """Return the last line that the process printed."""
         if self._said is None:
             return ""
         if self._process is not None:
@@ -143,7 +143,7 @@ class Server:
 
 
 def _stamps(folder: Path) -> tuple[Any, ...]:
-    """The folder as it is now: what was written since is another model."""
+    """Return the folder as it is now: what was written since is another model."""
     files = (file for file in folder.iterdir() if file.is_file())
     return (str(folder.resolve()), *sorted((file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files))
 

@@ -43,7 +43,7 @@ def read_model(path: str) -> Folder:
 
 
 def read_inputs(folder: Folder) -> Sequence[InputMeta]:
-    """Rows of token ids, and a mask that may be given where it leaves nothing out."""
+    """Return rows of token ids, and a mask that may be given where it leaves nothing out."""
     shape = ("rows", "tokens")
     return (
         InputMeta(name="input_ids", dtype="int64", shape=shape, limit=folder.vocabulary),

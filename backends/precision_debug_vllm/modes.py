@@ -49,12 +49,13 @@ _NEEDS = f"a Python that has vLLM: {PYTHON}=/path/to/its/environment/bin/python"
 
 
 def recipe(mode: str) -> Recipe:
-    """The recipe of a mode; KeyError where this backend has no such mode."""
+    """Return the recipe of a mode; KeyError where this backend has no such mode."""
     return _RECIPES[mode]
 
 
 def python_with_vllm() -> str:
-    """The Python that runs the engine: the one that the environment's variable names, or this one; "" where neither."""
+    """Return the Python that runs the engine: the one that the environment's variable names, or this one; "" where
+    neither."""
     named = os.environ.get(PYTHON, "")
     if named:
         return named if Path(named).is_file() else ""
@@ -62,7 +63,7 @@ def python_with_vllm() -> str:
 
 
 def availability(mode: str) -> Availability:
-    """Whether ``mode`` can run here; ``needs`` names what is missing. Never raises."""
+    """Return whether ``mode`` can run here; ``needs`` names what is missing. Never raises."""
     if mode not in _RECIPES:
         return Availability(ok=False, needs=core("no_such_mode", backend="vllm", mode=mode))
     return Availability(ok=True) if python_with_vllm() else Availability(ok=False, needs=_NEEDS)

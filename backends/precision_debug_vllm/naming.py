@@ -16,7 +16,7 @@ _ATTENTION = "scaled_dot_product"
 
 
 def symbolic(shape: Sequence[int], form: str) -> tuple[int | str, ...]:
-    """A shape whose rows and tokens differ from run to run. form: see ``engine.server``."""
+    """Return a shape whose rows and tokens differ from run to run. form: see ``engine.server``."""
     if form == "flat":
         return ("rows x tokens", *shape[1:])
     if form == "heads":

@@ -93,7 +93,7 @@ class VllmSession:
             self._closed = True
 
     def _look(self, rows: int, tokens: int) -> tuple[TensorMeta, ...]:
-        """The graph, of a run over a few tokens."""
+        """Return the graph, of a run over a few tokens."""
         seen: list[TensorMeta] = []
         self._server.load(rows, tokens)
         asked = {"do": "run", "rows": rows, "tokens": tokens, "shows": True, "puts": False, "names": None}

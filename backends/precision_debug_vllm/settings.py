@@ -19,5 +19,6 @@ SETTINGS = (
 
 
 def setting(options: Mapping[str, Any], name: str) -> Any:
-    """A session's setting in its declared type. Raises KeyError where SETTINGS has no such one, and UsageError."""
+    """Return a session's setting in its declared type. Raises KeyError where SETTINGS has no such one, and
+    UsageError."""
     return value(SETTINGS, options, name)

@@ -164,7 +164,7 @@ def _undelivered(report: Judged) -> list[str]:
 
 
 def _kept_inside(report: Judged) -> list[str]:
-    """Outputs that the baseline declares and the target holds as a tensor inside, but does not return."""
+    """Return outputs that the baseline declares and the target holds as a tensor inside, but does not return."""
     declared, returned = set(report.baseline.outputs), set(report.target.outputs)
     return [
         row.name for row in report.outputs
@@ -180,7 +180,8 @@ def _tells_nothing(numbers: TensorStats) -> bool:
 
 
 def _kind(dtype: str) -> str:
-    """What numbers of a type are: a flag, whole, real, complex; within one a mode or an engine chooses the width."""
+    """Return what numbers of a type are: a flag, whole, real, complex; within one a mode or an engine chooses the
+    width."""
     return next((kind for kind in ("float", "int", "complex") if kind in dtype), dtype)
 
 
@@ -398,7 +399,8 @@ def _of_sides(report: Judged, code: str) -> Iterator[Claim]:
 
 
 def _of_doubt(code: str, doubt: Doubt) -> Claim:
-    """What a session said of itself leaves a claim open, unless its wording says that it does not; see Wording."""
+    """Return what a session said of itself leaves a claim open, unless its wording says that it does not; see
+    Wording."""
     known = wording(doubt.code)
     return opened(code, doubt) if known is None or known.decides else held(code, doubt)
 

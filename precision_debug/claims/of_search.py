@@ -105,7 +105,8 @@ def _handed_over(fix: Fix) -> Claim:
 
 
 def claims_of_stage(report: Judged, *, outputs_only: bool) -> tuple[Claim, ...]:
-    """What a pass of one stage of an engine says: that of a comparison, whose tensors between decide only where asked.
+    """Return what a pass of one stage of an engine says: that of a comparison, whose tensors between decide only where
+    asked.
 
     outputs_only: an error of a tensor before the outputs refutes nothing.
     """

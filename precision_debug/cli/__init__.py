@@ -29,7 +29,7 @@ _SUMMARY = re.compile(r'^SUMMARY = "(.+)"$(?:\nSUMMARY_ZH = "(.+)"$)?', re.MULTI
 
 @functools.cache
 def verbs() -> Mapping[str, tuple[str, str]]:
-    """Every verb, a module that says ``SUMMARY = "…"`` and below it ``SUMMARY_ZH = "…"``, and both.
+    """Return every verb, a module that says ``SUMMARY = "…"`` and below it ``SUMMARY_ZH = "…"``, and both.
 
     No verb is imported for it.
     """
@@ -38,12 +38,12 @@ def verbs() -> Mapping[str, tuple[str, str]]:
 
 
 def module_of(verb: str) -> ModuleType:
-    """The module that runs a verb."""
+    """Return the module that runs a verb."""
     return importlib.import_module(_modules()[verb])
 
 
 def _modules() -> Mapping[str, str]:
-    """Those of this folder, and the verbs of the products, "compare" first."""
+    """Return those of this folder, and the verbs of the products, "compare" first."""
     from .. import registry  # main has left the current folder's files out by then
 
     here = {found.name: f"{__name__}.{found.name}" for found in pkgutil.iter_modules(__path__)}
@@ -124,7 +124,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _no_verb(name: str) -> UsageError:
-    """A word where a verb stands: a mistyped one, or a model."""
+    """Return a word where a verb stands: a mistyped one, or a model."""
     near = [] if os.path.exists(name) else nearest(name, list(verbs()))
     if near or not ("." in name or os.path.exists(name)):
         hint = say("did_you_mean", names=[repr(one) for one in near]) if near else ""
@@ -135,7 +135,7 @@ def _no_verb(name: str) -> UsageError:
 
 
 def _error_line(error: PrecisionDebugError, arguments: Sequence[str]) -> str:
-    """The error's line in the language that --lang asks for, or the terminal's."""
+    """Return the error's line in the language that --lang asks for, or the terminal's."""
     from .parser import error_line, requested_language
 
     return error_line(error, requested_language(arguments))
@@ -153,7 +153,7 @@ def _said() -> int:
 
 
 def _of_the_machine(error: BaseException) -> PrecisionDebugError | None:
-    """What the machine refuses, a full disk among it; None where standard output is what cannot be written."""
+    """Return what the machine refuses, a full disk among it; None where standard output is what cannot be written."""
     if isinstance(error, BrokenPipeError) or (isinstance(error, OSError) and streams.is_lost(sys.stdout, "\n")):
         return None
     try:

@@ -69,7 +69,8 @@ EPILOG = (
 
 
 def build_parser() -> Parser:
-    """The options of RunSpec, of several workers, of this command line and of the backends, by what they answer."""
+    """Return the options of RunSpec, of several workers, of this command line and of the backends, by what they
+    answer."""
     from ..__about__ import __version__
 
     parser = Parser(

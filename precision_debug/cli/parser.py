@@ -106,7 +106,7 @@ _BELOW_ZERO = re.compile(r"-\.?\d")
 
 
 def _plain_dashes(word: str) -> str:
-    """An option as it is typed, where an editor or a page made other dashes of its own, or one is missing."""
+    """Return an option as it is typed, where an editor or a page made other dashes of its own, or one is missing."""
     dashes = re.match("[-\u2010-\u2015\u2212]+", word)
     rest = word[len(dashes[0]):] if dashes else word
     return word if dashes is None else f"--{rest}" if len(rest) > 1 else f"-{rest}"
@@ -140,7 +140,8 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(_reworded(message), hint=hint)
 
     def _joined(self, message: str) -> str:
-        """How to write a value that begins with a minus, where that is why one is missing; "" where it is not."""
+        """Return how to write a value that begins with a minus, where that is why one is missing; "" where it is
+        not."""
         found = re.fullmatch(r"argument (\S+): expected .* arguments?", message)
         places = [place for place, word in enumerate(self.words[:-1]) if found and word == found[1]]
         after = [self.words[place + 1] for place in places]

@@ -254,7 +254,7 @@ _SECOND_OPINION = frozenset({"second_opinion", "opinions_differ", "no_second_opi
 
 
 def _notes(report: Report, only: frozenset[str] = frozenset()) -> Iterator[Line]:
-    """Each note once; only: codes of those that are wanted, where not all are."""
+    """Yield each note once; only: codes of those that are wanted, where not all are."""
     label, said = Text("note", "说明"), {sentence.en for sentence in lead(report)}
     for note in dict.fromkeys(report.notes):
         if only and as_reason(note).code not in only:

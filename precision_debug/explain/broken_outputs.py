@@ -28,8 +28,8 @@ __all__ = ["born_in_this_run", "born_on_both", "breaks_outputs", "by_zeros_that_
 # NaN and Inf that both runs make: no matter of precision, and all the same what the reader looks for.
 
 def born_on_both(subject: Subject, *, partly: bool) -> tuple[Culprit, ...]:
-    """The operator that makes the NaN, or the Inf, of an output of both runs from numbers that have none; () where no
-    output has them on both sides, or its inputs had them already.
+    """Return the operator that makes the NaN, or the Inf, of an output of both runs from numbers that have none; ()
+    where no output has them on both sides, or its inputs had them already.
 
     partly: also where some elements of an output are NaN, and the others are numbers that can be compared.
     """
@@ -61,8 +61,8 @@ def born_on_both(subject: Subject, *, partly: bool) -> tuple[Culprit, ...]:
 
 
 def _steep(subject: Subject, meta: TensorMeta) -> str:
-    """The operator of the forward pass whose slope is infinite, where a NaN of the backward pass is that slope times a
-    gradient of 0; "" elsewhere.
+    """Return the operator of the forward pass whose slope is infinite, where a NaN of the backward pass is that slope
+    times a gradient of 0; "" elsewhere.
 
     A quotient of numbers without NaN or Inf is NaN only as 0 / 0, a product without NaN only as 0 times Inf. That the
     slope is what is infinite the operator's own divisor or factor shows: a smallest or largest value of 0, or an Inf.
@@ -111,7 +111,7 @@ def breaks_outputs(
     subject: Subject, alone: Alone, culprits: tuple[Culprit, ...], sinks: Sequence[Sink], first_non_finite: str,
     folder: Path, work: Work,
 ) -> tuple[Culprit, ...]:  # fmt: skip
-    """The operator from which on the target's values break an output, in place of culprits that break none.
+    """Return the operator from which on the target's values break an output, in place of culprits that break none.
 
     The culprits as they are where one of them does, where all outputs are finite, and where it could not be measured.
     Raises work.Ended and BackendError.
@@ -153,8 +153,8 @@ def _hold_target(subject: Subject, names: Collection[str], values: Any) -> None:
 
 
 def _broken(subject: Subject, name: str, value: Any, outputs: Sequence[str]) -> str:
-    """The first of the outputs that has NaN or Inf where the baseline goes on with the target's value of one tensor; ""
-    where none has, or it cannot."""
+    """Return the first of the outputs that has NaN or Inf where the baseline goes on with the target's value of one
+    tensor; "" where none has, or it cannot."""
     if value is None:
         return ""
     seen: dict[str, Any] = {}
@@ -239,7 +239,8 @@ def hidden_overflow(subject: Subject, sinks: Sequence[Sink]) -> Culprit | None:
 
 
 def born_in_this_run(subject: Subject) -> tuple[Culprit, ...]:
-    """The first operator that gave NaN or Inf from finite inputs where the baseline gave none, for want of a culprit.
+    """Return the first operator that gave NaN or Inf from finite inputs where the baseline gave none, for want of a
+    culprit.
 
     Run alone, or again, it may give something else: a kernel that reads memory which nobody wrote.
     """
@@ -283,8 +284,8 @@ def by_zeros_that_count(
     subject: Subject, alone: Alone, culprits: tuple[Culprit, ...], sinks: Sequence[Sink], plain: Mapping[str, Any],
     work: Work,
 ) -> tuple[Culprit, ...]:  # fmt: skip
-    """The culprits; of those that are ordinary rounding called underflow, where the zeros alone do not make the error,
-    with the cause that is left without them. Raises work.Ended."""
+    """Return the culprits; of those that are ordinary rounding called underflow, where the zeros alone do not make the
+    error, with the cause that is left without them. Raises work.Ended."""
     found = list(culprits)
     for place, culprit in enumerate(culprits[:_TRIED]):
         if culprit.cause != "underflow" or not (culprit.amplifier or (culprit.units or 0.0) <= 1.0):

@@ -26,8 +26,8 @@ ten below the largest element, so that next to none of a tensor without an outli
 
 
 def flushed_operand(subject: Subject, name: str) -> Mapping[str, Any]:
-    """The operand of a row's product of which most becomes 0: the tensor that is cast, the type, the share, and its
-    largest and its median size; {} where none loses much. Takes a run of the target."""
+    """Return the operand of a row's product of which most becomes 0: the tensor that is cast, the type, the share, and
+    its largest and its median size; {} where none loses much. Takes a run of the target."""
     row = subject.row_of.get(name)
     meta = subject.targets.get(row.target_name) if row is not None else None
     if meta is None or not meta.op_type.startswith(FLOAT8):
@@ -59,13 +59,14 @@ def flushed_operand(subject: Subject, name: str) -> Mapping[str, Any]:
 
 
 def operands_in_float8(subject: Subject) -> frozenset[str]:
-    """The casts of all operands of products in float8: what one loses is looked at where its product is blamed."""
+    """Return the casts of all operands of products in float8: what one loses is looked at where its product is
+    blamed."""
     products = [meta for meta in subject.targets.values() if meta.op_type.startswith(FLOAT8)]
     return frozenset(cast.name for meta in products for cast in _casts(subject, meta))
 
 
 def _casts(subject: Subject, meta: TensorMeta) -> list[TensorMeta]:
-    """The casts to float8 behind the operands of a product, or inside a layer before its result."""
+    """Return the casts to float8 behind the operands of a product, or inside a layer before its result."""
     found: list[TensorMeta] = []
     waiting = [*meta.inputs]
     if not any(_is_float8(subject, one) for one in waiting):  # a layer's result, which lists what the layer reads
@@ -89,7 +90,7 @@ def _is_float8(subject: Subject, name: str) -> bool:
 
 
 def _unscaled(subject: Subject, cast: str) -> str:
-    """What a cast is made of, before it was scaled and clamped to the type's range."""
+    """Return what a cast is made of, before it was scaled and clamped to the type's range."""
     name, meta = "", subject.targets.get(cast)
     while meta is not None and meta.inputs and (not name or plain_type(meta.op_type) in ("clamp", "mul")):
         name = meta.inputs[0]
@@ -98,7 +99,7 @@ def _unscaled(subject: Subject, cast: str) -> str:
 
 
 def _origin(subject: Subject, name: str) -> str:
-    """The nearest compared tensor that one of the target's alone is made of, by the baseline's name."""
+    """Return the nearest compared tensor that one of the target's alone is made of, by the baseline's name."""
     for _ in range(len(subject.targets)):
         if name in subject.partner:
             return subject.partner[name]
@@ -204,7 +205,8 @@ def _loss(name: str, source: str, dtype: str, given: Any, value: Any) -> CastLos
 def cause_by_cast(
     subject: Subject, casts: Mapping[str, CastLoss], name: str, error: float | None
 ) -> tuple[str, dict[str, Any]] | None:
-    """A cause's code and evidence, where most of an operator's error was made by a cast on the way to it; else None.
+    """Return a cause's code and evidence, where most of an operator's error was made by a cast on the way to it; else
+    None.
 
     error: relative L2 that the operator introduces; inf where NaN or Inf first appear in it.
     """
@@ -229,7 +231,7 @@ def _size(loss: CastLoss) -> float:
 
 
 def on_the_way(subject: Subject, name: str) -> list[str]:
-    """The target's tensors without a partner from which a compared one is made, up to the next that have one."""
+    """Return the target's tensors without a partner from which a compared one is made, up to the next that have one."""
     row = subject.row_of.get(name)
     meta = subject.targets.get(row.target_name) if row is not None else None
     found: dict[str, None] = {}

@@ -89,7 +89,7 @@ _BLOCK = 1 << 18  # elements that are counted at once: 1 MiB of float32 stays in
 def cause_of(
     subject: Subject, alone: Alone, name: str, amplifier: str, *, poisons: bool = False, zeros_count: bool = True
 ) -> tuple[str, Evidence, tuple[str, ...]]:
-    """The code of a culprit's cause, its evidence, and the tensors whose operators to keep in higher precision.
+    """Return the code of a culprit's cause, its evidence, and the tensors whose operators to keep in higher precision.
 
     poisons: its error, small as it may be, makes NaN or Inf of a later operator. zeros_count: what became 0 may be why.
     """
@@ -146,7 +146,8 @@ def _case_of(subject: Subject, alone: Alone, name: str, exact: Array | None, wro
 
 
 def _broken(subject: Subject, amplifier: str) -> Evidence:
-    """How many NaN and Inf an operator makes in the target alone, of which the number is all that there is to say."""
+    """Return how many NaN and Inf an operator makes in the target alone, of which the number is all that there is to
+    say."""
     numbers = subject.row_of[amplifier].comparison
     if numbers is None:
         return {}
@@ -155,13 +156,14 @@ def _broken(subject: Subject, amplifier: str) -> Evidence:
 
 
 def _enlarges(subject: Subject, name: str, amplifier: str) -> bool:
-    """Whether what an operator is given comes out larger; one where an error only shows first does not enlarge it."""
+    """Return whether what an operator is given comes out larger; one where an error only shows first does not enlarge
+    it."""
     return _factor(subject, name, amplifier) >= _LEAST_FACTOR
 
 
 def _factor(subject: Subject, name: str, amplifier: str) -> float:
-    """How much larger the error is behind the amplifier than in what it reads; where that is next to nothing, than at
-    the culprit: many steps of a recurrence enlarge it between them, and none by itself."""
+    """Return how much larger the error is behind the amplifier than in what it reads; where that is next to nothing,
+    than at the culprit: many steps of a recurrence enlarge it between them, and none by itself."""
     error = finite_l2(subject.row_of[amplifier]) or 0.0
     inherited = max((finite_l2(subject.row_of[source]) or 0.0 for source in subject.sources(amplifier)), default=0.0)
     step = error / inherited if inherited else math.inf
@@ -170,7 +172,7 @@ def _factor(subject: Subject, name: str, amplifier: str) -> float:
 
 
 def _lost(subject: Subject, name: str, exact: Array | None, wrong: Array | None, zeros_count: bool) -> Told | None:
-    """What became 0, where that is no more than the rounding of a norm but decides what is divided by it."""
+    """Return what became 0, where that is no more than the rounding of a norm but decides what is divided by it."""
     least = smallest_of(narrow_type(subject, name))
     vanished = _vanished(constants_of(subject, name), least)
     if vanished:
@@ -184,8 +186,8 @@ def _lost(subject: Subject, name: str, exact: Array | None, wrong: Array | None,
 
 
 def _narrowed_range(subject: Subject, alone: Alone, name: str, exact: Array | None, wrong: Array | None) -> Told | None:
-    """What makes the quantised range wide: then half a step, as little as it is beside the largest, is all of the rest;
-    None where nothing does."""
+    """Return what makes the quantised range wide: then half a step, as little as it is beside the largest, is all of
+    the rest; None where nothing does."""
     if exact is None or wrong is None or not is_quantised(narrow_type(subject, name)):
         return None
     case = Case(subject=subject, alone=alone, name=name, exact=exact.astype(np.float64), wrong=wrong.astype(np.float64))
@@ -264,7 +266,7 @@ def _by_values(subject: Subject, alone: Alone, name: str, exact: Array, wrong: A
 
 
 def _or_unfound(one: _Operator, told: Told) -> Told:
-    """What is said where no rule tells a cause: of one that does not round but more, what was tried in vain."""
+    """Return what is said where no rule tells a cause: of one that does not round but more, what was tried in vain."""
     if told[0] != "coarse" or not one.case.refuted or (one.found.units or 0.0) <= BEYOND:
         return told
     tried = tuple(
@@ -312,7 +314,8 @@ def _born_there(one: _Operator) -> Told | None:
 
 
 def _read_on_steps(one: _Operator) -> Told | None:
-    """What it reads is rounded to integers: by itself, as its file asks, or before it with a scale far too large."""
+    """Return what it reads is rounded to integers: by itself, as its file asks, or before it with a scale far too
+    large."""
     subject, row = one.subject, one.subject.row_of[one.name]
     meta, target = subject.targets.get(row.target_name), subject.operators()[1]
     operator = target.operator(row.target_name) if target is not None and meta is not None and meta.rounds else None
@@ -364,7 +367,7 @@ def _in_integers(one: _Operator) -> Told | None:
 
 
 def _of_inner(subject: Subject, inner: str, values: Array) -> Told:
-    """Why rounding a tensor inside of a region to integers loses so much."""
+    """Return why rounding a tensor inside of a region to integers loses so much."""
     outlier = outlier_of(values)
     if outlier is None:
         return "coarse", {"units": None}
@@ -386,7 +389,7 @@ def _below_the_range(one: _Operator) -> Told | None:
 
 
 def _proven(one: _Operator, code: str, evidence: Evidence) -> Told | None:
-    """A cause with its evidence, where its experiment bears it out, or has none that can be run."""
+    """Return a cause with its evidence, where its experiment bears it out, or has none that can be run."""
     proven = one.case.proven(code, evidence)
     return None if proven is None else (code, proven)
 
@@ -482,7 +485,7 @@ def _amplified(subject: Subject, name: str, amplifier: str, broken: Evidence) ->
 
 
 def _vanished(constants: Mapping[str, Array], least: float) -> Evidence:
-    """A constant, an epsilon or variances say, below what the type can hold; {} where there is none."""
+    """Return a constant, an epsilon or variances say, below what the type can hold; {} where there is none."""
     for weight, values in constants.items():
         if least and _half_are_below(values, least):
             middle = float(np.median(np.abs(values[values != 0])))
@@ -492,8 +495,8 @@ def _vanished(constants: Mapping[str, Array], least: float) -> Evidence:
 
 
 def _vanished_there(constants: Mapping[str, Array], least: float, exact: Array, wrong: Array) -> Evidence:
-    """A constant of one number a channel, variances say, some of which are below the type, where most of the error is
-    in their channels, and no NaN or Inf elsewhere; {} where there is none."""
+    """Return a constant of one number a channel, variances say, some of which are below the type, where most of the
+    error is in their channels, and no NaN or Inf elsewhere; {} where there is none."""
     broken = np.isfinite(exact) & ~np.isfinite(wrong)
     for weight, values in constants.items() if least else ():
         small = (values != 0) & (np.abs(values) < least)
@@ -511,7 +514,8 @@ def _vanished_there(constants: Mapping[str, Array], least: float, exact: Array, 
 
 
 def _half_are_below(values: Array, least: float) -> bool:
-    """Whether half of what is not 0 is smaller, without which no median is; to count takes a tenth of the time."""
+    """Return whether half of what is not 0 is smaller, without which no median is; to count takes a tenth of the
+    time."""
     some = below = 0
     for block in np.array_split(values.reshape(-1), max(1, values.size // _BLOCK)):
         nonzero = int(np.count_nonzero(block))
@@ -521,8 +525,8 @@ def _half_are_below(values: Array, least: float) -> bool:
 
 
 def _cancels_inside(subject: Subject, name: str, constants: Mapping[str, Array]) -> Evidence:
-    """A product with a weight whose terms nearly sum to 0, so that the weight's own rounding is what is left; {} where
-    the result is as large as products of such numbers are."""
+    """Return a product with a weight whose terms nearly sum to 0, so that the weight's own rounding is what is left; {}
+    where the result is as large as products of such numbers are."""
     row = subject.row_of[name]
     weights = [values for values in constants.values() if values.ndim >= 2]
     own = (row.comparison.base.rms or 0.0) if row.comparison is not None else 0.0
@@ -542,16 +546,16 @@ def _cancels_inside(subject: Subject, name: str, constants: Mapping[str, Array])
 
 
 def _made_small_behind(subject: Subject, name: str) -> bool:
-    """Whether something behind the first product of a region makes its result small, a softmax say, or another product:
-    then the size of the region's result says nothing of the terms of the first."""
+    """Return whether something behind the first product of a region makes its result small, a softmax say, or another
+    product: then the size of the region's result says nothing of the terms of the first."""
     types = [plain_type(meta.op_type) for meta in subject.region_of.get(name, ())]
     behind = next((types[place + 1 :] for place, one in enumerate(types) if one in SUM_UP), [])
     return any(one in SUM_UP or one not in MOVE | SELECT | CANCEL for one in behind)
 
 
 def _subtracts_a_constant(subject: Subject, name: str, constants: Mapping[str, Array]) -> Evidence:
-    """A sum of a tensor and a constant that nearly cancel, so that the constant's own rounding is what is left; {}
-    where they do not."""
+    """Return a sum of a tensor and a constant that nearly cancel, so that the constant's own rounding is what is left;
+    {} where they do not."""
     types = types_of(subject, name)
     row = subject.row_of[name]
     if not constants or not types & (CANCEL - SUM_UP) or row.comparison is None:
@@ -567,8 +571,8 @@ def _subtracts_a_constant(subject: Subject, name: str, constants: Mapping[str, A
 
 
 def not_obeyed(subject: Subject, name: str) -> Evidence:
-    """What the user asked of an operator's precision and the engine did instead, where its session tells so; {} where
-    it did as asked."""
+    """Return what the user asked of an operator's precision and the engine did instead, where its session tells so; {}
+    where it did as asked."""
     for meta in reversed(subject.region_of.get(name, ())):
         row = subject.row_of.get(meta.name)
         running = subject.targets.get(row.target_name if row is not None else meta.name)

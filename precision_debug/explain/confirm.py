@@ -40,11 +40,11 @@ def confirmed(
     subject: Subject, alone: Alone, culprits: tuple[Culprit, ...], tried: Carried, sinks: Sequence[Sink],
     plain: Mapping[str, Any], work: Work, dropped: frozenset[str] = frozenset(),
 ) -> tuple[Culprit, ...]:  # fmt: skip
-    """The culprits with what is left without the first of them; none where most of it is left, and the operator only
-    rounds as every other does. Those that are named are left out together, too: each alone may be enough for it. So is
-    the first with the next largest, where one alone is named: of two that halve it, of many, the larger has the blame.
-    Of operators that do far more than round, the one without which least is left comes first; where nearly all is left
-    without all of them, the others do as much, and nobody is to blame.
+    """Return the culprits with what is left without the first of them; none where most of it is left, and the operator
+    only rounds as every other does. Those that are named are left out together, too: each alone may be enough for it.
+    So is the first with the next largest, where one alone is named: of two that halve it, of many, the larger has the
+    blame. Of operators that do far more than round, the one without which least is left comes first; where nearly all
+    is left without all of them, the others do as much, and nobody is to blame.
 
     Takes two or three runs of the baseline, and a few more where several do far more than round. Where the replay is
     not the error that was measured, nothing is left out and nothing refuted, unless what is left is more than that.
@@ -95,7 +95,8 @@ def _far(
     plain: Mapping[str, Any], work: Work, without: Callable[[Collection[str]], float | None], whole: float,
     dropped: frozenset[str],
 ) -> tuple[Culprit, ...]:  # fmt: skip
-    """The same where the first of them does far more than round. without: what is left without these operators."""
+    """Return the same where the first of them does far more than round. without: what is left without these
+    operators."""
     first, sink = culprits[0], next(one for one in sinks if one.name == culprits[0].at)
     replayed = whole <= sink.rel_l2 / HALF
     family = _family(alone, [first], first.amplifier)
@@ -126,7 +127,7 @@ def _far(
 def _known(
     subject: Subject, alone: Alone, first: Culprit, family: Collection[str], left: float, whole: float
 ) -> Culprit:
-    """The first culprit with what is left without it, and without what else was left out with it."""
+    """Return the first culprit with what is left without it, and without what else was left out with it."""
     told = sorted({*family} & alone.found.keys(), key=lambda name: (name != first.name, subject.order.get(name, 0)))
     return dataclasses.replace(first, without=left, with_all=whole, left_out=tuple(told))
 
@@ -135,9 +136,9 @@ def with_repairs(
     subject: Subject, alone: Alone, culprits: tuple[Culprit, ...], tried: Carried, sinks: Sequence[Sink],
     plain: Mapping[str, Any], work: Work,
 ) -> tuple[Culprit, ...]:  # fmt: skip
-    """The culprits with what is left when each alone is repaired, and when all others are. Where an output has NaN or
-    Inf, or counts decisions, no error is left that could be told. Takes a run of the baseline for each, and one for
-    each output that they are judged at. Raises work.Ended."""
+    """Return the culprits with what is left when each alone is repaired, and when all others are. Where an output has
+    NaN or Inf, or counts decisions, no error is left that could be told. Takes a run of the baseline for each, and one
+    for each output that they are judged at. Raises work.Ended."""
     found, wholes = list(culprits), dict[str, float | None]()
     judged = {sink.name: sink for sink in sinks if sink.squared and not sink.non_finite and not sink.flips}
     for place, one in enumerate(culprits if work.full else culprits[:_REPAIRED]):
@@ -201,7 +202,8 @@ def few_that_halve(
 
 
 def _first_few(ranked: Sequence[str], halves: Callable[[Sequence[str]], bool]) -> tuple[str, ...]:
-    """The fewest of those that make most, of at most three of them or a fifth, that halve an error; each is needed."""
+    """Return the fewest of those that make most, of at most three of them or a fifth, that halve an error; each is
+    needed."""
     most = max(FEW, len(ranked) // FIFTH)
     counts = [count for count in (*range(1, FEW + 1), most) if count == 1 or 2 * count <= len(ranked)]
     last = 0
@@ -223,7 +225,7 @@ def _first_few(ranked: Sequence[str], halves: Callable[[Sequence[str]], bool]) -
 def with_set_left_out(
     culprits: tuple[Culprit, ...], sets: Sequence[RepairedSet], few: Sequence[str]
 ) -> tuple[Culprit, ...]:
-    """The culprits, the first of them with what is left without all of them."""
+    """Return the culprits, the first of them with what is left without all of them."""
     found = next((one for one in sets if one.names == tuple(few)), None)
     if found is None or not culprits:
         return culprits
@@ -232,7 +234,8 @@ def with_set_left_out(
 
 
 def _next_to(tried: Carried, family: Collection[str], sink: Sink) -> set[str]:
-    """The operator whose error alone makes most at a sink besides a family's, where two are few of those tried."""
+    """Return the operator whose error alone makes most at a sink besides a family's, where two are few of those
+    tried."""
     share = {
         name: effect.share for name, found in tried.effects.items() for effect in found
         if effect.at == sink.name and name not in family
@@ -241,7 +244,8 @@ def _next_to(tried: Carried, family: Collection[str], sink: Sink) -> set[str]:
 
 
 def _family(alone: Alone, culprits: Sequence[Culprit], amplifier: str) -> set[str]:
-    """The tensors whose errors are left out with these culprits, an operator's of a loop in all its iterations."""
+    """Return the tensors whose errors are left out with these culprits, an operator's of a loop in all its
+    iterations."""
     named = {part for one in culprits for part in (one.name, *one.keep)} - {amplifier}
     looped = {stem(name) for name in named if stem(name) != name}
     return named | {name for name in alone.found if stem(name) in looped}

@@ -43,8 +43,9 @@ _REGION = 8
 
 
 def kept_through(subject: Subject, keep: Sequence[str], cause: str, amplifier: str) -> tuple[str, ...]:
-    """The tensors with what is fused into them and what lies between an author and its amplifier, and behind them each
-    that only moves their numbers or is beyond the type as they are, or chooses among them for another amplifier.
+    """Return the tensors with what is fused into them and what lies between an author and its amplifier, and behind
+    them each that only moves their numbers or is beyond the type as they are, or chooses among them for another
+    amplifier.
 
     What reads the last of them is kept as well by whoever follows the advice: it is what brings the numbers back.
     """
@@ -64,26 +65,27 @@ def kept_through(subject: Subject, keep: Sequence[str], cause: str, amplifier: s
 
 
 def _between(subject: Subject, author: str, amplifier: str) -> list[str]:
-    """What carries an author's numbers to the amplifier, in order: rounded there, they would be as coarse again."""
+    """Return what carries an author's numbers to the amplifier, in order: rounded there, they would be as coarse
+    again."""
     carry = (subject.descendants(author) - {amplifier}) & subject.ancestors(amplifier)
     return sorted(carry, key=lambda name: subject.order.get(name, 0)) if len(carry) <= _CARRIED else []
 
 
 def _fused(subject: Subject, name: str) -> list[str]:
-    """The operators of a region that was seen as one, in order, where they are few: none of them has a tensor of its
-    own in the target, and each has a name that can be given."""
+    """Return the operators of a region that was seen as one, in order, where they are few: none of them has a tensor of
+    its own in the target, and each has a name that can be given."""
     inside = [meta.name for meta in subject.region_of.get(name, ()) if plain_type(meta.op_type) not in MOVE]
     return inside if len(inside) <= _REGION else []
 
 
 def _chooses(subject: Subject, name: str) -> bool:
-    """Whether a tensor's operators leave numbers as they are, whichever they choose."""
+    """Return whether a tensor's operators leave numbers as they are, whichever they choose."""
     types = {plain_type(meta.op_type) for meta in subject.region_of.get(name, ())}
     return bool(types) and types <= SELECT | MOVE | BODIES
 
 
 def _grows(subject: Subject, name: str) -> bool:
-    """Whether what reads a tensor, or what is chosen of it, makes its error much larger."""
+    """Return whether what reads a tensor, or what is chosen of it, makes its error much larger."""
     seen, waiting = {name}, [name]
     while waiting:
         current = waiting.pop()
@@ -98,7 +100,7 @@ def _grows(subject: Subject, name: str) -> bool:
 
 
 def _beyond(subject: Subject, name: str) -> bool:
-    """Whether the baseline's numbers are beyond the target's type; masks are not."""
+    """Return whether the baseline's numbers are beyond the target's type; masks are not."""
     numbers = subject.row_of[name].comparison
     if numbers is None or numbers.base.min is None or numbers.base.max is None:
         return False
@@ -106,7 +108,7 @@ def _beyond(subject: Subject, name: str) -> bool:
 
 
 def _below(subject: Subject, name: str) -> bool:
-    """Whether most of the baseline's numbers are below the target's normal ones, where each loses digits."""
+    """Return whether most of the baseline's numbers are below the target's normal ones, where each loses digits."""
     numbers = subject.row_of[name].comparison
     return numbers is not None and 0 < (numbers.base.rms or 0.0) < smallest_of(subject.narrow_type) * 2**10
 
@@ -116,7 +118,8 @@ ALONE = 1 - 1 / DROP**2
 
 
 def first_failing(subject: Subject) -> str:
-    """The first tensor, in execution order, whose error is beyond what rounding everywhere makes; "" where none is."""
+    """Return the first tensor, in execution order, whose error is beyond what rounding everywhere makes; "" where none
+    is."""
     for row in sorted(subject.row_of.values(), key=lambda row: subject.order.get(row.name, 0)):
         if (row.op_type in {"Input", "Constant"} and not row.non_finite) or row.name in subject.bearers:
             continue
@@ -129,7 +132,8 @@ def first_failing(subject: Subject) -> str:
 
 
 def non_finite_alone(row: Row) -> bool:
-    """Whether the target has NaN or Inf where the baseline has numbers; a mask that overflows to -inf is none."""
+    """Return whether the target has NaN or Inf where the baseline has numbers; a mask that overflows to -inf is
+    none."""
     numbers = row.comparison
     if numbers is None:
         return False
@@ -138,7 +142,8 @@ def non_finite_alone(row: Row) -> bool:
 
 
 def suspects_before(subject: Subject, most: int = 24) -> list[str]:
-    """Tensors whose operators are worth a look before anything is measured: those whose readers amplify their error."""
+    """Return tensors whose operators are worth a look before anything is measured: those whose readers amplify their
+    error."""
     scores: dict[str, float] = {}
     for name, row in subject.row_of.items():
         error = finite_l2(row)
@@ -167,7 +172,8 @@ def _makers(subject: Subject, names: Sequence[str]) -> list[str]:
 
 
 def suspicious(subject: Subject, sinks: Sequence[Sink], expected: Mapping[str, float]) -> frozenset[str]:
-    """The sinks whose authors are to be looked for: see bounds.is_suspicious. expected: as far as it is known."""
+    """Return the sinks whose authors are to be looked for: see bounds.is_suspicious. expected: as far as it is
+    known."""
     at = {sink.name: subject.unit_at(expected.get(sink.name), sink.name) for sink in sinks}
     # what few bits lose hides a wrong weight or setting, which the two files show whatever its size
     other = subject.weights_alone and any(files_differ(subject, name) for name in subject.row_of)
@@ -179,7 +185,7 @@ def suspicious(subject: Subject, sinks: Sequence[Sink], expected: Mapping[str, f
 
 
 def candidates_of(subject: Subject, alone: Alone, before: Sequence[str]) -> list[str]:
-    """Those whose effect is to be measured, most suspicious first."""
+    """Return those whose effect is to be measured, most suspicious first."""
 
     def score(name: str) -> tuple[float, float, int]:
         found = alone.found[name]
@@ -196,7 +202,7 @@ def candidates_of(subject: Subject, alone: Alone, before: Sequence[str]) -> list
 
 
 def _innocent(subject: Subject, alone: Alone, name: str) -> bool:
-    """Whether an operator gave what the baseline's gives, or only moves numbers about.
+    """Return whether an operator gave what the baseline's gives, or only moves numbers about.
 
     Not where it did more to the same inputs: that of another file may move others, or elsewhere, and an engine may
     quantise what it moves. What moves a constant is the first to show what the type made of that.
@@ -215,7 +221,7 @@ def rank(
     subject: Subject, alone: Alone, effects: Mapping[str, Sequence[Effect]], sinks: Sequence[Sink], first: str,
     looked: Collection[str], few: Collection[str] = (),
 ) -> tuple[Culprit, ...]:  # fmt: skip
-    """The culprits, worst first; none where no operator stands out. looked: sinks whose error is anybody's: see
+    """Return the culprits, worst first; none where no operator stands out. looked: sinks whose error is anybody's: see
     ``suspicious``. few: who is to blame together, whatever the share of each: see ``confirm.few_that_halve``.
 
     Where none does at an output that is out of bounds, those of the first failing tensor before it: what becomes of one
@@ -312,8 +318,8 @@ def _ranked(
 
 
 def _is_all(subject: Subject, name: str, effects: Collection[str]) -> bool:
-    """Whether a tensor ends a stretch of all but a few of the operators of which any was tried: what is measured as one
-    makes as much of the error as there is, and that it does tells nobody apart."""
+    """Return whether a tensor ends a stretch of all but a few of the operators of which any was tried: what is measured
+    as one makes as much of the error as there is, and that it does tells nobody apart."""
     count = {
         one: sum(plain_type(meta.op_type) not in MOVE for meta in subject.region_of.get(one, ())) for one in effects
     }  # fmt: skip
@@ -321,12 +327,13 @@ def _is_all(subject: Subject, name: str, effects: Collection[str]) -> bool:
 
 
 def _outweighs(subject: Subject, sink: Sink, name: str, effects: Mapping[str, Sequence[Effect]]) -> bool:
-    """Whether one operator's share at a sink, where more than a few roundings are lost, is far above any other's."""
+    """Return whether one operator's share at a sink, where more than a few roundings are lost, is far above any
+    other's."""
     return sink.rel_l2 > LOOK * subject.unit_behind(sink.name) and _leads(sink, name, effects)
 
 
 def _leads(sink: Sink, name: str, effects: Mapping[str, Sequence[Effect]]) -> bool:
-    """Whether one operator's share at a sink is far above any other's."""
+    """Return whether one operator's share at a sink is far above any other's."""
     return _share_at(sink, (name,), effects) >= FAR * _most_besides(sink, (name,), effects)
 
 
@@ -335,14 +342,15 @@ def _share_at(sink: Sink, names: Collection[str], effects: Mapping[str, Sequence
 
 
 def _most_besides(sink: Sink, names: Collection[str], effects: Mapping[str, Sequence[Effect]]) -> float:
-    """The largest share at a sink of an operator that is none of these."""
+    """Return the largest share at a sink of an operator that is none of these."""
     return max((_share_at(sink, (one,), effects) for one in effects if one not in names), default=0.0)
 
 
 def _kept_together(
     subject: Subject, keep: Sequence[str], cause: str, amplifier: str, others: Sequence[str]
 ) -> tuple[str, ...]:
-    """What to keep with a culprit. others: what the same operators amplify with it, each too little to be accused."""
+    """Return what to keep with a culprit. others: what the same operators amplify with it, each too little to be
+    accused."""
     found = dict.fromkeys(kept_through(subject, keep, cause, amplifier))
     for other in others:
         found |= dict.fromkeys(kept_through(subject, (other, *keep[1:]), cause, amplifier))
@@ -350,7 +358,7 @@ def _kept_together(
 
 
 def _really_beyond(subject: Subject, name: str, limit: float) -> bool:
-    """Whether the baseline's own numbers, of its own inputs, are beyond a type's largest."""
+    """Return whether the baseline's own numbers, of its own inputs, are beyond a type's largest."""
     numbers = subject.row_of[name].comparison
     return numbers is None or max(abs(numbers.base.min or 0.0), abs(numbers.base.max or 0.0)) > limit
 
@@ -367,9 +375,10 @@ def _one_of_a_switch(found: Sequence[Culprit]) -> tuple[Culprit, ...]:
 def _iterations(
     subject: Subject, effects: Mapping[str, Sequence[Effect]], sinks: Mapping[str, Sink]
 ) -> dict[str, tuple[float, float]]:
-    """What one operator of a loop's body does in all its iterations is its own: the first of them that matters to the
-    share of all, the others to 0. Names of other operators are not in it. Of a loop of which some iterations alone were
-    tried, what nothing else explains belongs to the others: the first number; the second is what was measured."""
+    """Return what one operator of a loop's body does in all its iterations is its own: the first of them that matters
+    to the share of all, the others to 0. Names of other operators are not in it. Of a loop of which some iterations
+    alone were tried, what nothing else explains belongs to the others: the first number; the second is what was
+    measured."""
     bodies: dict[str, list[tuple[str, Effect]]] = {}
     for name, carried in effects.items():
         effect = _largest(carried, sinks)
@@ -409,9 +418,9 @@ def _largest_of(
 def _amplified_together(
     subject: Subject, alone: Alone, effects: Mapping[str, Sequence[Effect]], sinks: Mapping[str, Sink]
 ) -> Mapping[str, Sequence[str]]:
-    """Operators whose ordinary rounding is amplified to over half of the error together: by one and the same later
-    operator, or by several that amplify strongly (two faults in a row). Each with those that are too little for that
-    by themselves."""
+    """Return operators whose ordinary rounding is amplified to over half of the error together: by one and the same
+    later operator, or by several that amplify strongly (two faults in a row). Each with those that are too little for
+    that by themselves."""
     groups: dict[str, list[tuple[str, float]]] = {}
     for name, carried in effects.items():
         effect, own = _largest(carried, sinks), alone.found[name]
@@ -465,7 +474,7 @@ def _of_one_outlier(
 
 
 def _largest(carried: Sequence[Effect], sinks: Mapping[str, Sink]) -> Effect | None:
-    """The effect that says most: at an output before the first failing tensor, where it reaches one."""
+    """Return the effect that says most: at an output before the first failing tensor, where it reaches one."""
     at_outputs = [effect for effect in carried if sinks[effect.at].is_output and (effect.share or effect.non_finite)]
     pool = at_outputs or list(carried)
     if at_outputs and max(effect.share for effect in at_outputs) < MATTERS:
@@ -474,17 +483,19 @@ def _largest(carried: Sequence[Effect], sinks: Mapping[str, Sink]) -> Effect | N
 
 
 def _deciding(carried: Sequence[Effect], sinks: Mapping[str, Sink], looked: Collection[str]) -> Effect | None:
-    """The same, at the sinks whose error is anybody's: at another output it may make all of what is of no account."""
+    """Return the same, at the sinks whose error is anybody's: at another output it may make all of what is of no
+    account."""
     return _largest([effect for effect in carried if effect.at in looked] or carried, sinks)
 
 
 def is_far_off(subject: Subject, sink: Sink) -> bool:
-    """Whether an error is more than a healthy model has, by its size alone."""
+    """Return whether an error is more than a healthy model has, by its size alone."""
     return bool(sink.non_finite or sink.flips or sink.rel_l2 > min(MOST, BEYOND * subject.unit_behind(sink.name)))
 
 
 def _amplifier(subject: Subject, alone: Alone, author: str, at: str) -> str:
-    """The operator, after an author of ordinary rounding, that makes the most of it; "" where none makes more."""
+    """Return the operator, after an author of ordinary rounding, that makes the most of it; "" where none makes
+    more."""
     after = subject.descendants(author)
     # what a loop's body hands to the loop's output is not an edge that is listed: then any operator behind the author
     on_the_way = after & ({at} | subject.ancestors(at))
@@ -492,7 +503,8 @@ def _amplifier(subject: Subject, alone: Alone, author: str, at: str) -> str:
 
 
 def _breaks(subject: Subject, author: str, effect: Effect) -> str:
-    """The first operator behind an author of ordinary rounding that makes NaN or Inf of it; "" where none does."""
+    """Return the first operator behind an author of ordinary rounding that makes NaN or Inf of it; "" where none
+    does."""
     after = subject.descendants(author) if effect.non_finite else ()
     broken = [name for name in after if name in subject.row_of and non_finite_alone(subject.row_of[name])]
     return min(broken, key=lambda name: subject.order.get(name, 0), default="")
@@ -508,7 +520,8 @@ def _where_it_shows(subject: Subject, author: str, effect: Effect) -> str:
 
 
 def _enlarging_most(subject: Subject, author: str, shown: str) -> str:
-    """Who makes most of an error between its author and where it shows, passed over for that before; else that."""
+    """Return who makes most of an error between its author and where it shows, passed over for that before; else
+    that."""
     between = subject.descendants(author) & subject.ancestors(shown)
     grown = {name: _growth(subject, name) for name in between if not subject.moves_on(name)}
     most = max((one for one in grown.values() if math.isfinite(one)), default=0.0)
@@ -516,8 +529,8 @@ def _enlarging_most(subject: Subject, author: str, shown: str) -> str:
 
 
 def largest_growth(subject: Subject, alone: Alone, among: Collection[str]) -> str:
-    """The first operator, in execution order, that makes nearly as much of it as any: what comes behind amplifies what
-    another author has added."""
+    """Return the first operator, in execution order, that makes nearly as much of it as any: what comes behind
+    amplifies what another author has added."""
     grown: dict[str, float] = {}
     for name in among:
         error = finite_l2(subject.row_of[name]) if not subject.moves_on(name) else None
@@ -532,14 +545,14 @@ def largest_growth(subject: Subject, alone: Alone, among: Collection[str]) -> st
 
 
 def _growth(subject: Subject, name: str) -> float:
-    """How many times a tensor's error is the largest one of what it is made of."""
+    """Return how many times a tensor's error is the largest one of what it is made of."""
     inherited = max((finite_l2(subject.row_of[s]) or 0.0 for s in subject.sources(name)), default=0.0)
     error = finite_l2(subject.row_of[name]) or 0.0
     return math.inf if inherited == 0 else error / inherited
 
 
 def _fails_first(subject: Subject, name: str, first: str) -> str:
-    """The first tensor out of bounds at or after an operator."""
+    """Return the first tensor out of bounds at or after an operator."""
     after = {name} | subject.descendants(name)
     if first in after:
         return first

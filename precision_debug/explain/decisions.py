@@ -45,8 +45,8 @@ _LARGEST = 1 << 24
 
 
 def with_choices(explanation: Explanation, subject: Subject) -> tuple[Explanation, tuple[Reason, ...]]:
-    """The explanation, whose culprits that flip a choice say so, and what else to say: where none does and the error is
-    of rounding, the first choice that differs. Takes a run of both sides for each such operator."""
+    """Return the explanation, whose culprits that flip a choice say so, and what else to say: where none does and the
+    error is of rounding, the first choice that differs. Takes a run of both sides for each such operator."""
     flipped = _flipped(subject)
     if not flipped or explanation.state not in ("culprits", "diffuse"):
         return explanation, ()
@@ -74,7 +74,7 @@ def with_choices(explanation: Explanation, subject: Subject) -> tuple[Explanatio
 
 
 def _rounds(subject: Subject, culprit: Culprit) -> bool:
-    """Whether nothing better is known of a culprit than that it rounds as others do."""
+    """Return whether nothing better is known of a culprit than that it rounds as others do."""
     ordinary = culprit.introduced is not None and not subject.far(culprit.introduced, culprit.units, FAR)
     return ordinary and CAUSES[culprit.cause].unproven
 
@@ -121,7 +121,7 @@ def _deciding_choice(subject: Subject, culprit: Culprit, flipped: Sequence[str])
 
 
 def _measured(subject: Subject, name: str) -> Evidence:
-    """What differs there, and of which scores; as much as can be read of both sides."""
+    """Return what differs there, and of which scores; as much as can be read of both sides."""
     row = subject.row_of[name]
     assert row.comparison is not None
     evidence: Evidence = {
@@ -145,7 +145,7 @@ def _measured(subject: Subject, name: str) -> Evidence:
 
 
 def _values(session: Any, feeds: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Array]:
-    """Tensors of one more run, under other names."""
+    """Return tensors of one more run, under other names."""
     found: dict[str, Array] = {}
 
     def hook(_op: str, name: str, tensor: Any, /) -> None:
@@ -157,8 +157,8 @@ def _values(session: Any, feeds: Mapping[str, Any], names: Mapping[str, str]) ->
 
 
 def choice_between(base: Sequence[Array], target: Sequence[Array], chose: Array, chose_there: Array) -> Evidence:
-    """How often two sides chose otherwise, of how many choices, how far the baseline's scores were apart there at most,
-    and how far the target's are off there; without what cannot be told of these arrays.
+    """Return how often two sides chose otherwise, of how many choices, how far the baseline's scores were apart there
+    at most, and how far the target's are off there; without what cannot be told of these arrays.
 
     base, target: the scores, and what they are compared with where that is not constant. chose, chose_there: indices
     into the scores along one axis, what a threshold or a rounding makes of each, or the boxes that are left: of which
@@ -187,7 +187,7 @@ def choice_between(base: Sequence[Array], target: Sequence[Array], chose: Array,
 
 
 def _are_boxes(scores: Array, chose: Array) -> bool:
-    """Whether these are rows of batch, class and box, as NonMaxSuppression has them, of such scores."""
+    """Return whether these are rows of batch, class and box, as NonMaxSuppression has them, of such scores."""
     fits = chose.dtype.kind in "iu" and chose.ndim == 2 and chose.shape[1] == 3 == scores.ndim
     return fits and bool((chose >= 0).all() and (chose < np.array(scores.shape)).all())
 
@@ -210,7 +210,7 @@ def _of_boxes(scores: Array, there: Array, chose: Array, chose_there: Array) -> 
 
 
 def _in_order(places: Sequence[int]) -> int:
-    """How many of these stand in ascending order at most, if the others are left out."""
+    """Return how many of these stand in ascending order at most, if the others are left out."""
     ends: list[int] = []
     for place in places:
         at = bisect.bisect_left(ends, place)
@@ -219,8 +219,8 @@ def _in_order(places: Sequence[int]) -> int:
 
 
 def _apart(one: tuple[Array, Array], other: tuple[Array, Array]) -> float:
-    """How far two numbers are apart at most; where the baseline's are equal, as a maximum and itself are, the target's:
-    that is by how much another one has overtaken it."""
+    """Return how far two numbers are apart at most; where the baseline's are equal, as a maximum and itself are, the
+    target's: that is by how much another one has overtaken it."""
     gap, there = np.abs(one[0] - other[0]), np.abs(one[1] - other[1])
     return _most(np.where(gap == 0, there, gap))
 
@@ -276,7 +276,7 @@ def _of_indices(scores: Array, there: Array, chose: Array, chose_there: Array, a
 
 
 def _most(values: Array) -> float:
-    """inf where there are none, or one is NaN."""
+    """Return inf where there are none, or one is NaN."""
     return float(values.max()) if values.size and not np.isnan(values).any() else math.inf
 
 
@@ -332,8 +332,8 @@ class Decided:
 
 
 def with_decisions(explanation: Explanation, decided: Decided) -> Explanation:
-    """What was found of the scores, with the decisions. What they turn is as expected where they are, and the scores
-    too; else it is everybody's where the scores have nobody."""
+    """Return what was found of the scores, with the decisions. What they turn is as expected where they are, and the
+    scores too; else it is everybody's where the scores have nobody."""
     fine = all(one.expected for one in decided.decisions)
     state = explanation.state
     if state == "healthy" and not fine:
@@ -346,8 +346,8 @@ def with_decisions(explanation: Explanation, decided: Decided) -> Explanation:
 
 
 def decided_otherwise(subject: Subject, level: str) -> Decided | None:
-    """The decisions that the outputs are off by; None where there are none, where they are off by more, or where it
-    cannot be told. Takes two runs of the baseline and one of the target, and five more where there are some. Raises
+    """Return the decisions that the outputs are off by; None where there are none, where they are off by more, or where
+    it cannot be told. Takes two runs of the baseline and one of the target, and five more where there are some. Raises
     what an engine raises that does not run so, and what a model's odd values do: see ``NOT_LOOKED_AT``."""
     if subject.is_step or subject.iterations or subject.same_integers or not replaces(subject.baseline):
         return None
@@ -365,7 +365,7 @@ def decided_otherwise(subject: Subject, level: str) -> Decided | None:
 
 
 def _decisions(subject: Subject, before: Sequence[str]) -> list[str]:
-    """Tensors that decide before others, of floats; those of the target that are equal there are left out."""
+    """Return tensors that decide before others, of floats; those of the target that are equal there are left out."""
     found = []
     for name in sorted(_reached(before, lambda one: _read(subject, one)), key=lambda name: subject.order.get(name, 0)):
         meta = subject.meta_of.get(name)
@@ -423,11 +423,11 @@ class _Runs:
         return meta is not None and "float" in meta.dtype
 
     def behind(self, names: Iterable[str]) -> set[str]:
-        """What depends on these, themselves among it."""
+        """Return what depends on these, themselves among it."""
         return _reached(names, lambda one: self.readers.get(one, ()))
 
     def nearest(self, name: str) -> set[str]:
-        """The nearest compared tensors before one that the target does not show."""
+        """Return the nearest compared tensors before one that the target does not show."""
         found: set[str] = set()
         waiting, seen = [*_read(self.subject, name)], {name}
         while waiting:
@@ -440,7 +440,7 @@ class _Runs:
         return found
 
     def few(self, names: Iterable[str]) -> list[str]:
-        """Those of these tensors whose values can be held."""
+        """Return those of these tensors whose values can be held."""
         found, held = [], 0
         for name in names:
             numbers = self.rows[name].comparison
@@ -465,7 +465,7 @@ class _Runs:
         return frozenset(found)
 
     def limits(self, name: str) -> list[Array]:
-        """The constant that a score is held against, where there is one."""
+        """Return the constant that a score is held against, where there is one."""
         operator = self.subject.operators()[0].operator(name)
         values = [np.asarray(one) for one in (operator.parameters if operator is not None else {}).values()]
         return [one for one in values if one.dtype.kind == "f"][:1]
@@ -486,7 +486,7 @@ class _Runs:
         return found
 
     def of_baseline(self, values: Mapping[str, Array], wanted: Collection[str]) -> dict[str, Array]:
-        """Tensors of a run of the baseline in which some have other values."""
+        """Return tensors of a run of the baseline in which some have other values."""
         found: dict[str, Array] = {}
 
         def replace(_op: str, name: str, value: Any) -> Any:
@@ -507,8 +507,8 @@ class _Runs:
         self, turned: Iterable[str], taken: Mapping[str, Array], plain: Mapping[str, Array],
         there: Mapping[str, Array],
     ) -> dict[str, Array]:  # fmt: skip
-        """What makes the baseline decide as the target did: its decisions, or, of another number, which no engine takes
-        in place of its own, the scores that they were taken by. The scores are judged by themselves."""
+        """Return what makes the baseline decide as the target did: its decisions, or, of another number, which no
+        engine takes in place of its own, the scores that they were taken by. The scores are judged by themselves."""
         found: dict[str, Array] = {}
         for name in turned:
             if taken[name].shape == plain[name].shape:
@@ -518,8 +518,8 @@ class _Runs:
         return found
 
     def follow_scores(self, name: str, there: Mapping[str, Array], taken: Array) -> bool:
-        """Whether the baseline's operator picks what the target picked where it reads what the target reads: of boxes
-        nothing says how near a choice was, and one that lost some by itself has not rounded."""
+        """Return whether the baseline's operator picks what the target picked where it reads what the target reads: of
+        boxes nothing says how near a choice was, and one that lost some by itself has not rounded."""
         read = {one: there[one] for one in self.scores[name] if one in there}
         if plain_type(self.subject.meta_of[name].op_type) not in _PICKS or len(read) < len(self.scores[name]):
             return True
@@ -567,7 +567,8 @@ class _Turned:
         return Decided(decisions=decisions, behind=of_them, before=self._before(turned, of_them))
 
     def _taken(self, there: Mapping[str, Array], nearest: Collection[str]) -> dict[str, Array]:
-        """The target's decisions: as it shows them, and else what the baseline's operators make of its scores."""
+        """Return the target's decisions: as it shows them, and else what the baseline's operators make of its
+        scores."""
         taken = {name: there[name] for name in self.names if name in there}
         implied = [name for name in self.names if name not in there]
         if implied and nearest and {*nearest} <= there.keys():
@@ -599,7 +600,7 @@ class _Turned:
         self, plain: Mapping[str, Array], there: Mapping[str, Array], got: Mapping[str, Array],
         fixed: Mapping[str, Array],
     ) -> dict[str, float] | None:  # fmt: skip
-        """How far the decisions alone put each output behind them; None where that is not what it is off by."""
+        """Return how far the decisions alone put each output behind them; None where that is not what it is off by."""
         effect: dict[str, float] = {}
         matters = False
         for sink in self.sinks:
@@ -619,7 +620,7 @@ class _Turned:
         self, name: str, plain: Mapping[str, Array], there: Mapping[str, Array], got: Mapping[str, Array],
         fixed: Mapping[str, Array],
     ) -> bool:  # fmt: skip
-        """Whether a tensor is the target's where the baseline takes the target's decisions, but for rounding."""
+        """Return whether a tensor is the target's where the baseline takes the target's decisions, but for rounding."""
         if not {name} <= plain.keys() & there.keys() & got.keys() or got[name].shape != there[name].shape:
             return False
         rounded = name in self.subject.rounded
@@ -630,14 +631,15 @@ class _Turned:
         return rest <= allowed_error(self.subject.typical_unit, usual)
 
     def _left_at(self, name: str, there: Mapping[str, Array], got: Mapping[str, Array]) -> float | None:
-        """What is left of an output's error where the baseline takes the target's decisions."""
+        """Return what is left of an output's error where the baseline takes the target's decisions."""
         if not {name} <= there.keys() & got.keys() or there[name].dtype.kind not in "fV":
             return None
         return error_at(self.bench, got[name], there[name], rounded=name in self.subject.rounded)
 
     def _is_drowned(self, name: str, plain: Mapping[str, Array], there: Mapping[str, Array]) -> bool:
-        """Whether scores are off by much of what they differ from each other, or of the step that they are rounded to,
-        however little that is of their size: then whoever made them so has made the decisions, near ones or not."""
+        """Return whether scores are off by much of what they differ from each other, or of the step that they are
+        rounded to, however little that is of their size: then whoever made them so has made the decisions, near ones or
+        not."""
         for one in self.runs.scores[name]:
             if one in plain and one in there and there[one].shape == plain[one].shape:
                 base = widen(plain[one])
@@ -650,7 +652,7 @@ class _Turned:
         self, turned: Sequence[str], plain: Mapping[str, Array], there: Mapping[str, Array],
         taken: Mapping[str, Array], draws: Sequence[Mapping[str, Array]], effect: Mapping[str, float],
     ) -> tuple[Decision, ...]:  # fmt: skip
-        """The decisions that turned behind no other one."""
+        """Return the decisions that turned behind no other one."""
         after: set[str] = set()
         found = []
         for name in turned:
@@ -694,7 +696,8 @@ class _Turned:
         )  # fmt: skip
 
     def _before(self, turned: Sequence[str], behind: Sequence[str]) -> Subject:
-        """The model as it is explained: what is behind a decision has no author, and the scores are the outputs."""
+        """Return the model as it is explained: what is behind a decision has no author, and the scores are the
+        outputs."""
         subject = self.subject
         after = self.runs.behind(turned)
         judged: set[str] = set()
@@ -713,7 +716,7 @@ class _Turned:
 
 
 def _are_rows(one: Array, other: Array) -> bool:
-    """Whether two decisions are of one shape but for how many rows they pick."""
+    """Return whether two decisions are of one shape but for how many rows they pick."""
     return one.ndim == other.ndim and (one.shape == other.shape or (one.ndim > 0 and one.shape[1:] == other.shape[1:]))
 
 

@@ -85,7 +85,8 @@ def _sink(row: Row, *, is_output: bool, rounded: bool = False) -> Sink:
 
 
 def sinks_of(subject: Subject, first_failing: str) -> tuple[Sink, ...]:
-    """The model's outputs, what they lose in slices, and the first tensor that is out of bounds ("" where none is)."""
+    """Return the model's outputs, what they lose in slices, and the first tensor that is out of bounds ("" where none
+    is)."""
     found, lost = [], _lost_before(subject)
     for row in subject.row_of.values():
         numbers = row.comparison
@@ -101,21 +102,21 @@ def sinks_of(subject: Subject, first_failing: str) -> tuple[Sink, ...]:
 
 
 def _lost_before(subject: Subject) -> frozenset[str]:
-    """What comes to an output already ruined, in slices of which the target tells nothing there: it is judged like an
-    output, since the whole, beside which it is small, does not show it."""
+    """Return what comes to an output already ruined, in slices of which the target tells nothing there: it is judged
+    like an output, since the whole, beside which it is small, does not show it."""
     rows = [row for row in subject.row_of.values() if row.is_output and row.comparison and row.comparison.lost]
     return frozenset(source for row in rows for source in ruined_before(subject, row))
 
 
 def known_sinks(subject: Subject, sinks: Sequence[Sink]) -> dict[str, Any]:
-    """The sinks' values where the comparison's own run has returned all of them; else {}."""
+    """Return the sinks' values where the comparison's own run has returned all of them; else {}."""
     if not all(sink.name in subject.outputs for sink in sinks):
         return {}
     return {sink.name: subject.bench.returned(subject.outputs, sink.name) for sink in sinks}
 
 
 def plain_sinks(subject: Subject, candidates: Sequence[str], sinks: Sequence[Sink]) -> dict[str, Any]:
-    """The sinks' values in an undisturbed run of the baseline."""
+    """Return the sinks' values in an undisturbed run of the baseline."""
     return _run(subject, {}, candidates, sinks)
 
 
@@ -141,7 +142,7 @@ def carried(
     subject: Subject, alone: Alone, candidates: Sequence[str], sinks: Sequence[Sink], plain: Mapping[str, Any],
     work: Work,
 ) -> Carried:  # fmt: skip
-    """What the errors of candidates do at each sink, one after the other, in order.
+    """Return what the errors of candidates do at each sink, one after the other, in order.
 
     plain: the sinks in an undisturbed run. Each costs a run of the baseline. Where there are more candidates than the
     work allows for, the others are tried together, then by halves as long as a half makes as much as a culprit would:
@@ -188,7 +189,7 @@ def carried_together(
     subject: Subject, alone: Alone, names: Sequence[str], candidates: Sequence[str], sinks: Sequence[Sink],
     plain: Mapping[str, Any],
 ) -> tuple[Effect, ...]:  # fmt: skip
-    """What the errors of some operators, all at once, do at each sink; takes a run of the baseline."""
+    """Return what the errors of some operators, all at once, do at each sink; takes a run of the baseline."""
     able = [name for name in names if _fits(alone, name)]
     got = _run(subject, _Errors(alone, able), candidates, sinks)
     return tuple(_effect(subject, sink, plain.get(sink.name), got.get(sink.name)) for sink in sinks)
@@ -197,7 +198,7 @@ def carried_together(
 def carried_errors(
     subject: Subject, errors: Mapping[str, tuple[Any, Any]], sinks: Sequence[Sink], plain: Mapping[str, Any]
 ) -> tuple[Effect, ...]:
-    """The same of errors that are given: what a tensor is exactly and wrongly, by its name."""
+    """Return the same of errors that are given: what a tensor is exactly and wrongly, by its name."""
     got = _run(subject, errors, list(errors), sinks)
     return tuple(_effect(subject, sink, plain.get(sink.name), got.get(sink.name)) for sink in sinks)
 
@@ -212,7 +213,8 @@ def output_with_errors(
 
 
 def _is_nearly_all(effects: Sequence[Effect], sinks: Sequence[Sink]) -> bool:
-    """Whether one operator's error is nearly all that there is at every output, so that another hardly matters."""
+    """Return whether one operator's error is nearly all that there is at every output, so that another hardly
+    matters."""
     judged = [(e, sink) for e, sink in zip(effects, sinks, strict=True) if sink.is_output and sink.lost]
     return bool(judged) and all(
         _NEARLY_ALL < e.share < 1 / _NEARLY_ALL and not sink.non_finite for e, sink in judged
@@ -222,7 +224,8 @@ def _is_nearly_all(effects: Sequence[Effect], sinks: Sequence[Sink]) -> bool:
 def error_without(
     subject: Subject, alone: Alone, names: Sequence[str], without: Collection[str], sink: Sink, plain: Mapping[str, Any]
 ) -> float | None:
-    """Relative L2 at a sink where every operator's own error is put into the baseline's run, but not some operators'.
+    """Return the relative L2 at a sink where every operator's own error is put into the baseline's run, but not some
+    operators'.
 
     names: whose errors are known. None where it is not a number.
     """
@@ -263,7 +266,7 @@ def _fits(alone: Alone, name: str) -> bool:
 def _run(
     subject: Subject, errors: Mapping[str, tuple[Any, Any]], candidates: Iterable[str], sinks: Sequence[Sink]
 ) -> dict[str, Any]:
-    """The sinks of a baseline run in which some operators' errors are added to their results."""
+    """Return the sinks of a baseline run in which some operators' errors are added to their results."""
     bench = subject.bench
     wanted = {sink.name for sink in sinks}
     seen: dict[str, Any] = {}
@@ -299,7 +302,7 @@ def _effect(subject: Subject, sink: Sink, plain: Any, got: Any) -> Effect:
 
 
 def squares_of(found: Comparison) -> tuple[float, float]:
-    """The squared error over the finite pairs, and the baseline's squared L2."""
+    """Return the squared error over the finite pairs, and the baseline's squared L2."""
     numbers = found.base.nan + found.base.inf, found.target.nan + found.target.inf
     fair = found.base.elements - max(numbers)
     size = sum_of_squares(found.base.rms or 0.0, found.base.elements - numbers[0])
@@ -376,7 +379,7 @@ def token_effects(
 
 
 def _operators(trial: _Trial, members: Sequence[str], names: Sequence[str], work: Work) -> tuple[TokenEffect, ...]:
-    """Each of a layer's alone, those that move the token most first."""
+    """Return each of a layer's alone, those that move the token most first."""
     own = trial.alone.found
     likely = sorted(members, key=lambda name: -_size(own[name].rel_l2))[: max(_LEFT_OUT, work.runs // 2)]
     alone = {name: one for name in likely if (one := trial.moved([name])) is not None}
@@ -411,7 +414,8 @@ class _Trial:
 
 
 def _layers(names: Sequence[str], most: int) -> list[tuple[str, list[str]]]:
-    """The operators by layer, in order: a label and their names. What lies between layers is a layer of its own."""
+    """Return the operators by layer, in order: a label and their names. What lies between layers is a layer of its
+    own."""
     found: list[tuple[str, list[str]]] = []
     for name in names:
         at = _LAYER.search(name)

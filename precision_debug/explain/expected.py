@@ -29,7 +29,7 @@ _NOISE = 1 << 16
 def expected_errors(
     subject: Subject, plain: Mapping[str, Any], sinks: Sequence[Sink], *, draw: int = 0
 ) -> dict[str, float]:
-    """Relative L2 error at each sink when each tensor is off by up to its unit of rounding, uniformly.
+    """Return the relative L2 error at each sink when each tensor is off by up to its unit of rounding, uniformly.
 
     plain: the sinks' values in the baseline. Weights are rounded too in most targets, about as often as activations, so
     the errors are multiplied by sqrt(2). draw: another one, other random numbers. Where single elements of a cast may
@@ -68,9 +68,9 @@ def run_shaken(
     subject: Subject, wanted: Collection[str], *, draw: int, fixed: Mapping[str, Any] | None = None,
     also: Collection[str] = (),
 ) -> dict[str, Any]:  # fmt: skip
-    """Tensors of such a run, as numpy arrays, in which what only chooses among numbers rounds none of them: it gives
-    what it was given, to the bit. fixed: what some tensors are whatever is before them. also: further
-    tensors that are off by the model's typical unit, since the target computes them and does not show them."""
+    """Return tensors of such a run, as numpy arrays, in which what only chooses among numbers rounds none of them: it
+    gives what it was given, to the bit. fixed: what some tensors are whatever is before them. also: further tensors
+    that are off by the model's typical unit, since the target computes them and does not show them."""
     bench, kept = HostWorkbench(), fixed or {}
     seen: dict[str, Any] = {}
     shake = _shaking(subject, bench, draw=draw, chosen=False, times=math.sqrt(2), also=also)
@@ -90,7 +90,7 @@ def _shown(subject: Subject) -> frozenset[str]:
 
 
 def _fused(subject: Subject) -> frozenset[str]:
-    """What the target fused, and is summed up in its own way, and quantised then."""
+    """Return what the target fused, and is summed up in its own way, and quantised then."""
     return frozenset(
         meta.name for meta in subject.tensors
         if subject.same_steps and meta.name not in subject.row_of and not meta.unseen
@@ -102,7 +102,7 @@ def _shaking(
     subject: Subject, bench: Workbench, *, draw: int, chosen: bool = True, times: float = 1.0,
     also: Collection[str] = (),
 ) -> Callable[[str, str, Any], Any]:  # fmt: skip
-    """What puts a tensor off by up to its unit of rounding. chosen: also what is only chosen among numbers."""
+    """Return what puts a tensor off by up to its unit of rounding. chosen: also what is only chosen among numbers."""
     noise = np.random.default_rng(draw).uniform(-times, times, _NOISE).astype(np.float32)
     fused, left = _fused(subject), shape_makers(subject.tensors, subject.row_of)
     alike = _cast_alike(subject)
@@ -127,8 +127,8 @@ def _shaking(
 
 
 def _is_exact(subject: Subject, row: Row, value: Any, unit: float) -> bool:
-    """Whether a tensor has nothing but whole numbers that every floating-point type of this unit holds, as a mask of 0
-    and 1 has: what rounds them gives them back, and 1 - 1 is no small number that passes for true."""
+    """Return whether a tensor has nothing but whole numbers that every floating-point type of this unit holds, as a
+    mask of 0 and 1 has: what rounds them gives them back, and 1 - 1 is no small number that passes for true."""
     stats = row.comparison.base if row.comparison is not None else None
     ends = (stats.min, stats.max) if stats is not None else ()
     if subject.whole_steps(row.name) or not all(one is not None and float(one).is_integer() for one in ends):
@@ -144,8 +144,9 @@ _ACCUMULATED = 2.0**-15
 
 
 def _left_alone(subject: Subject, name: str, *, chosen: bool) -> bool:
-    """Whether a tensor is not shaken: its operators round nothing. In a step neither what is chosen among numbers: a
-    gradient goes to the one that equals the result, and would go nowhere (Paddle's max pooling, torch's amax)."""
+    """Return whether a tensor is not shaken: its operators round nothing. In a step neither what is chosen among
+    numbers: a gradient goes to the one that equals the result, and would go nowhere (Paddle's max pooling, torch's
+    amax)."""
     if subject.only_moves(name):
         return not _narrows(subject, name)
     region = subject.region_of.get(name, ())
@@ -154,7 +155,7 @@ def _left_alone(subject: Subject, name: str, *, chosen: bool) -> bool:
 
 
 def _narrows(subject: Subject, name: str) -> bool:
-    """Whether a model that is wide elsewhere casts to a narrow type here, and so rounds though it only moves."""
+    """Return whether a model that is wide elsewhere casts to a narrow type here, and so rounds though it only moves."""
     read = subject.sources(name)
     return subject.few_narrow and unit_of(subject.held_as.get(name, ""), None) > NARROW and bool(read) and all(
         unit_of(subject.held_as.get(one, ""), None) <= NARROW for one in read
@@ -162,8 +163,8 @@ def _narrows(subject: Subject, name: str) -> bool:
 
 
 def _cast_alike(subject: Subject) -> dict[str, float]:
-    """The tensors that both sides of a wide run compute in a wide type, and cast to one and the same narrow type, with
-    the unit of that: what both round alike is no rounding of either."""
+    """Return the tensors that both sides of a wide run compute in a wide type, and cast to one and the same narrow
+    type, with the unit of that: what both round alike is no rounding of either."""
     found = {}
     for name in subject.row_of if subject.few_narrow else ():
         held, meta = subject.held_as.get(name, ""), subject.meta_of.get(name)
@@ -177,8 +178,8 @@ def _cast_alike(subject: Subject) -> dict[str, float]:
 
 
 def _one_step_off(bench: Workbench, value: Any, unit: float, draw: int) -> Any:
-    """The tensor with one element on the next number of its narrow type: as much as may fall to the other side of a
-    rounding that both sides do, of what is off by far less. draw: which one."""
+    """Return the tensor with one element on the next number of its narrow type: as much as may fall to the other side
+    of a rounding that both sides do, of what is off by far less. draw: which one."""
     if not bench.is_float(value):
         return None
     array = bench.host(value)

@@ -74,7 +74,7 @@ def inputs_differ(subject: Subject) -> tuple[Culprit, ...]:
 
 
 def _difference(subject: Subject, row: Row) -> float | None:
-    """Relative L2, or of integers the share of differing elements; None where they are the same, or rounded."""
+    """Return relative L2, or of integers the share of differing elements; None where they are the same, or rounded."""
     numbers = row.comparison
     if numbers is None or numbers.identical or not numbers.base.elements:
         return None
@@ -94,7 +94,7 @@ def _difference(subject: Subject, row: Row) -> float | None:
 
 
 def _same_feed(subject: Subject, row: Row) -> bool:
-    """Whether the target was fed what the baseline's tensor held."""
+    """Return whether the target was fed what the baseline's tensor held."""
     feed = subject.feeds_of_target.get(row.name)
     if feed is None or row.comparison is None:
         return False
@@ -109,7 +109,8 @@ def _same_feed(subject: Subject, row: Row) -> bool:
 
 
 def _only_rounded(subject: Subject, row: Row, held_as: str) -> bool:
-    """Whether the difference is no more than what the narrower type makes of these very values, tiny ones above all."""
+    """Return whether the difference is no more than what the narrower type makes of these very values, tiny ones above
+    all."""
     numbers, held = row.comparison, subject.held(row.target_name, subject.feeds.get(row.name))
     feed = subject.feeds.get(row.name)
     if held_as in {"int8", "uint8"}:
@@ -166,15 +167,15 @@ def concluded(
 
 
 def is_of_many(explanation: Explanation) -> bool:
-    """Whether the error is that of many operators, or may be, since not all were tried: then a set that mends it can be
-    looked for without anybody's name."""
+    """Return whether the error is that of many operators, or may be, since not all were tried: then a set that mends it
+    can be looked for without anybody's name."""
     left = explanation.state == "unknown" and as_reason(explanation.reason).code == "not_tried"
     return explanation.state == "diffuse" or left
 
 
 def hidden_share(tried: Carried | Explanation) -> float | None:
-    """The most of the squared error that one operator of those that were not tried alone may make; None where nobody
-    knows."""
+    """Return the most of the squared error that one operator of those that were not tried alone may make; None where
+    nobody knows."""
     found = tried.rest if tried.part is None else tried.part
     return None if found is None else float(found)
 
@@ -183,7 +184,7 @@ class Explainer(Protocol):
     """How something else than a forward pass is explained; behind the door "explainers"."""
 
     def __call__(self, subject: Subject, work: Work, folder: Path, /) -> tuple[Explanation, Alone]:
-        """What is said, and what each operator added, which the caller closes. Raises work.Ended."""
+        """Return what is said, and what each operator added, which the caller closes. Raises work.Ended."""
 
 
 _FEW_BYTES = 1 << 30
@@ -206,7 +207,7 @@ def explain(
     subject: Subject, *, level: str, folder: Path, on_portrait: Callable[[Portrait], None] | None = None,
     on_tokens: Callable[[TokenEffects], None] | None = None,
 ) -> tuple[Explanation, list[Introduced]]:  # fmt: skip
-    """Who introduced the error, and what each operator added, in execution order.
+    """Return who introduced the error, and what each operator added, in execution order.
 
     level: "fast" (as many effects as work.Work allows; operators of a large model that nobody is looked for in are not
     run alone) or "full" (of every operator). folder: for what waits on disk. on_portrait: called with a picture of what
@@ -336,8 +337,8 @@ def _explained(
 
 
 def _looked(subject: Subject, judged: Sequence[Sink], always: bool) -> tuple[frozenset[str], Mapping[str, float]]:
-    """The outputs whose authors are to be looked for, and the error that rounding everywhere predicts there, as far as
-    it was needed to tell: predicting takes a run of the baseline.
+    """Return the outputs whose authors are to be looked for, and the error that rounding everywhere predicts there, as
+    far as it was needed to tell: predicting takes a run of the baseline.
 
     always: predict it, so that the report can say how far the outputs are from it.
     """
@@ -386,7 +387,7 @@ def _explanation(
     subject: Subject, work: Work, alone: Alone, tried: Carried, culprits: tuple[Culprit, ...], judged: Sequence[Sink],
     expected: Mapping[str, float], at: str, first: str,
 ) -> Explanation:  # fmt: skip
-    """The explanation that follows from what was measured."""
+    """Return the explanation that follows from what was measured."""
     unit = subject.unit_behind(at)
     lost = [sink for sink in judged if sink.non_finite or sink.flips]
     # what one operator makes is little; of an output with NaN or Inf, what is left without these is everybody's
@@ -440,7 +441,7 @@ def _worst(sinks: tuple[Sink, ...], bounds: Mapping[str, float] = MappingProxyTy
 
 
 def _first_non_finite(subject: Subject) -> str:
-    """The first tensor with a NaN or Inf that the baseline does not have."""
+    """Return the first tensor with a NaN or Inf that the baseline does not have."""
     for row in sorted(subject.row_of.values(), key=lambda row: subject.order.get(row.name, 0)):
         if non_finite_alone(row):
             return row.name

@@ -35,7 +35,8 @@ Evidence = dict[str, Any]
 
 
 def files_differ(subject: Subject, name: str, case: Case | None = None) -> Evidence:
-    """A constant or an attribute that the two sides' operators do not share; {} where they are the same operator.
+    """Return a constant or an attribute that the two sides' operators do not share; {} where they are the same
+    operator.
 
     Only where both sides are to compute the same: with one file, a target's rounded constants are no difference.
     case: the operator as it ran alone, where it did: a constant is told where the target's in its place makes the
@@ -85,7 +86,8 @@ def files_differ(subject: Subject, name: str, case: Case | None = None) -> Evide
 
 
 def _behind_casts(target: Replacer, name: str, mine: Operator | None) -> Operator | None:
-    """The target's operator of a tensor; what a cast reads where the baseline has none: a converted file's outputs."""
+    """Return the target's operator of a tensor; what a cast reads where the baseline has none: a converted file's
+    outputs."""
     found = target.operator(name)
     while found is not None and mine is not None and plain_type(found.op_type) in _ONE - {plain_type(mine.op_type)}:
         further = target.operator(found.reads[0]) if len(found.reads) == 1 else None
@@ -96,8 +98,9 @@ def _behind_casts(target: Replacer, name: str, mine: Operator | None) -> Operato
 
 
 def _removed(subject: Subject, name: str, case: Case | None) -> Evidence:
-    """A Relu or Clip that a quantiser removed though its range does not clip as that did: where clipping the target's
-    result takes most of the error away, or where it lies inside of a fused region, as the files prove; {} elsewhere."""
+    """Return a Relu or Clip that a quantiser removed though its range does not clip as that did: where clipping the
+    target's result takes most of the error away, or where it lies inside of a fused region, as the files prove; {}
+    elsewhere."""
     removed = subject.removed()
     own = (subject.meta_of[name],) if name in subject.meta_of else ()
     for meta in reversed(subject.region_of.get(name, own)) if removed else ():
@@ -127,8 +130,8 @@ class _Pair:
 
 
 def _of_region(subject: Subject, name: str, mine: Operator, theirs: Operator) -> list[_Pair] | None:
-    """The constants that differ between an operator and the several in its place, by what is really read, whatever
-    their names and however they lie; None where either side reads others than such pairs."""
+    """Return the constants that differ between an operator and the several in its place, by what is really read,
+    whatever their names and however they lie; None where either side reads others than such pairs."""
     baseline, target = subject.operators()
     own = {} if plain_type(theirs.op_type) in _ONE else {key: np.asarray(v) for key, v in mine.parameters.items()}
     there = {} if plain_type(mine.op_type) in _ONE else {key: np.asarray(v) for key, v in theirs.parameters.items()}
@@ -165,7 +168,7 @@ _ONE = frozenset({"Identity", "Cast"})
 
 
 def _made_of(subject: Subject, target_name: str) -> list[str]:
-    """The target's tensors between a tensor of it and those that are compared."""
+    """Return the target's tensors between a tensor of it and those that are compared."""
     found: list[str] = []
     waiting = [target_name]
     while waiting:
@@ -185,8 +188,8 @@ def _forms(array: Array, shape: tuple[int, ...]) -> Iterator[Array]:
 
 
 def _exchanged(case: Case | None, pairs: Sequence[_Pair]) -> Evidence:
-    """The constant that makes the operator's error when it is exchanged between the files, alone or with all others;
-    the first that differs where that cannot be run; {} where none differs, or none makes it."""
+    """Return the constant that makes the operator's error when it is exchanged between the files, alone or with all
+    others; the first that differs where that cannot be run; {} where none differs, or none makes it."""
     told = [(pair, found) for pair in pairs if (found := _where_apart(pair.key, pair.base, pair.target))]
     if not told:
         return {}
@@ -207,7 +210,8 @@ def _exchanged(case: Case | None, pairs: Sequence[_Pair]) -> Evidence:
 
 
 def _proven_constant(case: Case, pairs: Sequence[_Pair]) -> Evidence:
-    """The same between two frameworks, whose regions need not be the same operators: only what was run counts."""
+    """Return the same between two frameworks, whose regions need not be the same operators: only what was run
+    counts."""
     found = _exchanged(case, pairs)
     return found if "left" in found else {}
 
@@ -236,8 +240,8 @@ def _of_target(subject: Subject, row: Row) -> Operator | None:
 
 
 def _beside_rounding(baseline: Replacer, target: Replacer, row: Row | None, name: str) -> Evidence:
-    """What two operators do not share, of which one holds its weights in few bits: an attribute, or a constant that is
-    further from the other one than any rounding is."""
+    """Return what two operators do not share, of which one holds its weights in few bits: an attribute, or a constant
+    that is further from the other one than any rounding is."""
     mine, theirs = baseline.operator(name), target.operator(row.target_name) if row is not None else None
     if mine is None or theirs is None or mine.op_type != theirs.op_type:  # an engine fuses as it likes
         return {}
@@ -264,8 +268,8 @@ weights of the same size that have nothing to do with each other are 1.4 apart."
 
 
 def _around(baseline: Replacer, target: Replacer, mine: Operator, theirs: Operator) -> Evidence:
-    """What the operators in whose bodies two equal ones are do not share: a scan's direction, a loop's count; {} where
-    they are in none, or in equal ones. That is told of what computes otherwise inside: only there it is seen."""
+    """Return what the operators in whose bodies two equal ones are do not share: a scan's direction, a loop's count; {}
+    where they are in none, or in equal ones. That is told of what computes otherwise inside: only there it is seen."""
     if not mine.inside or not theirs.inside:
         return {}
     outer, there = baseline.operator(mine.inside), target.operator(theirs.inside)
@@ -278,15 +282,15 @@ def _around(baseline: Replacer, target: Replacer, mine: Operator, theirs: Operat
 
 
 def _reads_the_same(subject: Subject, meta: TensorMeta) -> bool:
-    """Whether the target's tensor of the same name is made of the same tensors, by name or by pair; also where the
-    running target has none, as it fused it away: then the names are the files' own. A program counts its views, and
+    """Return whether the target's tensor of the same name is made of the same tensors, by name or by pair; also where
+    the running target has none, as it fused it away: then the names are the files' own. A program counts its views, and
     what it alone does moves the numbers of those that come after."""
     there = subject.targets.get(meta.name)
     return there is None or tuple(subject.partner.get(name, name) for name in there.inputs) == meta.inputs
 
 
 def _axes_of(subject: Subject, meta: TensorMeta) -> tuple[int, int] | None:
-    """How many axes an operator's first tensor and its result have; None where they were not compared."""
+    """Return how many axes an operator's first tensor and its result have; None where they were not compared."""
     rows = [subject.row_of.get(name) for name in (*meta.inputs[:1], meta.name)]
     found = [len(row.comparison.base.shape) for row in rows if row is not None and row.comparison is not None]
     return (found[0], found[1]) if len(found) == 2 else None
@@ -300,13 +304,13 @@ def _of_part(difference: Evidence, meta: TensorMeta) -> Evidence:
 
 
 def _in_files(subject: Subject, meta: TensorMeta, there: str) -> tuple[Operator, Operator] | None:
-    """A tensor's operators as two files of one format have them, where engines have other words for one operator; None
-    where they are not of one kind: a file may have several where the other has one."""
+    """Return a tensor's operators as two files of one format have them, where engines have other words for one
+    operator; None where they are not of one kind: a file may have several where the other has one."""
     return next((pair for pair in _of_files(subject, meta, there) if pair[0].op_type == pair[1].op_type), None)
 
 
 def _of_files(subject: Subject, meta: TensorMeta, there: str) -> Iterator[tuple[Operator, Operator]]:
-    """The same, of whatever kind, by each of the names that the target's may have."""
+    """Yield the same, of whatever kind, by each of the names that the target's may have."""
     running = subject.targets.get(there)
     for name in dict.fromkeys((running.origin if running is not None else "", there, meta.name)):
         pair = subject.in_files(meta.origin or meta.name, name) if subject.in_files is not None and name else None
@@ -327,9 +331,9 @@ def other_operator(subject: Subject, name: str) -> Evidence:
 
 
 def narrower_constants(subject: Subject, name: str) -> Evidence:
-    """The constants that the target's file holds rounded to a narrower float, every number of them, as a file that was
-    converted does: the one that loses most, and that type; {} where none is, or where another one is no such rounding.
-    """
+    """Return the constants that the target's file holds rounded to a narrower float, every number of them, as a file
+    that was converted does: the one that loses most, and that type; {} where none is, or where another one is no such
+    rounding. """
     baseline, target = subject.operators()
     row, found = subject.row_of.get(name), dict[str, float]()
     types = {"float16", "bfloat16"}
@@ -356,7 +360,7 @@ def narrower_constants(subject: Subject, name: str) -> Evidence:
 
 
 def _is_rounded(b: Array, t: Array, held: str) -> bool:
-    """Whether each number is the other's rounding to a type; converters may raise what it would make 0."""
+    """Return whether each number is the other's rounding to a type; converters may raise what it would make 0."""
     near = rounded(b, dtype_of(held))
     return bool(((near == t) | ((np.abs(b) < _RAISED) & (np.abs(t) <= _RAISED))).all())
 
@@ -366,7 +370,8 @@ _RAISED = 1.2e-7
 
 
 def other_weight(subject: Subject, name: str) -> Evidence:
-    """A weight that the target's file holds rounded, whatever its backend calls the operator; {} where none is."""
+    """Return a weight that the target's file holds rounded, whatever its backend calls the operator; {} where none
+    is."""
     baseline, target = subject.operators()
     row = subject.row_of[name]
     for meta in reversed(subject.region_of.get(name, ())):
@@ -408,7 +413,7 @@ def _reads_others(subject: Subject, meta: TensorMeta, row: Row | None) -> Eviden
 
 
 def _reads_others_there(subject: Subject, name: str, mine: Operator, theirs: Operator) -> Evidence:
-    """The same of two files of which engines keep the names; {} where what either reads was not compared."""
+    """Return the same of two files of which engines keep the names; {} where what either reads was not compared."""
     mapped = tuple(subject.partner.get(read, "") for read in theirs.reads)
     if mapped == mine.reads or not {*mapped, *mine.reads} <= subject.row_of.keys():
         return {}
@@ -416,8 +421,8 @@ def _reads_others_there(subject: Subject, name: str, mine: Operator, theirs: Ope
 
 
 def _cast_left_out(subject: Subject, name: str, row: Row | None) -> Evidence:
-    """A cast to a narrow type before an operator that the baseline's file alone has; {} where there is none, or where
-    the target has such a type on its way, too."""
+    """Return a cast to a narrow type before an operator that the baseline's file alone has; {} where there is none, or
+    where the target has such a type on its way, too."""
     if row is None or row.name != name or subject.two_frameworks or promised(subject.precision).narrow:
         return {}
     casts = [
@@ -441,8 +446,8 @@ def _cast_left_out(subject: Subject, name: str, row: Row | None) -> Evidence:
 
 
 def _put_between(subject: Subject, name: str, row: Row | None) -> Evidence:
-    """Operators of the target's file alone that stand before one, a cast to a narrower type above all; {} where there
-    are none, or where the target's arithmetic puts in its own."""
+    """Return operators of the target's file alone that stand before one, a cast to a narrower type above all; {} where
+    there are none, or where the target's arithmetic puts in its own."""
     if row is None or row.name != name or subject.two_frameworks or promised(subject.precision).narrow:
         return {}
     between: list[TensorMeta] = []
@@ -470,8 +475,8 @@ def _put_between(subject: Subject, name: str, row: Row | None) -> Evidence:
 
 
 def _other_constant(mine: Operator, theirs: Operator) -> Evidence:
-    """A constant that the other framework's operator has, too, with other values; {} where each has its equal, or where
-    one of them has a batch norm's folded into its own, which are then no constants of the other."""
+    """Return a constant that the other framework's operator has, too, with other values; {} where each has its equal,
+    or where one of them has a batch norm's folded into its own, which are then no constants of the other."""
     if _is_batch_norm(mine) != _is_batch_norm(theirs):
         return {}
     own = {key: np.asarray(value) for key, value in mine.parameters.items()}
@@ -491,13 +496,13 @@ def _is_batch_norm(operator: Operator) -> bool:
 
 
 def _acts(op_type: str) -> bool:
-    """Whether an operator does more to numbers than to move them; a cast rounds, and cuts off."""
+    """Return whether an operator does more to numbers than to move them; a cast rounds, and cuts off."""
     return "cast" in op_type.lower() or plain_type(op_type) not in MOVE
 
 
 def _other_attribute(mine: Operator, theirs: Operator) -> Evidence:
-    """An attribute, or the only number that each of two frameworks' operators reads, with another value; {} where what
-    both say is the same."""
+    """Return an attribute, or the only number that each of two frameworks' operators reads, with another value; {}
+    where what both say is the same."""
     own, others = _numbers_of(mine), _numbers_of(theirs)
     for key in sorted((own.keys() & others.keys()) | ((own.keys() | others.keys()) & _OFF)):
         b, t = own.get(key, (0.0,)), others.get(key, (0.0,))
@@ -538,7 +543,7 @@ def _short(values: tuple[float, ...]) -> Any:
 
 
 def _same_numbers(first: Array, second: Array) -> bool:
-    """Whether two arrays hold the same, also where one is the other's transpose or has axes of 1 more."""
+    """Return whether two arrays hold the same, also where one is the other's transpose or has axes of 1 more."""
     if first.size != second.size:
         return False
     b, t = (np.squeeze(array).astype(np.float64) for array in (first, second))
@@ -551,8 +556,8 @@ _OF_ITS_RESULT = frozenset({"Unsqueeze"})
 
 
 def _cut(moves: Operator, first: Any, second: Any) -> bool:
-    """Whether an operator that only moves elements moves another number of them there: it does not choose how many it
-    reads, so whoever was before it cut the work differently, and this is no fault of its own."""
+    """Return whether an operator that only moves elements moves another number of them there: it does not choose how
+    many it reads, so whoever was before it cut the work differently, and this is no fault of its own."""
     if plain_type(moves.op_type) not in MOVE:
         return False
     if not (isinstance(first, (list, tuple)) and isinstance(second, (list, tuple)) and len(first) == len(second) > 1):
@@ -562,7 +567,7 @@ def _cut(moves: Operator, first: Any, second: Any) -> bool:
 
 
 def _same_axes(op_type: str, key: str, first: Any, second: Any, axes: tuple[int, int] | None) -> bool:
-    """Whether two attributes name the same axes, counted from either end."""
+    """Return whether two attributes name the same axes, counted from either end."""
     rank = axes[op_type in _OF_ITS_RESULT] if axes is not None and key in ("axis", "axes") else 0
     several = [list(one) if isinstance(one, (list, tuple)) else [one] for one in (first, second)]
     if not rank or not all(isinstance(axis, int) for one in several for axis in one):
@@ -571,7 +576,7 @@ def _same_axes(op_type: str, key: str, first: Any, second: Any, axes: tuple[int,
 
 
 def _is_last(axis: Any, axes: tuple[int, int] | None) -> bool:
-    """Whether no axis comes after one; axes: how many there are of what is read and of the result."""
+    """Return whether no axis comes after one; axes: how many there are of what is read and of the result."""
     return axis == -1 or (axes is not None and axes[0] > 0 and isinstance(axis, int) and axis % axes[0] == axes[0] - 1)
 
 
@@ -631,7 +636,7 @@ def _transposed(key: str, b: Array, t: Array) -> Evidence:
 
 
 def _where_apart(key: str, b: Array, t: Array) -> Evidence:
-    """The first element that two arrays of one shape do not share; {} where they are the same, or rounded."""
+    """Return the first element that two arrays of one shape do not share; {} where they are the same, or rounded."""
     if b.dtype.kind == "f" and t.dtype.kind == "f":
         b, t = b.astype(np.float64), t.astype(np.float64)
         apart = ~np.isclose(t, b, rtol=2e-3, atol=1e-6 * (float(np.abs(b).max()) if b.size else 0), equal_nan=True)
@@ -680,7 +685,7 @@ def shapes_differ(subject: Subject, alone: Alone) -> tuple[Culprit, ...]:
 
 
 def _before(subject: Subject, name: str) -> set[str]:
-    """Every tensor that one depends on."""
+    """Return every tensor that one depends on."""
     found: set[str] = set()
     waiting = [name]
     while waiting:

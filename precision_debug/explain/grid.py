@@ -59,9 +59,9 @@ _OUTLIER = 16.0
 
 
 def grid_cause(case: Case) -> Told:
-    """Why a quantised operator's result is off: a mask, a shift, values that are cut off, a factor, one channel that
-    makes the range of all; else that the grid is coarse, with the steps that its numbers take where they lie on one.
-    The first of them that its experiment bears out."""
+    """Return why a quantised operator's result is off: a mask, a shift, values that are cut off, a factor, one channel
+    that makes the range of all; else that the grid is coarse, with the steps that its numbers take where they lie on
+    one. The first of them that its experiment bears out."""
     exact, wrong = case.exact, case.wrong
     largest = float(np.abs(exact).max()) if exact.size else 0.0
     if largest > MASK or _masked(exact):
@@ -123,7 +123,7 @@ def _saturated(exact: Array, wrong: Array) -> Evidence:
 
 
 def _step(values: Array) -> float:
-    """The smallest distance of two different numbers, where all of them are a few hundred at most; else 0."""
+    """Return the smallest distance of two different numbers, where all of them are a few hundred at most; else 0."""
     some = np.unique(values[np.isfinite(values)])
     return float(np.diff(some).min()) if 2 <= some.size <= 256 else 0.0
 
@@ -141,7 +141,7 @@ def _shifted(exact: Array, wrong: Array, step: float) -> Evidence:
 
 
 def _scaled(exact: Array, wrong: Array, step: float) -> Evidence:
-    """How many times all elements are what they should be, where that is next to all that is wrong with them."""
+    """Return how many times all elements are what they should be, where that is next to all that is wrong with them."""
     finite = np.isfinite(wrong) & np.isfinite(exact)
     size = float(np.sum(np.square(exact[finite])))
     if not size or not step:
@@ -155,7 +155,7 @@ def _scaled(exact: Array, wrong: Array, step: float) -> Evidence:
 
 
 def _on_a_grid(exact: Array, wrong: Array, step: float) -> Evidence:
-    """How many steps the numbers take, where each is the nearest one: then nothing but the grid is to blame."""
+    """Return how many steps the numbers take, where each is the nearest one: then nothing but the grid is to blame."""
     off = np.abs(wrong - exact)
     if not step or float(np.quantile(off, 0.999)) > 0.51 * step:
         return {}
@@ -163,7 +163,8 @@ def _on_a_grid(exact: Array, wrong: Array, step: float) -> Evidence:
 
 
 def _masked(values: Array) -> bool:
-    """Whether some values are about one and the same negative number, far beyond all the others: "minus infinity"."""
+    """Return whether some values are about one and the same negative number, far beyond all the others: "minus
+    infinity"."""
     finite = values[np.isfinite(values)]
     lowest = float(finite.min()) if finite.size else 0.0
     far = finite < 0.5 * lowest
@@ -176,8 +177,8 @@ _DEAD = 1e-4
 
 
 def outlier_of(values: Array) -> Evidence | None:
-    """The channel whose range is far above the others', or at least above a quarter of them, along the axis where that
-    is clearest. ratio: beside ``than``, which says which."""
+    """Return the channel whose range is far above the others', or at least above a quarter of them, along the axis
+    where that is clearest. ratio: beside ``than``, which says which."""
     return next(iter(_outliers_of(values)), None)
 
 
@@ -208,8 +209,8 @@ _CONV = frozenset({"Conv", "conv", "MaxPool", "pool", "BatchNorm", "batch_norm",
 
 
 def of_whom(subject: Subject, name: str, values: Array, found: Evidence, *, weight: bool = False) -> str:
-    """What an outlier is, by its axis: a channel, a token, a sample, a head; and of which other, where it lies in one
-    alone."""
+    """Return what an outlier is, by its axis: a channel, a token, a sample, a head; and of which other, where it lies
+    in one alone."""
     if weight:
         return say("channel", number=found["channel"])
     place = np.take(values, found["channel"], found["axis"])
@@ -225,7 +226,8 @@ def of_whom(subject: Subject, name: str, values: Array, found: Evidence, *, weig
 
 
 def _channel_axis(subject: Subject, name: str, rank: int) -> int:
-    """Which axis of a tensor its channels lie along: the second where convolutions make or read it, else the last."""
+    """Return which axis of a tensor its channels lie along: the second where convolutions make or read it, else the
+    last."""
     near, waiting, seen = [*subject.region_of.get(name, ())], [name], {name}
     while rank > 2 and waiting and not any(kind in meta.op_type for meta in near for kind in (*_CONV, *SUM_UP)):
         # what works element by element moves no axis
@@ -258,8 +260,8 @@ def _of_axis(subject: Subject, values: Array, axis: int, number: int, channels: 
 
 
 def _on_one_grid(values: Array, held_as: str) -> bool:
-    """Whether all numbers are steps of one grid of 8 bits: what is not was not rounded to the range of its largest.
-    Steps of 16 bits are too fine to be told in float32."""
+    """Return whether all numbers are steps of one grid of 8 bits: what is not was not rounded to the range of its
+    largest. Steps of 16 bits are too fine to be told in float32."""
     if "16" in held_as:
         return True
     some = np.unique(values[np.isfinite(values)])
@@ -307,7 +309,7 @@ def coarse_scale(case: Case) -> Evidence:
 
 
 def _on(values: Array, scale: float, zero: Any) -> Array:
-    """Numbers on a quantiser's grid, wherever it ends."""
+    """Return numbers on a quantiser's grid, wherever it ends."""
     return np.asarray((np.rint(values.astype(np.float64) / scale + float(zero)) - float(zero)) * scale)
 
 
@@ -324,12 +326,12 @@ def _left_with(case: Case, source: str, coarse: Array, fine: Array) -> float | N
 
 
 def _seen_inside(case: Case, source: str) -> Array | None:
-    """A tensor that the target does not show, as the baseline has it."""
+    """Return a tensor that the target does not show, as the baseline has it."""
     return _run_with(case, source, None).get(source)
 
 
 def _left_inside(case: Case, source: str, coarse: Array, fine: Array) -> float | None:
-    """The same of a tensor inside of a region."""
+    """Return the same of a tensor inside of a region."""
     one, other = (_run_with(case, source, grid).get(case.name) for grid in (coarse, fine))
     if one is None or other is None or one.shape != case.wrong.shape or not case.own:
         return None
@@ -359,7 +361,8 @@ def _run_with(case: Case, source: str, put: Array | None) -> dict[str, Array]:
 
 
 def _quantisers_before(subject: Subject, name: str) -> Iterator[tuple[str, Operator]]:
-    """The quantising operators of the target's file between the compared tensors and one, each with what it reads."""
+    """Yield the quantising operators of the target's file between the compared tensors and one, each with what it
+    reads."""
     target, row = subject.operators()[1], subject.row_of[name]
     inside = {meta.name for meta in subject.region_of.get(name, ())}
     waiting, seen = [row.target_name], set[str]()
@@ -381,7 +384,7 @@ _FEW_OPERATORS = 32
 
 
 def stored_cause(subject: Subject, name: str) -> Told | None:
-    """A constant that the target's file holds as integers, and that is not the baseline's rounded to a step."""
+    """Return a constant that the target's file holds as integers, and that is not the baseline's rounded to a step."""
     for weight, values, held in _stored(subject, name):
         if told := _cut_off(weight, values, held) or _another(weight, values, held):
             return told
@@ -389,7 +392,7 @@ def stored_cause(subject: Subject, name: str) -> Told | None:
 
 
 def _stored(subject: Subject, name: str) -> Iterator[tuple[str, Array, Stored]]:
-    """The baseline's constants of an operator, each with what the target's file holds in its place."""
+    """Yield the baseline's constants of an operator, each with what the target's file holds in its place."""
     baseline, target = subject.operators()
     if target is None:
         return
@@ -427,7 +430,7 @@ def _cut_off(weight: str, values: Array, held: Stored) -> Told | None:
 
 
 def _another(weight: str, values: Array, held: Stored) -> Told | None:
-    """A zero point that is not the one that the integers were made with, or other numbers altogether."""
+    """Return a zero point that is not the one that the integers were made with, or other numbers altogether."""
     scale = np.broadcast_to(held.scale.astype(np.float64), values.shape)
     real = (held.integers.astype(np.float64) - held.zero_point.astype(np.float64)) * scale
     steps = (real - values) / np.where(scale > 0, scale, 1)
@@ -458,8 +461,8 @@ def as_one_outlier(
     subject: Subject, alone: Alone, culprits: tuple[Culprit, ...], tried: Carried, sinks: Sequence[Sink],
     plain: Mapping[str, Any], work: Work,
 ) -> tuple[Culprit, ...]:  # fmt: skip
-    """The culprits, worst first, those of one outlier channel as the worst of them, with the others in its evidence and
-    the share of all of them, which takes a run of the baseline for each such group. Raises work.Ended."""
+    """Return the culprits, worst first, those of one outlier channel as the worst of them, with the others in its
+    evidence and the share of all of them, which takes a run of the baseline for each such group. Raises work.Ended."""
     found: list[Culprit] = []
     waiting = list(culprits)
     while waiting:
@@ -492,7 +495,8 @@ def _place(alone: Alone, culprit: Culprit) -> _Place | None:
 
 
 def _told(subject: Subject, alone: Alone, culprit: Culprit) -> Culprit:
-    """The first of a group, some of which lose the range to the outlier, with the one that its own result has."""
+    """Return the first of a group, some of which lose the range to the outlier, with the one that its own result
+    has."""
     values = alone.exact_of(culprit.name)
     found = outlier_of(values) if culprit.cause != _CAUSE and values is not None else None
     if found is None or values is None:

@@ -42,8 +42,8 @@ _OF_SPREAD = 0.25
 
 
 def amplifying(subject: Subject, alone: Alone, outputs: Collection[str]) -> tuple[Culprit, ...]:
-    """The first operator, on the way to outputs that are beyond their bounds, that makes an error beyond any bound of
-    what is ordinary rounding before it, and of nothing that it adds itself; () where there is none."""
+    """Return the first operator, on the way to outputs that are beyond their bounds, that makes an error beyond any
+    bound of what is ordinary rounding before it, and of nothing that it adds itself; () where there is none."""
     before: set[str] = set().union(*(subject.ancestors(name) for name in outputs)) if outputs else set()
     for name in sorted(before & subject.row_of.keys(), key=lambda one: subject.order.get(one, 0)):
         own, factor = alone.found.get(name), _factor(subject, name)
@@ -71,8 +71,8 @@ def amplifying(subject: Subject, alone: Alone, outputs: Collection[str]) -> tupl
 
 
 def _factor(subject: Subject, name: str) -> float:
-    """How many times an error that is beyond any bound is the largest one of what is read, where that is ordinary; 0
-    where it is not so."""
+    """Return how many times an error that is beyond any bound is the largest one of what is read, where that is
+    ordinary; 0 where it is not so."""
     error, sources = finite_l2(subject.row_of[name]) or 0.0, [*subject.sources(name)]
     rows = [subject.row_of[one] for one in sources if one in subject.row_of]
     errors = [finite_l2(row) or 0.0 for row in rows]
@@ -95,8 +95,8 @@ def _told(subject: Subject, name: str, factor: float) -> tuple[str, dict[str, An
 
 
 def _steps_between(subject: Subject, name: str) -> dict[str, Any]:
-    """How far apart the largest numbers that an operator reads can be in the type in which the target computed them,
-    where that is as much as whole numbers are apart: positions and times become one there. {} elsewhere."""
+    """Return how far apart the largest numbers that an operator reads can be in the type in which the target computed
+    them, where that is as much as whole numbers are apart: positions and times become one there. {} elsewhere."""
     for source in subject.sources(name):
         numbers = subject.row_of[source].comparison if source in subject.row_of else None
         if numbers is None or numbers.base.max is None or numbers.base.min is None:
@@ -108,14 +108,15 @@ def _steps_between(subject: Subject, name: str) -> dict[str, Any]:
 
 
 def _apart(numbers: Comparison, dtype: str) -> tuple[float, float]:
-    """How far apart the largest numbers of a tensor are in a type, and the largest; 0 where that is not known."""
+    """Return how far apart the largest numbers of a tensor are in a type, and the largest; 0 where that is not
+    known."""
     largest, bits = max(abs(numbers.base.max or 0.0), abs(numbers.base.min or 0.0)), bits_of(dtype)
     apart = 2.0 ** (math.floor(math.log2(largest)) + 1 - bits) if bits and 0 < largest < math.inf else 0.0
     return apart, largest
 
 
 def _merges(numbers: Comparison, dtype: str) -> bool:
-    """Whether numbers that a tensor has can become one in a type: whole ones, or ones that differ by little."""
+    """Return whether numbers that a tensor has can become one in a type: whole ones, or ones that differ by little."""
     apart, _ = _apart(numbers, dtype)
     base = numbers.base
     spread = math.sqrt(max(0.0, (base.rms or 0.0) ** 2 - (base.mean or 0.0) ** 2))
@@ -123,8 +124,9 @@ def _merges(numbers: Comparison, dtype: str) -> bool:
 
 
 def merged_operand(subject: Subject, alone: Alone, name: str) -> dict[str, Any]:
-    """The tensor that the target casts to a narrower type for an operator, and in which numbers become one, where its
-    rounding alone, in a run of the baseline, makes most of the error that the operator adds; {} where there is none."""
+    """Return the tensor that the target casts to a narrower type for an operator, and in which numbers become one,
+    where its rounding alone, in a run of the baseline, makes most of the error that the operator adds; {} where there
+    is none."""
     own = alone.found[name].rel_l2
     if not own or subject.is_step:
         return {}
@@ -178,8 +180,9 @@ _OPERATORS = 6
 
 
 def drifting(subject: Subject, sinks: Sequence[Sink], plain: dict[str, Any], folder: Path) -> tuple[Culprit, ...]:
-    """The operator of a body that makes over half of the squared error at an output, all its iterations together; none
-    where there is no such one. plain: the sinks in an undisturbed run of the baseline. Raises BackendError."""
+    """Return the operator of a body that makes over half of the squared error at an output, all its iterations
+    together; none where there is no such one. plain: the sinks in an undisturbed run of the baseline. Raises
+    BackendError."""
     groups = _groups(subject)
     size = sum(row.comparison.base.elements * 8 for names in groups.values() for name in names
                if (row := subject.row_of[name]).comparison is not None)  # fmt: skip
@@ -208,8 +211,8 @@ def drifting(subject: Subject, sinks: Sequence[Sink], plain: dict[str, Any], fol
 
 
 def _groups(subject: Subject) -> dict[str, list[str]]:
-    """Tensors of floats that a body gives in many iterations, by the name that they share, and those of a chain, by
-    that of its last."""
+    """Return tensors of floats that a body gives in many iterations, by the name that they share, and those of a chain,
+    by that of its last."""
     found: dict[str, list[str]] = {}
     chains: dict[str, list[str]] = {}
     for name in sorted(subject.row_of, key=lambda one: subject.order.get(one, 0)):
@@ -225,7 +228,8 @@ def _groups(subject: Subject) -> dict[str, list[str]]:
 
 
 def _state_before(subject: Subject, name: str) -> str:
-    """The tensor of the same kind and shape that one is made of, in a few operators at most; "" where there is none."""
+    """Return the tensor of the same kind and shape that one is made of, in a few operators at most; "" where there is
+    none."""
     def kind(one: str) -> tuple[Any, ...]:
         row = subject.row_of[one]
         return row.op_type, row.comparison.base.shape if row.comparison is not None else ()
@@ -239,7 +243,7 @@ def _state_before(subject: Subject, name: str) -> str:
 
 
 def _one_sided(errors: Sequence[tuple[Any, Any]]) -> bool:
-    """Whether most iterations are off to the same side, element by element; what only rounds is so by chance."""
+    """Return whether most iterations are off to the same side, element by element; what only rounds is so by chance."""
     with np.errstate(all="ignore"):
         off = [np.asarray(wrong, np.float64) - np.asarray(exact, np.float64) for exact, wrong in errors]
         together = float(np.sum(np.square(np.sum(off, axis=0))))
@@ -293,7 +297,7 @@ def _culprit(subject: Subject, names: Sequence[str], share: float, at: str) -> C
 
 
 def _handed_on(subject: Subject, last: str) -> list[str]:
-    """What the loop gives of its state: rounded there, the sum would still be what it should be, and coarse."""
+    """Return what the loop gives of its state: rounded there, the sum would still be what it should be, and coarse."""
     after = subject.descendants(last)
     bodies = [name for name in after if plain_type(subject.row_of[name].op_type) in BODIES]
     return sorted(bodies, key=lambda name: subject.order.get(name, 0))[:1]

@@ -199,7 +199,8 @@ def _isolated(
     passing = Passing(subject, waiting)
 
     def own_of(name: str, value: Any) -> Any:
-        """The baseline's own tensor in place of one that was computed of held ones; what only moves follows of it."""
+        """Return the baseline's own tensor in place of one that was computed of held ones; what only moves follows of
+        it."""
         own = None if subject.moves_on(name) else true.get(name)
         return own if own is not None and own.shape == value.shape else None
 
@@ -244,7 +245,8 @@ def _isolated(
 
 
 def _as_held(subject: Subject, target: str, exact: Any) -> Any:
-    """What the target's readers are given where an exact result is put in its place; None where that is the same.
+    """Return what the target's readers are given where an exact result is put in its place; None where that is the
+    same.
 
     Of integers, what its narrower ones wrap around to: that is the loss of whoever made them, and no reader's.
     """
@@ -305,11 +307,12 @@ class Passing:
         return value
 
     def get(self, name: str) -> Any:
-        """The other run's tensor, waited for; None where it has none."""
+        """Return the other run's tensor, waited for; None where it has none."""
         return (self._meeting or self._waiting).get(name)
 
     def taken(self, name: str, theirs: Any, own: Any, *, same: bool = False) -> Any:
-        """What this run goes on with in place of its own; None where that does not fit, or is the same numbers."""
+        """Return what this run goes on with in place of its own; None where that does not fit, or is the same
+        numbers."""
         bench = self._bench
         fits = not same and theirs.shape == own.shape and bench.is_float(theirs) == bench.is_float(own)
         put = (theirs if bench.on_device else bench.kept(theirs)) if fits else None
@@ -330,12 +333,12 @@ class Passing:
 
 
 def seen(value: Any) -> Any:
-    """What a run shows, as an array where it is not a tensor of a device."""
+    """Return what a run shows, as an array where it is not a tensor of a device."""
     return value if isinstance(value, np.ndarray) or hasattr(value, "device") else np.asarray(value)
 
 
 def same_kind(first: Array, second: Array) -> bool:
-    """Whether one side's values may stand in the other's place."""
+    """Return whether one side's values may stand in the other's place."""
     return _floats(first) == _floats(second)
 
 
@@ -344,7 +347,7 @@ def _floats(array: Array) -> bool:
 
 
 def measure(subject: Subject, name: str, exact: Any, wrong: Any, method: str) -> Introduced:
-    """The numbers of one operator's two results."""
+    """Return the numbers of one operator's two results."""
     found: list[Introduced] = []
     start_measuring(subject, name, exact, wrong, method, found.append)
     subject.bench.settle()
@@ -390,7 +393,8 @@ def _introduced(subject: Subject, name: str, exact: Any, wrong: Any, method: str
 
 
 def may_be_handed_nan(subject: Subject, name: str) -> bool:
-    """Whether finite inputs of a target's operator are another engine's, and what lies before them has NaN or Inf.
+    """Return whether finite inputs of a target's operator are another engine's, and what lies before them has NaN or
+    Inf.
 
     Engines that are built once for each few tensors may overflow in one of them alone: what an operator made of NaN in
     its own is then no loss of its own, though the inputs that were seen are finite.
@@ -400,7 +404,7 @@ def may_be_handed_nan(subject: Subject, name: str) -> bool:
 
 
 def _seen_in(subject: Subject, name: str) -> str:
-    """The engine whose run showed a tensor, where several did."""
+    """Return the engine whose run showed a tensor, where several did."""
     running = subject.targets.get(subject.row_of[name].target_name)
     return "" if running is None else running.extra.get("Seen In", "")
 
@@ -443,7 +447,7 @@ _NO_OPERATOR = frozenset({"Input", "Constant", "Output"})
 
 
 def plain_results(subject: Subject, folder: Path) -> Kept:
-    """What an undisturbed run of the baseline computes, of all that was compared; the caller closes it.
+    """Return what an undisturbed run of the baseline computes, of all that was compared; the caller closes it.
 
     folder: for what waits on disk. Raises BackendError.
     """

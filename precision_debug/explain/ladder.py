@@ -96,7 +96,7 @@ def climb(rungs: Sequence[Rung], run: Run, on_step: Callable[[Rung, Step], None]
 def explain(
     switch: Switch, passes: Callable[[Mapping[str, Any]], bool], *, budget: int = 60, all_off_passes: bool = False
 ) -> Explanation:
-    """The smallest set of items that must be off.
+    """Return the smallest set of items that must be off.
 
     passes: whether the stage passes with these settings; a run that ends in an error does not. budget: how often it
     may be asked. all_off_passes: known already, so it is not tried. Where switching more off never brings the mismatch
@@ -126,7 +126,7 @@ class _Trials:
         self.runs = 0
 
     def enough(self, off: tuple[str, ...]) -> bool:
-        """Whether the stage passes with these off. Raises _Spent."""
+        """Return whether the stage passes with these off. Raises _Spent."""
         key = frozenset(off)
         if key not in self._known:
             if self.runs >= self._budget:

@@ -33,34 +33,37 @@ WIDE = frozenset({"float32", "float64"})
 
 
 def narrow_type(subject: Subject, name: str) -> str:
-    """The narrow type in which an operator computes."""
+    """Return the narrow type in which an operator computes."""
     held_as = subject.held_as.get(name, "")
     return subject.narrow_type if held_as in WIDE else held_as
 
 
 def is_finer(subject: Subject, name: str) -> bool:
-    """Whether the baseline computes in float64: then float32 is the narrow type."""
+    """Return whether the baseline computes in float64: then float32 is the narrow type."""
     numbers = subject.row_of[name].comparison
     return numbers is not None and numbers.base.dtype == "float64" and numbers.target.dtype != "float64"
 
 
 def is_quantised(held_as: str) -> bool:
+    """Return whether a type is one of integers that stand for numbers."""
     return held_as in {"int8", "uint8", "int4", "uint4", "int16", "uint16"}
 
 
 def types_of(subject: Subject, name: str) -> set[str]:
+    """Return the plain types of the operators in a tensor's region."""
     region = subject.region_of.get(name, ())
     return {plain_type(meta.op_type) for meta in region} or {plain_type(subject.row_of[name].op_type)}
 
 
 def operators_of(subject: Subject, name: str) -> tuple[TensorMeta, ...]:
-    """A tensor's region as it is told: without what only carries operands there, where anything else is in it."""
+    """Return a tensor's region as it is told: without what only carries operands there, where anything else is in
+    it."""
     region = subject.region_of.get(name, ())
     return tuple(meta for meta in region if meta.name not in subject.carried) or region
 
 
 def acting_type(subject: Subject, name: str) -> str:
-    """The operator of a region that computes: what only moves its result about may stand last."""
+    """Return the operator of a region that computes: what only moves its result about may stand last."""
     types = [meta.op_type for meta in subject.region_of.get(name, ())] or [subject.row_of[name].op_type]
     summing = [one for one in types if plain_type(one) in CANCEL]
     computing = [one for one in types if plain_type(one) not in MOVE]
@@ -68,6 +71,7 @@ def acting_type(subject: Subject, name: str) -> str:
 
 
 def largest_input(subject: Subject, name: str) -> float:
+    """Return the largest magnitude among what an operator reads."""
     found = 0.0
     for source in subject.sources(name):
         found = max(found, largest_of_row(subject, source))
@@ -75,7 +79,7 @@ def largest_input(subject: Subject, name: str) -> float:
 
 
 def largest_of_row(subject: Subject, name: str) -> float:
-    """The largest size of a tensor in the baseline's own run; 0 where there are no numbers of it."""
+    """Return the largest size of a tensor in the baseline's own run; 0 where there are no numbers of it."""
     numbers = subject.row_of[name].comparison
     return 0.0 if numbers is None else max(abs(numbers.base.min or 0.0), abs(numbers.base.max or 0.0))
 
@@ -100,8 +104,8 @@ def depth_of(subject: Subject, name: str, constants: Mapping[str, Array]) -> int
 
 
 def constants_of(subject: Subject, name: str) -> dict[str, Array]:
-    """What the baseline's operators of a region read of the model's own constants, as float arrays: those of the last
-    name that was asked for are at hand, since to read a weight of a card takes up to a second."""
+    """Return what the baseline's operators of a region read of the model's own constants, as float arrays: those of the
+    last name that was asked for are at hand, since to read a weight of a card takes up to a second."""
     if name not in subject.constants:
         subject.constants.clear()
         subject.constants[name] = _read(subject, name)
@@ -120,7 +124,7 @@ def _read(subject: Subject, name: str) -> dict[str, Array]:
 
 
 def error_share(exact: Array, wrong: Array, where: Array) -> float:
-    """Share of the squared error that stands in some elements; 1 where one of them is not finite."""
+    """Return the share of the squared error that stands in some elements; 1 where one of them is not finite."""
     with np.errstate(all="ignore"):
         error = np.square(wrong - exact)
     if not np.isfinite(wrong[where]).all():

@@ -13,7 +13,7 @@ __all__ = [
 
 
 def words(text: str) -> frozenset[str]:
-    """A family, written as its words."""
+    """Return a family, written as its words."""
     return frozenset(text.split())
 
 
@@ -89,7 +89,7 @@ CANCEL = words("""
 
 
 def plain_type(op_type: str) -> str:
-    """ "aten.add.Tensor", "aten.add_" and "pd_op.add:3" to "add"; ONNX's own as they are."""
+    """Return "aten.add.Tensor", "aten.add_" and "pd_op.add:3" to "add"; ONNX's own as they are."""
     text = op_type.partition(":")[0]
     for prefix in ("aten.", "aten::", "pd_op.", "onednn_op."):
         if text.startswith(prefix):
@@ -113,7 +113,7 @@ _FEW = 16
 
 
 def shape_makers(tensors: Sequence[TensorMeta], row_of: Mapping[str, Row]) -> Collection[str]:
-    """Names of small tensors that such operators read, and of small ones that these are made from."""
+    """Return names of small tensors that such operators read, and of small ones that these are made from."""
     meta_of = {meta.name: meta for meta in tensors}
 
     def small(name: str) -> bool:
@@ -157,7 +157,7 @@ _PART_BY_PART = words("""
 
 
 def rounded_numbers(tensors: Mapping[str, TensorMeta]) -> frozenset[str]:
-    """The names of those, of a graph's tensors by name; a tensor whose type is not known is none."""
+    """Return the names of those, of a graph's tensors by name; a tensor whose type is not known is none."""
     return frozenset(name for name, meta in tensors.items() if _whole(meta) and _is_rounded(name, tensors))
 
 

@@ -25,7 +25,7 @@ _MOST = 0.5
 
 
 def with_packers(subject: Subject, explanation: Explanation, introduced: Sequence[Introduced]) -> Explanation:
-    """The explanation with whoever packs what is lost, first; whatever was expected of the whole.
+    """Return the explanation with whoever packs what is lost, first; whatever was expected of the whole.
 
     introduced: what operators added themselves, as far as it was measured."""
     found = tuple(_packers(subject, {own.name: own for own in introduced}))
@@ -62,8 +62,8 @@ def ruined_before(subject: Subject, row: Row) -> list[str]:
 
 
 def _packer(subject: Subject, row: Row) -> str:
-    """What joins along an axis of the length that the lost slices are counted in; else the nearest join; else what
-    makes the output."""
+    """Return what joins along an axis of the length that the lost slices are counted in; else the nearest join; else
+    what makes the output."""
     numbers = row.comparison
     assert numbers is not None
     joins = list(joins_before(row.name, subject.meta_of))

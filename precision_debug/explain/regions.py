@@ -39,8 +39,8 @@ tests/planted/paddle_faults.py."""
 
 
 def subtracts_inside(subject: Subject, name: str, units: float | None) -> dict[str, Any]:
-    """Evidence of ``cancellation``, where an operator inside the region of a tensor subtracts nearly equal numbers, in
-    the baseline, by more than the region is off; {} where none does. One run of the baseline.
+    """Return evidence of ``cancellation``, where an operator inside the region of a tensor subtracts nearly equal
+    numbers, in the baseline, by more than the region is off; {} where none does. One run of the baseline.
 
     units: of rounding, the region's own error.
     """
@@ -63,7 +63,8 @@ def subtracts_inside(subject: Subject, name: str, units: float | None) -> dict[s
 
 
 def subtracts(subject: Subject, name: str) -> dict[str, Any]:
-    """Evidence of ``cancels``, where an operator subtracts nearly equal numbers that are all seen; {} where not."""
+    """Return evidence of ``cancels``, where an operator subtracts nearly equal numbers that are all seen; {} where
+    not."""
     row, types = subject.row_of[name], {plain_type(meta.op_type) for meta in subject.region_of.get(name, ())}
     read = [subject.row_of[one].comparison for one in subject.sources(name) if one in subject.row_of]
     largest = max((numbers.base.rms or 0.0 for numbers in read if numbers is not None), default=0.0)
@@ -95,7 +96,8 @@ def overflows_inside(subject: Subject, name: str) -> dict[str, dict[str, Any]]:
 
 
 def _masks(large: Any, rest: Any) -> bool:
-    """Whether numbers beyond a type are one that says "never" (-1e9), far from all others: no result that grew."""
+    """Return whether numbers beyond a type are one that says "never" (-1e9), far from all others: no result that
+    grew."""
     same = bool((large < 0).all()) and float(np.ptp(large)) <= _SAME * -float(large.min())
     return same and float(rest.max(initial=0.0)) < _SAME * -float(large.max())
 
@@ -106,7 +108,7 @@ def _sizes(subject: Subject, names: set[str]) -> dict[str, float]:
 
 
 def _told(subject: Subject, names: set[str], tell: Callable[[Any], _T]) -> dict[str, _T]:
-    """What is told of the baseline's floats with these names; nothing of those that it does not show."""
+    """Return what is told of the baseline's floats with these names; nothing of those that it does not show."""
     told: dict[str, _T] = {}
 
     def hook(_op: str, name: str, tensor: Any, /) -> None:
@@ -139,8 +141,8 @@ _EXPLAINS = 0.5
 
 
 def quantised_mask(subject: Subject, name: str) -> dict[str, Any]:
-    """The mask that a region reads, or makes, and that the target quantises: its name and its most negative value; {}
-    where there is none."""
+    """Return the mask that a region reads, or makes, and that the target quantises: its name and its most negative
+    value; {} where there is none."""
     for source in _inside(subject, name):
         lowest = subject.lowest_unseen.get(source, 0.0)
         if lowest < -MASK:
@@ -149,13 +151,13 @@ def quantised_mask(subject: Subject, name: str) -> dict[str, Any]:
 
 
 def mask_readers(subject: Subject, name: str, mask: str) -> list[str]:
-    """The operators of a region that read a mask."""
+    """Return the operators of a region that read a mask."""
     return [meta.name for meta in subject.region_of.get(name, ()) if mask in meta.inputs]
 
 
 def rounds_inside(subject: Subject, name: str) -> bool:
-    """Whether a region, or the body of its branch or loop, rounds to integers on its way, where nobody looks: what it
-    gives may then be off by any number of its own steps."""
+    """Return whether a region, or the body of its branch or loop, rounds to integers on its way, where nobody looks:
+    what it gives may then be off by any number of its own steps."""
     region = subject.region_of.get(name, ())
     if any(plain_type(meta.op_type) in BODIES for meta in region):
         return True
@@ -163,9 +165,9 @@ def rounds_inside(subject: Subject, name: str) -> bool:
 
 
 def rounded_most(subject: Subject, name: str, introduced: float) -> tuple[str, Any]:
-    """Which tensor inside a region makes most of its error where the baseline rounds it to 8 bits, and the tensor as
-    the baseline has it; ("", None) where none makes half of what was introduced. Takes a run of the baseline for each.
-    """
+    """Return which tensor inside a region makes most of its error where the baseline rounds it to 8 bits, and the
+    tensor as the baseline has it; ("", None) where none makes half of what was introduced. Takes a run of the baseline
+    for each. """
     inside = _inside(subject, name)[-few_runs(subject) :]
     if not inside:
         return "", None
@@ -183,12 +185,12 @@ def rounded_most(subject: Subject, name: str, introduced: float) -> tuple[str, A
 
 
 def few_runs(subject: Subject) -> int:
-    """How many operators of one region are looked into: fewer of a model whose runs take long."""
+    """Return how many operators of one region are looked into: fewer of a model whose runs take long."""
     return min(_MOST, Work(subject, "fast").runs // _PART_OF_WORK)
 
 
 def _inside(subject: Subject, name: str) -> list[str]:
-    """What a region reads or makes that the target quantises unseen, in order."""
+    """Return what a region reads or makes that the target quantises unseen, in order."""
     found = {one for meta in subject.region_of.get(name, ()) for one in (meta.name, *meta.inputs)}
     return sorted(found & subject.rounded_unseen, key=lambda one: subject.order[one])
 
@@ -239,7 +241,8 @@ _HALF = 0.5
 def with_stretches(
     subject: Subject, alone: Alone, culprits: Sequence[Culprit], work: Work
 ) -> tuple[Culprit, ...]:  # fmt: skip
-    """The culprits, the first of them with the stretch that each is the end of, and who in it makes the error."""
+    """Return the culprits, the first of them with the stretch that each is the end of, and who in it makes the
+    error."""
     found = []
     for place, culprit in enumerate(culprits):
         region = subject.region_of.get(culprit.name, ())
@@ -266,7 +269,8 @@ def _overflowing(subject: Subject, culprit: Culprit) -> Culprit:
 
 
 def _author(subject: Subject, alone: Alone, name: str, work: Work) -> tuple[str, float | None]:
-    """The tensor inside whose rounding alone makes most of the error of the whole stretch, and how much of it."""
+    """Return the tensor inside whose rounding alone makes most of the error of the whole stretch, and how much of
+    it."""
     held = subject.narrow_type
     own = alone.found[name]
     whole = float(own.flips) if own.flips else own.rel_l2
@@ -295,7 +299,7 @@ def _author(subject: Subject, alone: Alone, name: str, work: Work) -> tuple[str,
 
 
 def run_rounded(subject: Subject, name: str, rounds: str, narrow: Narrow) -> dict[str, Any]:
-    """The end of a stretch, in a run of the baseline in which one tensor inside is rounded."""
+    """Return the end of a stretch, in a run of the baseline in which one tensor inside is rounded."""
     seen: dict[str, Any] = {}
 
     def replace(_op: str, one: str, value: Any) -> Any:
@@ -311,7 +315,7 @@ def run_rounded(subject: Subject, name: str, rounds: str, narrow: Narrow) -> dic
 
 
 def how_far_off(exact: Any, got: Any, *, flips: bool) -> float:
-    """Elements that differ, or the relative L2 error."""
+    """Return elements that differ, or the relative L2 error."""
     if exact.shape != got.shape:
         return 0.0
     if flips:
@@ -332,7 +336,8 @@ too, it is a half."""
 
 
 def rounded_constant(subject: Subject, name: str, exact: Array | None, wrong: Array | None) -> dict[str, Any]:
-    """The constant, and by how much rounding it to the target's type is off; {} where it does not explain the error.
+    """Return the constant, and by how much rounding it to the target's type is off; {} where it does not explain the
+    error.
 
     Of a product the constant's relative error is the result's, of a sum its absolute one: what it would make is taken
     from what is measured, and a good part of the squared error has to go with it.
@@ -361,7 +366,7 @@ def rounded_constant(subject: Subject, name: str, exact: Array | None, wrong: Ar
 
 
 def _fits(value: Array, exact: Array) -> bool:
-    """Whether a constant stands beside each element of a result; of a matrix product it does not."""
+    """Return whether a constant stands beside each element of a result; of a matrix product it does not."""
     try:
         return bool(np.broadcast_shapes(value.shape, exact.shape) == exact.shape)
     except ValueError:

@@ -61,8 +61,8 @@ class Case:
     refuted: dict[str, float] = field(default_factory=dict)
 
     def proven(self, code: str, evidence: Evidence) -> dict[str, Any] | None:
-        """The evidence, with what is left of the error where that could be run; None where too much is left: then the
-        cause is noted as refuted."""
+        """Return the evidence, with what is left of the error where that could be run; None where too much is left:
+        then the cause is noted as refuted."""
         left = left_without(self, code, evidence)
         if left is not None and left > LEFT:
             self.refuted[code] = min(left, self.refuted.get(code, left))
@@ -83,7 +83,8 @@ class Case:
         return constants_of(self.subject, self.name)
 
     def given(self, source: str) -> Array | None:
-        """What it read when it ran alone: the baseline's values as the target holds them, or the target's own."""
+        """Return what it read when it ran alone: the baseline's values as the target holds them, or the target's
+        own."""
         if self.alone.method == "replayed":
             return self.alone.wrong_of(source)
         exact = self.alone.exact_of(source)
@@ -108,7 +109,7 @@ class Case:
         return lambda _: None
 
     def without_error_of(self, changed: Mapping[str, Array]) -> Array | None:
-        """What it would have given, had the target not read these in place of the exact ones."""
+        """Return what it would have given, had the target not read these in place of the exact ones."""
         plain, other = self.again({}), self.again(changed)
         if plain is None or other is None or other.shape != self.wrong.shape:
             return None
@@ -130,7 +131,8 @@ def left_without(case: Case, code: str, evidence: Evidence) -> float | None:
 
 
 def left_when(case: Case, changed: Mapping[str, Array]) -> float | None:
-    """The same where the target reads these constants in place of the baseline's, and the exact ones are put back."""
+    """Return the same where the target reads these constants in place of the baseline's, and the exact ones are put
+    back."""
     if case.exact.shape != case.wrong.shape or not changed.keys() <= case.constants.keys():
         return None
     undone = case.without_error_of({key: np.asarray(value) for key, value in changed.items()})
@@ -172,7 +174,7 @@ def _underflow(case: Case, evidence: Evidence) -> Array | None:
 
 
 def _saturation(case: Case, evidence: Evidence) -> Array | None:
-    """The range widened, where the baseline's own values are beyond it: not what a ruined input made of them."""
+    """Return the range widened, where the baseline's own values are beyond it: not what a ruined input made of them."""
     limit, numbers = evidence["limit"], case.subject.row_of[case.name].comparison
     above = evidence["largest"] > limit
     if numbers is not None and numbers.base.min is not None and numbers.base.max is not None:
@@ -246,13 +248,14 @@ def _energy_left(whole: float, before: float, after: float) -> float | None:
 
 
 def of_several_places(lefts: Iterable[float]) -> float:
-    """What is left where one cause acts in several places, each of which was undone by itself: their energies add."""
+    """Return what is left where one cause acts in several places, each of which was undone by itself: their energies
+    add."""
     return float(np.sqrt(max(0.0, 1.0 - sum(max(0.0, 1.0 - left**2) for left in lefts))))
 
 
 def _by_slices(exact: Array, other: Array, axis: int) -> float:
-    """Size of an error, each slice along an axis judged by its own size: what one large slice loses is no measure of
-    what the others lose to it."""
+    """Return the size of an error, each slice along an axis judged by its own size: what one large slice loses is no
+    measure of what the others lose to it."""
     others = tuple(a for a in range(exact.ndim) if a != axis)
     size = np.sqrt(np.sum(np.square(exact), axis=others))
     alive = size > _NOTHING * float(np.partition(size, -2)[-2])
@@ -261,12 +264,12 @@ def _by_slices(exact: Array, other: Array, axis: int) -> float:
 
 
 def _rounding_makes_it(case: Case) -> bool:
-    """Whether rounding the exact result to the type makes an error of the size that there is."""
+    """Return whether rounding the exact result to the type makes an error of the size that there is."""
     return _size(on_a_grid(case.exact, case.narrow) - case.exact) >= 0.5 * case.own
 
 
 def _constant(case: Case, evidence: Evidence) -> Array | None:
-    """A constant as the model has it, in place of what the type makes of its tiny or large numbers."""
+    """Return a constant as the model has it, in place of what the type makes of its tiny or large numbers."""
     weight = evidence["weight"]
     if weight not in case.constants:
         return None
@@ -291,7 +294,7 @@ def _constant_on_a_grid(case: Case, evidence: Evidence) -> Array | None:
 
 
 def _reads_rounded(case: Case, evidence: Evidence) -> Array | None:
-    """What it reads as it is, in place of rounded to 8 bits: in blocks of the last axis, or all on one grid."""
+    """Return what it reads as it is, in place of rounded to 8 bits: in blocks of the last axis, or all on one grid."""
     source, block = evidence["from"], evidence["block"]
     given = case.given(source)
     if given is None or given.dtype.kind != "f" or not given.size:
@@ -315,7 +318,8 @@ def _best(case: Case, several: Iterator[Array | None]) -> Array | None:
 
 
 def _held(case: Case, weight: str, *, everything: bool) -> Iterator[Array]:
-    """What the target may hold of a constant; everything: of all of its numbers, not of those that are out of range."""
+    """Yield what the target may hold of a constant; everything: of all of its numbers, not of those that are out of
+    range."""
     value = case.constants[weight].astype(np.float32)
     held = case.subject.narrow_type
     with np.errstate(all="ignore"):
@@ -335,8 +339,8 @@ def _held(case: Case, weight: str, *, everything: bool) -> Iterator[Array]:
 
 
 def tiny_constant(case: Case) -> tuple[bool, dict[str, Any]]:
-    """Whether constants with numbers below the type's normal ones could be tried, and the one whose tiny numbers make
-    the operator's error: evidence of ``weight_underflow``, {} where none does."""
+    """Return whether constants with numbers below the type's normal ones could be tried, and the one whose tiny numbers
+    make the operator's error: evidence of ``weight_underflow``, {} where none does."""
     normal, least = normal_of(case.narrow), smallest_of(case.narrow)
     ran, best, found = False, LEFT, dict[str, Any]()
     for weight, values in case.constants.items() if least else ():
@@ -361,8 +365,8 @@ def tiny_constant(case: Case) -> tuple[bool, dict[str, Any]]:
 
 
 def coarse_constant(case: Case) -> dict[str, Any]:
-    """A constant that one scale for all of its numbers makes 0 in part, which makes the operator's error: evidence of
-    ``constant_scale``; {} where none does."""
+    """Return a constant that one scale for all of its numbers makes 0 in part, which makes the operator's error:
+    evidence of ``constant_scale``; {} where none does."""
     best, found = LEFT, dict[str, Any]()
     if not is_quantised(case.narrow) or _rounding_makes_it(case):
         return found
@@ -385,8 +389,8 @@ def coarse_constant(case: Case) -> dict[str, Any]:
 
 
 def _held_in_its_file(case: Case, evidence: Evidence) -> Array | None:
-    """Every constant exact again that the target's file holds in a narrower type; None where an engine may have folded
-    some of them into others, in that type, which nobody can undo from outside."""
+    """Return every constant exact again that the target's file holds in a narrower type; None where an engine may have
+    folded some of them into others, in that type, which nobody can undo from outside."""
     held = dtype_of(evidence["held"])
     values = {weight: value.astype(np.float32) for weight, value in case.constants.items()}
     near = {weight: rounded(value, held).astype(np.float64) for weight, value in values.items()}
@@ -419,7 +423,8 @@ EXPERIMENTS: Mapping[str, Callable[[Case, Evidence], Array | float | None]] = {
 
 
 def wrapped_around(subject: Subject, alone: Alone, name: str) -> dict[str, Any]:
-    """Evidence that every whole number that differs is what a narrower type makes of the exact one; {} where none does.
+    """Return evidence that every whole number that differs is what a narrower type makes of the exact one; {} where
+    none does.
 
     Either the exact results are wrapped around to that type, or those of the operator whose constants are cut off at
     its ends, as OpenVINO cuts them: it is computed once more with these, in whole numbers.
@@ -453,7 +458,7 @@ def wrapped_around(subject: Subject, alone: Alone, name: str) -> dict[str, Any]:
 
 
 def _whole_constants(subject: Subject, name: str) -> dict[str, Array]:
-    """The whole numbers among the constants that a region's operators read."""
+    """Return the whole numbers among the constants that a region's operators read."""
     replacer = subject.operators()[0]
     found = {
         key: np.asarray(value) for meta in subject.region_of.get(name, ())
@@ -476,7 +481,7 @@ def _by_its_engine(case: Case) -> Callable[[Mapping[str, Array]], Array | None] 
 
 
 def _exactly(case: Case) -> Callable[[Mapping[str, Array]], Array | None] | None:
-    """The region's operators one after the other, in the baseline's own engine, where it runs them alone."""
+    """Return the region's operators one after the other, in the baseline's own engine, where it runs them alone."""
     operators = None if case.subject.operators_alone is None else case.subject.operators_alone()
     if operators is None:
         return None

@@ -72,7 +72,7 @@ INTEGERS = frozenset(one.name for one in NUMBER_TYPES.values() if 0 < one.steps 
 
 
 def unit_of(held_as: str, stats: TensorStats | None) -> float:
-    """Largest relative error of rounding once; for integers half a step of the tensor's own range, over its RMS.
+    """Return largest relative error of rounding once; for integers half a step of the tensor's own range, over its RMS.
 
     held_as: the type in which the target holds the tensor, in numpy's words. 0 where rounding is no question.
     """
@@ -92,31 +92,31 @@ def steps_of(held_as: str) -> int:
 
 
 def bits_of(held_as: str) -> int:
-    """Bits of a floating-point type's significand, the hidden one included; 0 of any other."""
+    """Return bits of a floating-point type's significand, the hidden one included; 0 of any other."""
     held = number_type(held_as)
     return held.bits if held is not None else 0
 
 
 def largest_of(held_as: str) -> float:
-    """The largest finite number of a floating-point type; inf of any other."""
+    """Return the largest finite number of a floating-point type; inf of any other."""
     held = number_type(held_as)
     return held.largest if held is not None and held.bits else math.inf
 
 
 def smallest_of(held_as: str) -> float:
-    """The smallest positive number of a narrow type; 0 where it has none that matters."""
+    """Return the smallest positive number of a narrow type; 0 where it has none that matters."""
     held = number_type(held_as)
     return held.smallest if held is not None and held.bits < _FLOAT32_BITS else 0.0
 
 
 def normal_of(held_as: str) -> float:
-    """The smallest number of a narrow type that has all of its digits; 0 where there is none that matters."""
+    """Return the smallest number of a narrow type that has all of its digits; 0 where there is none that matters."""
     held = number_type(held_as)
     return held.smallest_normal if held is not None and held.bits < _FLOAT32_BITS else 0.0
 
 
 def model_unit(units: Iterable[float]) -> float:
-    """The typical unit of a model's narrow tensors: the median of those that are not float32 or float64."""
+    """Return the typical unit of a model's narrow tensors: the median of those that are not float32 or float64."""
     narrow = sorted(unit for unit in units if unit > 2.0**-20)
     if narrow:
         return narrow[len(narrow) // 2]
@@ -124,7 +124,7 @@ def model_unit(units: Iterable[float]) -> float:
 
 
 def is_mended(cause: str, precision: str) -> bool:
-    """Whether a culprit of that cause is one that higher precision mends, in a run mode that has a lower one.
+    """Return whether a culprit of that cause is one that higher precision mends, in a run mode that has a lower one.
 
     precision: what the mode promises (see ``numbers.number_types``).
     """
@@ -133,7 +133,7 @@ def is_mended(cause: str, precision: str) -> bool:
 
 
 def held_type(row: Row, dtype: str) -> str:
-    """The type in which the target holds a row's tensor. dtype: what the session said of it."""
+    """Return the type in which the target holds a row's tensor. dtype: what the session said of it."""
     if row.view.startswith("rounded to "):
         return row.view.removeprefix("rounded to ").split()[0]
     return dtype or (row.comparison.target.dtype if row.comparison is not None else "")
@@ -170,7 +170,7 @@ LEAST = 1e-4
 
 
 def allowed_error(unit: float, expected: float | None) -> float:
-    """Relative L2 error up to which a tensor is as expected.
+    """Return the relative L2 error up to which a tensor is as expected.
 
     unit: the model's typical unit of rounding. expected: what rounding everywhere predicts; None: not known.
     """
@@ -178,7 +178,7 @@ def allowed_error(unit: float, expected: float | None) -> float:
 
 
 def is_suspicious(error: float, unit: float, expected: float | None) -> bool:
-    """Whether it is to be asked who made an error: far below what is allowed, where the answer may be nobody.
+    """Return whether it is to be asked who made an error: far below what is allowed, where the answer may be nobody.
 
     Healthy models of tests/planted reach 5 units and 2.5 times the prediction, faults begin at 3 units, or at 0.4 times
     the prediction where rounding goes through the same amplifier. So neither number decides: what one operator makes of
@@ -190,7 +190,8 @@ def is_suspicious(error: float, unit: float, expected: float | None) -> bool:
 
 
 def worth(unit: float) -> float:
-    """Relative L2 error from which on what a culprit makes fails a run: below it, it is named and the run passes."""
+    """Return the relative L2 error from which on what a culprit makes fails a run: below it, it is named and the run
+    passes."""
     return max(LEAST, min(MOST, LOOK * unit))
 
 
@@ -205,8 +206,8 @@ def allowed_by(explanation: Explanation | None, precision: str) -> float:
 
 
 def allowed_to_many(explanation: Explanation | None) -> float | None:
-    """The bound of the same run where no single operator makes most of the error; None where that was not measured, or
-    of a training step, each of whose gradients has a bound of its own."""
+    """Return the bound of the same run where no single operator makes most of the error; None where that was not
+    measured, or of a training step, each of whose gradients has a bound of its own."""
     if explanation is None or explanation.unit is None or explanation.of_step:
         return None
     return allowed_error(float(explanation.unit), None if explanation.expected is None else float(explanation.expected))
@@ -239,8 +240,8 @@ independent terms add up like the terms."""
 
 
 def rounded_off(constants: Mapping[str, Array], narrow: str, error: float | None) -> Evidence:
-    """A constant most of which lies below the normal numbers of a type, and whose rounding there makes an error; {}
-    where there is none. error: relative L2, of what is computed from them. Evidence as of ``weight_underflow``."""
+    """Return a constant most of which lies below the normal numbers of a type, and whose rounding there makes an error;
+    {} where there is none. error: relative L2, of what is computed from them. Evidence as of ``weight_underflow``."""
     normal = normal_of(narrow)
     for weight, values in constants.items() if normal and error else ():
         sizes = np.abs(values[values != 0]).astype(np.float64)
@@ -255,15 +256,15 @@ def rounded_off(constants: Mapping[str, Array], narrow: str, error: float | None
 
 
 def lost_digits(exact: Array, wrong: Array, narrow: str) -> Array:
-    """Which results are below the normal numbers of a type, and off by far more than their rounding there would be:
-    by much of their size, or by some of it and no more than a step of that range."""
+    """Return which results are below the normal numbers of a type, and off by far more than their rounding there would
+    be: by much of their size, or by some of it and no more than a step of that range."""
     size, off = np.abs(exact), np.abs(wrong - exact)
     stepped = (off > _SOME * 2.0 ** -bits_of(narrow) * size) & (off <= smallest_of(narrow))
     return np.asarray((exact != 0) & (size < normal_of(narrow)) & ((off > _COARSE * size) | stepped))
 
 
 def below_the_range(lost: Array, wrong: Array, narrow: str) -> Evidence:
-    """Evidence of ``underflow``. lost: what ``lost_digits`` found, which makes the error."""
+    """Return evidence of ``underflow``. lost: what ``lost_digits`` found, which makes the error."""
     gone = lost & (wrong == 0)
     if gone.sum() >= _MOST * lost.sum():
         return {"lost": int(gone.sum()), "share": float(gone.mean()), "smallest": smallest_of(narrow)}

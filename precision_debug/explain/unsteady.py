@@ -66,7 +66,7 @@ def unsteady(
 def unsteady_culprits(
     subject: Subject, found: tuple[Culprit, ...], once: Unsteady | None, confidence: str, at: str
 ) -> tuple[Culprit, ...]:
-    """The culprits, where the first unsteady operator takes the place of what follows from it."""
+    """Return the culprits, where the first unsteady operator takes the place of what follows from it."""
     if once is None or not once.explains or once.name not in subject.row_of:
         return found
     row = subject.row_of[once.name]
@@ -87,7 +87,7 @@ def unsteady_culprits(
 
 
 def _follows(one: Culprit, random: str, after: Collection[str]) -> bool:
-    """Whether a culprit is none but for the random operator: it stands behind it, or what its rounding does was
+    """Return whether a culprit is none but for the random operator: it stands behind it, or what its rounding does was
     measured in runs that differ by themselves."""
     known = CAUSES[one.cause]
     ordinary = (known.unproven or known.enlarged) and (one.units or 0.0) < _ORDINARY
@@ -95,7 +95,7 @@ def _follows(one: Culprit, random: str, after: Collection[str]) -> bool:
 
 
 def _same_again(subject: Subject, is_target: bool, at: str, cumulative: float, again: Any) -> bool:
-    """Whether another run of a side gives, at an output, what the comparison's run gave, or nearly so."""
+    """Return whether another run of a side gives, at an output, what the comparison's run gave, or nearly so."""
     session, feeds = (subject.target, subject.feeds_of_target) if is_target else (subject.baseline, subject.feeds)
     outputs = subject.target_outputs if is_target else subject.outputs
     if at not in outputs:
@@ -118,7 +118,7 @@ def _same_again(subject: Subject, is_target: bool, at: str, cumulative: float, a
 
 
 def _difference(bench: Workbench, before: Any, now: Any) -> float:
-    """Relative L2, or the share of differing elements where that is not a number."""
+    """Return the relative L2, or the share of differing elements where that is not a number."""
     numbers = bench.compare(before, now)
     if numbers.identical or not (numbers.mismatched or numbers.max_abs):
         return 0.0
@@ -127,7 +127,7 @@ def _difference(bench: Workbench, before: Any, now: Any) -> float:
 
 
 def _changes(subject: Subject, is_target: bool, names: Collection[str], folder: Path) -> dict[str, float]:
-    """Relative L2 of a side's second run against its first, of the tensors that are not the same."""
+    """Return the relative L2 of a side's second run against its first, of the tensors that are not the same."""
     session = subject.target if is_target else subject.baseline
     feeds = subject.feeds_of_target if is_target else subject.feeds
     replacer = session.replacer if session.replacer is not None and session.replacer.replaces else None

@@ -20,7 +20,7 @@ Array = np.ndarray[Any, Any]
 
 
 def _within(array: Array, *others: Array) -> Array:
-    """An array, cut off where the numbers of others end."""
+    """Return an array, cut off where the numbers of others end."""
     if not array.size:
         return array
     with np.errstate(all="ignore"):
@@ -36,19 +36,19 @@ class HostWorkbench:
     rate = 400e6
 
     def host(self, value: Any) -> Array:
-        """The array as it is."""
+        """Return the array as it is."""
         return np.asarray(value)
 
     def returned(self, outputs: Mapping[str, Any], name: str) -> Array:
-        """The array."""
+        """Return the array."""
         return np.asarray(outputs[name])
 
     def kept(self, value: Any) -> Any:
-        """A copy."""
+        """Return a copy."""
         return np.array(value)
 
     def is_float(self, value: Any) -> bool:
-        """Whether it holds floats, narrow ones included."""
+        """Return whether it holds floats, narrow ones included."""
         return value.dtype.kind == "f" or value.dtype.name in {"bfloat16", "float8_e4m3fn", "float8_e5m2"}
 
     def lasting(self, value: Any) -> Any:
@@ -92,7 +92,7 @@ class HostWorkbench:
         return made if step is None else _within(made, array)
 
     def with_error(self, value: Any, exact: Any, wrong: Any) -> Any:
-        """The value with what ``wrong`` is off from ``exact``; None where the three do not fit together.
+        """Return the value with what ``wrong`` is off from ``exact``; None where the three do not fit together.
 
         What is not finite in ``wrong`` alone is so in the result, and what vanished in it is 0, also of a value that is
         not quite the one that was measured. No number lies beyond all of ``value`` and ``wrong``: a square that is less
@@ -124,5 +124,5 @@ class HostWorkbench:
         return self.store(folder, budget)
 
     def store(self, folder: Path, budget: int) -> Store:
-        """What comes over the budget waits on disk."""
+        """Return what comes over the budget waits on disk."""
         return Store(folder=folder, memory_budget=budget)

@@ -117,7 +117,7 @@ def _checked(value: Any, meta: InputMeta, notes: list[Reason], where: str) -> An
 
 
 def _text(array: Array, meta: InputMeta, where: str) -> Array:
-    """Text of any kind as fixed-width unicode, which .npz holds without pickle."""
+    """Return the text of any kind as fixed-width unicode, which .npz holds without pickle."""
     try:
         items = [item.decode("utf-8") if isinstance(item, bytes) else item for item in array.ravel().tolist()]
     except UnicodeDecodeError as error:

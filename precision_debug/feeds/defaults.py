@@ -202,7 +202,7 @@ def _size(role: str, name: str, dims: tuple[int | str, ...], roles: Sequence[str
 def conventional(
     meta: InputMeta, shape: tuple[int, ...], rng: np.random.Generator, *, ranged: bool = False
 ) -> tuple[Array, Reason] | None:
-    """Values that are a convention, and what they are in words; None: any values of the range will do.
+    """Return values that are a convention, and what they are in words; None: any values of the range will do.
 
     ranged: a range was given for all inputs, so that only what the model itself asks for is kept.
 

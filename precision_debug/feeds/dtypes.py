@@ -20,7 +20,8 @@ _BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 
 
 def as_dtype(name: str) -> np.dtype[Any] | None:
-    """The numpy type of a name such as ``InputMeta.dtype``; None where it is not an array type ("seq(float)", "")."""
+    """Return the numpy type of a name such as ``InputMeta.dtype``; None where it is not an array type ("seq(float)",
+    "")."""
     if not name:
         return None
     if name in _TEXT:

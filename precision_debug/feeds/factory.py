@@ -40,7 +40,8 @@ def inputs_of(
     needed: Collection[str] = (),
     shapes: Mapping[str, tuple[int | str, ...]] = _NO_SHAPES,
 ) -> tuple[InputMeta, ...]:
-    """An input for each parameter that may be a tensor; those with a default are optional, unless they are ``needed``.
+    """Return an input for each parameter that may be a tensor; those with a default are optional, unless they are
+    ``needed``.
 
     table: rows of the table that the function looks token ids up in; None: it looks nothing up, and every input is
     taken for a float. shapes: what is known of shapes besides.

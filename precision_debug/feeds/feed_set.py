@@ -135,7 +135,8 @@ def _as_sets(sets: list[dict[str, Any]]) -> SampleSets:
 
 
 def _checked(inputs: Sequence[InputMeta], sets: SampleSets, source: str, notes: Sequence[Reason]) -> FeedSet:
-    """What costs little is checked as a whole now; of the rest the first set, and each other one when it is read."""
+    """Return what costs little is checked as a whole now; of the rest the first set, and each other one when it is
+    read."""
     known = dict.fromkeys(notes)
     many = len(sets) > 1
 

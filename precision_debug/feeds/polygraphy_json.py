@@ -149,7 +149,7 @@ def iteration_text(runner: str, outputs: Mapping[str, Any], seconds: float | Non
 
 
 def _array(value: Any, name: str) -> dict[str, str]:
-    """Types that .npy does not know (bfloat16, fp8, int4) become float32, which holds each of their values."""
+    """Return types that .npy does not know (bfloat16, fp8, int4) become float32, which holds each of their values."""
     if value is None or isinstance(value, (list, tuple, dict)):
         raise InputError("is not an array, and Polygraphy's JSON holds nothing else", where=name, hint="leave it out")
     array = np.asarray(value)

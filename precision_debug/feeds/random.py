@@ -132,7 +132,8 @@ def _check_range(meta: InputMeta, dtype: np.dtype[Any], low: float, high: float)
 
 
 def _whole(meta: InputMeta, dtype: np.dtype[Any], low: float, high: float, own: bool) -> tuple[int, int]:
-    """The whole numbers in the range; a range meant for all inputs is cut to the type, one meant for this must fit."""
+    """Return the whole numbers in the range; a range meant for all inputs is cut to the type, one meant for this must
+    fit."""
     import ml_dtypes
 
     info = ml_dtypes.iinfo(dtype)

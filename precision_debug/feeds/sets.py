@@ -143,7 +143,8 @@ def _part(array: Array, axis: int, number: int, step: int) -> Array:
 
 
 def mapped_npz(path: Path) -> dict[str, Array]:
-    """The arrays of a .npz file over the file itself where they lie in it as they are, else read. May raise much."""
+    """Return the arrays of a .npz file over the file itself where they lie in it as they are, else read. May raise
+    much."""
     found: dict[str, Array] = {}
     with path.open("rb") as file, zipfile.ZipFile(file) as archive, np.load(path, allow_pickle=False) as loaded:
         refuse_twice(loaded.files, path)

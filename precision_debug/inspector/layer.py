@@ -191,7 +191,8 @@ def fused_outputs(layers: Sequence[EngineLayer]) -> tuple[tuple[str, ...], tuple
 
 
 def producers(layers: Sequence[EngineLayer]) -> dict[str, EngineLayer]:
-    """Each tensor that the engine writes, and the layer that computed it; copies count for the layer they copy from."""
+    """Return each tensor that the engine writes, and the layer that computed it; copies count for the layer they copy
+    from."""
     found: dict[str, EngineLayer] = {}
     for layer in layers:
         source = found.get(layer.inputs[0].name, layer) if layer.is_reformat and layer.inputs else layer

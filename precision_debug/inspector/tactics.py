@@ -28,7 +28,7 @@ def read_tactics(source: str) -> dict[str, dict[str, str]]:
 
 
 def suspects(good: Sequence[Mapping[str, str]], bad: Sequence[Mapping[str, str]]) -> list[Suspect]:
-    """Layers that took a tactic in some bad build that they took in no good one."""
+    """Return layers that took a tactic in some bad build that they took in no good one."""
     found = []
     for layer in dict.fromkeys(name for build in bad for name in build):
         taken = [frozenset(build[layer] for build in builds if layer in build) for builds in (bad, good)]

@@ -22,7 +22,7 @@ _BYTES = {1: "uint8", 2: "uint16"}
 
 
 def as_array(tensor: Any, *, name: str = "") -> Array:
-    """A numpy array over the tensor's memory where that is possible, a copy where it is not.
+    """Return a numpy array over the tensor's memory where that is possible, a copy where it is not.
 
     Takes numpy arrays and whatever has ``__array__`` or ``__dlpack__``; sparse tensors become dense, quantised ones
     the numbers that they stand for, and torch's nested ones their parts in a row. Lists lie along a first axis, a map's
@@ -53,7 +53,7 @@ def as_array(tensor: Any, *, name: str = "") -> Array:
 
 
 def _in_one(value: Any) -> Array:
-    """A sequence's elements along a first axis, a map's values in the order of its keys.
+    """Return a sequence's elements along a first axis, a map's values in the order of its keys.
 
     Elements of several shapes lie at the beginning of as much room as the largest takes along each axis, with 0 (or
     "") behind: one after the other, two sequences that are divided at other places would be the same numbers.
@@ -74,7 +74,7 @@ def _in_one(value: Any) -> Array:
 
 
 def _is_of(tensor: Any, package: str) -> bool:
-    """Whether it is a tensor of that package, or of a class that somebody derived from it."""
+    """Return whether it is a tensor of that package, or of a class that somebody derived from it."""
     return any(one.__module__.partition(".")[0] == package for one in type(tensor).__mro__)
 
 
@@ -157,11 +157,11 @@ class HostComparer:
         self.threads, self.totals = threads, totals
 
     def take(self, tensor: Any, name: str) -> Array:
-        """The tensor as an array, over its own memory where that is possible."""
+        """Return the tensor as an array, over its own memory where that is possible."""
         return as_array(tensor, name=name)
 
     def dtype(self, value: Array) -> str:
-        """numpy's name of the array's type."""
+        """Return numpy's name of the array's type."""
         return str(value.dtype.name)
 
     def compare(self, base: Array, target: Array, tolerance: Tolerance, then: Callable[[Comparison], None]) -> None:
@@ -180,7 +180,7 @@ class HostComparer:
 # How far two arrays are apart.
 
 def apart(base: Any, target: Any) -> float:
-    """Relative L2 of the difference; inf where shapes, NaN or Inf do not agree; 0 of what are not numbers."""
+    """Return relative L2 of the difference; inf where shapes, NaN or Inf do not agree; 0 of what are not numbers."""
     try:
         first, second = (np.asarray(one).astype(np.float64) for one in (base, target))
     except (TypeError, ValueError):  # texts, sequences

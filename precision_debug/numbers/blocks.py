@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 
 @functools.lru_cache(maxsize=256)
 def dtype_name(dtype: np.dtype[Any]) -> str:
-    """numpy's or ml_dtypes' name; "str" for text of any storage (object, U, S or StringDType)."""
+    """Return numpy's or ml_dtypes' name; "str" for text of any storage (object, U, S or StringDType)."""
     return "str" if is_text(dtype) else dtype.name
 
 
@@ -49,7 +49,7 @@ def plain_integers(array: Array) -> Array:
 
 
 def may_overflow(dtype: np.dtype[Any]) -> bool:
-    """Whether squares of this type's values can leave the range of float64."""
+    """Return whether squares of this type's values can leave the range of float64."""
     return dtype.kind in "fc" and dtype.itemsize // (2 if dtype.kind == "c" else 1) >= 8
 
 
@@ -112,7 +112,8 @@ def _gather(out: Array, array: Array, start: int, stop: int) -> None:
 # Tensors that are not numbers: text and the like, compared by equality alone.
 
 def unequal(base: Array, target: Array) -> tuple[int, int] | None:
-    """How many elements differ and the flat index of the first one (-1: none); None where the types do not compare.
+    """Return how many elements differ and the flat index of the first one (-1: none); None where the types do not
+    compare.
 
     Bytes are read as UTF-8, so that a bytes array can equal a str one.
     """
@@ -167,11 +168,11 @@ class Pair:
 
     @classmethod
     def of_one(cls, values: Array) -> Pair:
-        """A block that is the same on both sides."""
+        """Return a block that is the same on both sides."""
         return cls(values, values, np.where(np.isnan(values), np.nan, 0.0))
 
     def within(self, bound: Array | float) -> Array:
-        """diff <= bound, where bound is float64; of wide integers with their exact difference."""
+        """Return diff <= bound, where bound is float64; of wide integers with their exact difference."""
         result: Array = self.diff <= bound
         if self._exact is not None:
             floor = np.minimum(np.floor(bound), _LARGEST_BELOW_2_64).astype(np.uint64)
@@ -189,7 +190,7 @@ def widen(block: Array) -> Array:
 
 
 def widen_pair(base: Array, target: Array) -> Pair:
-    """Both blocks widened, with their difference."""
+    """Return both blocks widened, with their difference."""
     b, t = widen(base), widen(target)
     if base.dtype.kind == "c" or target.dtype.kind == "c":
         return _complex_pair(base, target, b, t)
@@ -232,7 +233,8 @@ def _magnitude(values: Array) -> Array:
 
 
 def _split_difference(integers: Array, floats: Array) -> Array:
-    """floats - integers; beyond 2^53 the integer is subtracted in two exact halves, so that near values stay exact."""
+    """Return floats - integers; beyond 2^53 the integer is subtracted in two exact halves, so that near values stay
+    exact."""
     rounded = integers.astype(np.float64)
     diff: Array = floats - rounded
     far = np.abs(rounded) >= 2.0**53

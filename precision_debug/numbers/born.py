@@ -27,7 +27,7 @@ _QUANTILES = (("abs_p50", 0.5), ("abs_p90", 0.9), ("abs_p99", 0.99), ("abs_p999"
 
 
 def is_broken(numbers: Comparison) -> bool:
-    """Whether a NaN or an infinity stands where the other side has not the same.
+    """Return whether a NaN or an infinity stands where the other side has not the same.
 
     A mask is none: minus infinity, or a number beyond MASK, that one side holds as the other end of what is "never".
     """
@@ -40,8 +40,8 @@ def is_broken(numbers: Comparison) -> bool:
 
 
 def may_be_mask(side: TensorStats) -> bool:
-    """Whether what is beyond MASK may be one number that says "never", and is no result that grew so large: it lies at
-    one end, mostly the lower one, and is nearly all of the mean and of the root mean square.
+    """Return whether what is beyond MASK may be one number that says "never", and is no result that grew so large: it
+    lies at one end, mostly the lower one, and is nearly all of the mean and of the root mean square.
 
     Of elements that are M or next to nothing, mean square = mean M; of M and of 2 M, as of two masks, 0.75 mean 2 M at
     least; of numbers that are spread evenly from 0 to M two thirds of it.
@@ -57,7 +57,7 @@ def may_be_mask(side: TensorStats) -> bool:
 
 
 def infinite(numbers: Comparison) -> Comparison:
-    """The same with every error infinite where NaN or Inf stand on one side alone; itself where none do.
+    """Return the same with every error infinite where NaN or Inf stand on one side alone; itself where none do.
 
     What is left of such a tensor may be without any error: sorted by that, the tensor where an overflow was born would
     be the best of all, and would pass any threshold. Quantiles are infinite from the share of such elements on, which
@@ -89,7 +89,7 @@ def finite_rmse(numbers: Comparison) -> float:
 
 
 def finite_l2(row: Row) -> float | None:
-    """Relative L2 over the finite pairs, also where NaN or Inf were born; None where nothing was compared."""
+    """Return relative L2 over the finite pairs, also where NaN or Inf were born; None where nothing was compared."""
     numbers = row.comparison
     if numbers is None or not numbers.left:
         return row.relative_l2
@@ -97,12 +97,12 @@ def finite_l2(row: Row) -> float | None:
 
 
 def infinite_introduced(own: Introduced) -> Introduced:
-    """The same with an infinite error where NaN or Inf were born in the operator."""
+    """Return the same with an infinite error where NaN or Inf were born in the operator."""
     if not own.born_nan and not own.born_inf:
         return own
     return dataclasses.replace(own, rel_l2=math.inf, max_abs=math.inf, units=math.inf)
 
 
 def peak(side: TensorStats) -> float:
-    """The largest magnitude of its finite elements; 0 where there are none."""
+    """Return the largest magnitude of its finite elements; 0 where there are none."""
     return max(abs(side.min or 0.0), abs(side.max or 0.0))

@@ -22,7 +22,7 @@ def take_share(cores: int) -> None:
 
 
 def share_of_cores() -> int:
-    """The cores that this process was given for its share; 0: all."""
+    """Return the cores that this process was given for its share; 0: all."""
     return _share.get("cores", 0)
 
 

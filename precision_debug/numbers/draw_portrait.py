@@ -30,7 +30,8 @@ _MAPPED = 1 << 20
 def portrait_of(
     name: str, base: Any, target: Any, *, introduced: bool = False, read: Callable[[Any], Array] = np.asarray
 ) -> Portrait | None:
-    """The portrait of two arrays of one shape; None where there is nothing to draw: no float, another shape, empty.
+    """Return the portrait of two arrays of one shape; None where there is nothing to draw: no float, another shape,
+    empty.
 
     read: makes an array of a piece of them, where they are tensors of a device; only what is looked at is read.
     """
@@ -71,7 +72,7 @@ class Seen:
         return cls(name=name, introduced=introduced, shape=shape, step=step, base=b, target=t, squared=squared)
 
     def drawn(self) -> Portrait:
-        """The portrait."""
+        """Return the portrait."""
         b, t = self.base, self.target
         with np.errstate(all="ignore"):
             error = np.abs(t - b)
@@ -106,7 +107,8 @@ def _edges(b: Array, t: Array) -> Array:
 
 
 def _bins(values: Array, edges: Array) -> Bins:
-    """numpy's histogram refuses a span beyond a double's range, and one that is narrower than so many steps of it."""
+    """Count values by bins: numpy's histogram refuses a span beyond a double's range, and one that is narrower than so
+    many steps of it."""
     finite = values[np.isfinite(values)]
     bins, low = len(edges) - 1, edges[0] / 2
     shares = (finite / 2 - low) / (edges[-1] / 2 - low)

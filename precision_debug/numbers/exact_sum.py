@@ -33,7 +33,7 @@ class ExactSum:
 
     @classmethod
     def of(cls, value: float, power: int = 0) -> ExactSum:
-        """value * 2 ** power."""
+        """Return value * 2 ** power."""
         if not math.isfinite(value):
             return cls(special=value)
         if isinstance(value, int):
@@ -61,7 +61,7 @@ class ExactSum:
         return self.scaled(0)
 
     def scaled(self, power: int, divisor: int = 1) -> float:
-        """The sum / divisor / 2 ** power, rounded once; inf where float64 does not hold it."""
+        """Return the sum / divisor / 2 ** power, rounded once; inf where float64 does not hold it."""
         if self.special:  # nan is true
             return self.special
         up = self.exponent - power
@@ -77,6 +77,6 @@ class ExactSum:
 
     @classmethod
     def from_text(cls, text: str) -> ExactSum:
-        """The inverse of ``text``. Raises ValueError."""
+        """Return the inverse of ``text``. Raises ValueError."""
         mantissa, mark, exponent = text.partition("p")
         return cls._normal(int(mantissa, 16), int(exponent)) if mark else cls(special=float(text))

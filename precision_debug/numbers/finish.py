@@ -26,7 +26,8 @@ _SAFE = (-440, 460)
 
 
 def rescaled(totals: Totals) -> Scales:
-    """The exponents to sum by; different from ``totals.scales`` where its sums have left the range of float64."""
+    """Return the exponents to sum by; different from ``totals.scales`` where its sums have left the range of
+    float64."""
     largest = totals.pairs.max_abs
     return Scales(
         base=_exponent(totals.base.peak),
@@ -41,11 +42,12 @@ def _exponent(peak: float) -> int:
 
 
 def bare_stats(array: Array) -> TensorStats:
-    """What is known of a tensor that is not numeric."""
+    """Return what is known of a tensor that is not numeric."""
     return TensorStats(dtype=dtype_name(array.dtype), shape=array.shape, elements=array.size)
 
 
 def stats(array: Array, side: Side, scale: int) -> TensorStats:
+    """Return one side's statistics from its totals."""
     finite = array.size - side.nan - side.inf
     return TensorStats(
         dtype=dtype_name(array.dtype),
@@ -115,7 +117,7 @@ def comparison(
 
 
 def declared(pairs: Pairs) -> dict[str, Any]:
-    """The declared metrics: those that a Comparison has a field for, and the others as its ``more``."""
+    """Return the declared metrics: those that a Comparison has a field for, and the others as its ``more``."""
     if not pairs.finite:
         return {}
     found = {metric.name: pairs.declared.get(metric.name, 0) / pairs.finite for metric in DECLARED}

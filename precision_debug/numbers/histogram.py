@@ -49,13 +49,14 @@ def bucket_counts(diff: Array) -> Array:
 
 
 def sparse(counts: Array, weight: int = 1) -> dict[int, int]:
-    """The sketch: counts of the buckets that hold something, by bucket. weight: elements that each one stands for."""
+    """Return the sketch: counts of the buckets that hold something, by bucket. weight: elements that each one stands
+    for."""
     filled = np.flatnonzero(counts)
     return dict(zip(filled.tolist(), (counts[filled].astype(np.int64) * weight).tolist(), strict=True))
 
 
 def of_errors(errors: Array) -> dict[int, int]:
-    """The sketch of some non-negative float64 values."""
+    """Return the sketch of some non-negative float64 values."""
     if errors.size >= BUCKETS:
         return sparse(bucket_counts(errors))
     found, counts = np.unique(errors.view(np.uint64) >> _SHIFT, return_counts=True)

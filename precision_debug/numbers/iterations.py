@@ -68,7 +68,7 @@ class Iterations:
         self._take(turn, _Kept(totals=totals, shape=base.shape, types=types))
 
     def add_in_full(self, turn: str, base: Array, target: Array, threads: int = 0) -> Measured:
-        """The same, and the iteration's own numbers."""
+        """Return the same, and the iteration's own numbers."""
         self.count += 1
         found = measuring.measure(base, target, self._tolerance, threads=threads)
         if found.totals is not None and found.totals.scales == Scales():
@@ -101,8 +101,8 @@ class Iterations:
             passed.totals.pairs.diffs = []
 
     def whole(self) -> Comparison:
-        """The numbers of all iterations together, with their totals where one pass gives them; shape, and indices, are
-        those of one of them."""
+        """Return the numbers of all iterations together, with their totals where one pass gives them; shape, and
+        indices, are those of one of them."""
         summed = None if self._whole is None or not self._whole.count else self._whole.measured(self._tolerance)
         if self._rest is None:
             assert summed is not None, "nothing was added"
@@ -110,13 +110,13 @@ class Iterations:
         return (self._rest if summed is None else Merged.merge(Merged.of(summed, 0), self._rest)).comparison()
 
     def last(self) -> Iterator[tuple[str, Comparison]]:
-        """The last iterations, each with its numbers; quantiles are there for the worst alone."""
+        """Yield the last iterations, each with its numbers; quantiles are there for the worst alone."""
         for turn, found in self._last:
             yield turn, found.comparison(self._tolerance) if isinstance(found, _Kept) else found
 
     def worst(self) -> tuple[str, float, Comparison]:
-        """The iteration that is worst, the first of equal ones: how it is called, its relative L2 error (inf where it
-        is not a number on one side alone), and its numbers."""
+        """Return the iteration that is worst, the first of equal ones: how it is called, its relative L2 error (inf
+        where it is not a number on one side alone), and its numbers."""
         assert self._worst is not None, "nothing was added"
         bad, turn, found = self._worst
         return turn, bad, found.comparison(self._tolerance) if isinstance(found, _Kept) else found
@@ -206,5 +206,5 @@ def _most(one: float | None, other: float | None) -> float | None:
 
 
 def _like(dtype: np.dtype[Any], shape: Shape) -> Array:
-    """An array of that type and shape, of no memory: ``finish`` asks of one no more."""
+    """Return an array of that type and shape, of no memory: ``finish`` asks of one no more."""
     return np.broadcast_to(np.zeros((), dtype), shape)

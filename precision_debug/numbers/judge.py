@@ -29,7 +29,7 @@ def judged(
     row: Row, tolerance: Tolerance, *, allowed: float | None = None, validate: bool = False, rounded: bool = False,
     turned: Reason = NOTHING,
 ) -> Row:  # fmt: skip
-    """The row with its verdict: what hooks, --fail_fast, a search and the report all ask.
+    """Return the row with its verdict: what hooks, --fail_fast, a search and the report all ask.
 
     allowed: relative L2 error that decides where the user gave no tolerance (see ``explain.allowed_by``); None: not
     known yet. validate: see RunSpec. rounded: whole numbers that are floats, rounded, and are judged as these.
@@ -50,8 +50,8 @@ def judged(
 
 
 def _may_be_turned(row: Row, numbers: Comparison) -> bool:
-    """Whether a permutation of axes explains that shapes differ: an engine keeps inner tensors as it likes, and what it
-    calls otherwise may be such a one. An output has the layout that the model gives it."""
+    """Return whether a permutation of axes explains that shapes differ: an engine keeps inner tensors as it likes, and
+    what it calls otherwise may be such a one. An output has the layout that the model gives it."""
     if row.is_output or row.target_name in ("", row.name):
         return False
     sizes = [sorted(size for size in stats.shape if size != 1) for stats in (numbers.base, numbers.target)]
@@ -81,14 +81,14 @@ def verdict(comparison: Comparison, tolerance: Tolerance) -> tuple[Status, Reaso
 
 
 def validated(row: Row) -> Row:
-    """The row where every NaN and Inf is out of tolerance, on whichever side it stands and compared or not."""
+    """Return the row where every NaN and Inf is out of tolerance, on whichever side it stands and compared or not."""
     if row.status is Status.FAIL or not row.non_finite:
         return row
     return row.replace(status=Status.FAIL, reason=row.non_finite)
 
 
 def as_expected(row: Row, allowed: float, *, rounded: bool = False) -> Row:
-    """The row where the user gave no tolerance: it passes where its error is what the arithmetic must lose.
+    """Return the row where the user gave no tolerance: it passes where its error is what the arithmetic must lose.
 
     allowed: relative L2 error up to which it is. What is not a number, and what differs in shape or type, is judged as
     ever; integers must be equal, an id or index that is off by one being another one, but for those that are rounded
@@ -114,7 +114,8 @@ def as_expected(row: Row, allowed: float, *, rounded: bool = False) -> Row:
 
 
 def lost_slices(numbers: Comparison) -> Reason:
-    """Which slices of an output are lost: a tolerance of the whole would not show it, and decides nothing here."""
+    """Return which slices of an output are lost: a tolerance of the whole would not show it, and decides nothing
+    here."""
     told = told_slices(numbers)
     return say(
         "slices_lost", slices=told["slices"], axis=told["axis"], count=told["count"], all=told["all"],
@@ -123,7 +124,8 @@ def lost_slices(numbers: Comparison) -> Reason:
 
 
 def told_slices(numbers: Comparison) -> dict[str, Any]:
-    """What is said of the slices that are lost: which, how many of how many, of which axis, and how large they are."""
+    """Return what is said of the slices that are lost: which, how many of how many, of which axis, and how large they
+    are."""
     lost = numbers.lost
     worst = max(lost, key=lambda one: one.peak)
     stretches = [str(one.first) if one.first == one.last else f"{one.first}-{one.last}" for one in lost]
@@ -139,7 +141,8 @@ _STRETCHES = 4
 
 
 def _is_mask_alone(row: Row, numbers: Comparison, allowed: float) -> bool:
-    """Whether the error is a mask's ("minus infinity"), which the target holds as the end of its type, and no more.
+    """Return whether the error is a mask's ("minus infinity"), which the target holds as the end of its type, and no
+    more.
 
     What an operator added itself, and what it was given, are measured without masks. One that reads nothing and is a
     mask everywhere (``torch.full`` with its type's least number) has nothing else.
@@ -171,7 +174,7 @@ def _passes(comparison: Comparison, tolerance: Tolerance) -> tuple[bool, Reason]
 
 
 def _hidden(comparison: Comparison, tolerance: Tolerance) -> Reason:
-    """Why a pass says nothing, "" where it does: see HIDDEN."""
+    """Return why a pass says nothing, "" where it does: see HIDDEN."""
     error, rms = comparison.relative_l2, comparison.base.rms
     if error is not None and error > HIDDEN and tolerance.rtol >= 1:
         return say("hidden_rtol", rtol=tolerance.rtol, error=error)

@@ -49,7 +49,7 @@ class Roles:
 def roles_of(
     feeds: Mapping[str, Any], base: Mapping[str, Any], target: Mapping[str, Any], target_names: Mapping[str, str]
 ) -> Roles | None:
-    """What looks like token ids, and like logits of a next token; None where nothing does.
+    """Return what looks like token ids, and like logits of a next token; None where nothing does.
 
     Ids are whole numbers of shape [rows, tokens] or [tokens], logits floats with one more axis, or with the two first
     as one. target_names: the target's name of an output, by the baseline's. Whether the model is causal is for its run
@@ -73,8 +73,8 @@ def _is_float(value: Any) -> bool:
 
 
 def ids_among(feeds: Mapping[str, Any], count: int = 0, classes: int = 0) -> str | None:
-    """The input that looks like token ids, [rows, tokens] or [tokens]. count: how many there must be, classes: above
-    all of them; 0: any."""
+    """Return the input that looks like token ids, [rows, tokens] or [tokens]. count: how many there must be, classes:
+    above all of them; 0: any."""
     for name in sorted(feeds, key=lambda one: not one.lower().endswith(("ids", "tokens"))):
         if any(word in name.lower() for word in _NO_TOKENS) or isinstance(feeds[name], (list, tuple)):
             continue  # a sequence of tensors is none
@@ -93,8 +93,8 @@ def _mask_among(feeds: Mapping[str, Any], ids: str) -> str:
 
 
 def otherwise(feeds: Mapping[str, Any], roles: Roles, classes: int) -> tuple[dict[str, Any], Array] | None:
-    """The feeds with another token in the middle of each row, and which places come before it, [rows, tokens]: a causal
-    model answers those as it did. None where no row has two tokens that count."""
+    """Return the feeds with another token in the middle of each row, and which places come before it, [rows, tokens]: a
+    causal model answers those as it did. None where no row has two tokens that count."""
     ids = np.array(feeds[roles.ids])
     rows = ids.reshape(-1, ids.shape[-1])
     counts = _counted(feeds, roles, rows.shape)
@@ -109,7 +109,7 @@ def otherwise(feeds: Mapping[str, Any], roles: Roles, classes: int) -> tuple[dic
 
 
 def _counted(feeds: Mapping[str, Any], roles: Roles, shape: tuple[int, ...]) -> Array:
-    """Which tokens count, by the mask."""
+    """Return which tokens count, by the mask."""
     if not roles.mask:
         return np.ones(shape, bool)
     found: Array = np.asarray(feeds[roles.mask]).reshape(shape) != 0
@@ -125,8 +125,8 @@ def measure_tokens(
     feeds: Mapping[str, Any], base: Any, target: Any, roles: Roles, *,
     profiles: tuple[Sequence[str], Array] | None = None, sample: int | None = None,
 ) -> Tokens:  # fmt: skip
-    """Every prediction on both sides. base, target: the logits. profiles: names of tensors, and their relative L2 error
-    at each token, [tensors, rows * tokens], NaN where it was not seen."""
+    """Return every prediction on both sides. base, target: the logits. profiles: names of tensors, and their relative
+    L2 error at each token, [tensors, rows * tokens], NaN where it was not seen."""
     ids = np.atleast_2d(np.asarray(feeds[roles.ids]))
     rows, length = ids.shape
     counts = _counted(feeds, roles, ids.shape)
@@ -176,7 +176,7 @@ def _size(token: Token) -> float:
 
 
 def _compared(row: int, first: int, ours: Array, theirs: Array, ids: Array, last: int) -> list[Token]:
-    """The predictions of some places that follow each other."""
+    """Return the predictions of some places that follow each other."""
     with np.errstate(all="ignore"):
         logs, others = _log_softmax(ours), _log_softmax(theirs)
         there = np.exp(logs)

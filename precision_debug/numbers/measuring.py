@@ -55,7 +55,7 @@ def measure(base: Any, target: Any, tolerance: Tolerance | None = None, *, threa
 
 
 def measured(found: Comparison, totals: Totals | None) -> Measured:
-    """The numbers with their totals beside them."""
+    """Return the numbers with their totals beside them."""
     return Measured(**{one.name: getattr(found, one.name) for one in dataclasses.fields(found)}, totals=totals)
 
 
@@ -105,7 +105,8 @@ def _compare(
 
 
 def describe(array: Any, *, threads: int = 0) -> TensorStats:
-    """Numbers of one array by itself; of magnitudes where it is complex, and counts only where it is not numeric.
+    """Return numbers of one array by itself; of magnitudes where it is complex, and counts only where it is not
+    numeric.
 
     threads: see compare.
     """
@@ -141,7 +142,7 @@ def _exact_quantiles(task: Task, pairs: Pairs, kernel: native.Kernel | None) -> 
 
 
 def chooser(pairs: Pairs, kernel: native.Kernel | None) -> Callable[[Sequence[int]], list[float]]:
-    """What gives the errors of some ranks, of pairs whose errors were all kept."""
+    """Return what gives the errors of some ranks, of pairs whose errors were all kept."""
     if kernel is not None and len(pairs.diffs) == 1:
         return partial(kernel.select, pairs.diffs[0])
     return partial(statistic.select, lambda: iter(pairs.diffs), pairs.finite)

@@ -44,7 +44,7 @@ class Measured(Comparison):
 
 
 def plain(found: Comparison) -> Comparison:
-    """The numbers without their totals, as a journal takes them."""
+    """Return the numbers without their totals, as a journal takes them."""
     return Comparison(**{one.name: getattr(found, one.name) for one in fields(Comparison)})
 
 
@@ -186,7 +186,7 @@ class Merged:
 
     @staticmethod
     def merge(one: Merged, other: Merged) -> Merged:
-        """The totals of both; they have no sample in common."""
+        """Return the totals of both; they have no sample in common."""
         if other.first < one.first:
             one, other = other, one
         added: dict[str, Any] = {name: getattr(one, name) + getattr(other, name) for name in _ADDED}
@@ -203,7 +203,8 @@ class Merged:
         )  # fmt: skip
 
     def comparison(self) -> Comparison:
-        """The numbers of all samples together; shapes and indices are those of one sample (``first``, the places')."""
+        """Return the numbers of all samples together; shapes and indices are those of one sample (``first``, the
+        places')."""
         compared = self.unlike < self.samples
         base, target = self.base.stats, self.target.stats
         if not compared:
@@ -235,7 +236,7 @@ class Merged:
         )  # fmt: skip
 
     def _floats(self) -> Totals:
-        """What ``finish`` reads, each sum rounded once."""
+        """Return what ``finish`` reads, each sum rounded once."""
         diff, base, target = _power(self.squares), _power(self.base_squares), _power(self.target_squares)
         pairs = Pairs(
             finite=self.finite, squares=self.squares.scaled(2 * diff),
@@ -253,7 +254,7 @@ _MOST = ("stat_abs", "stat_rel", "required_atol", "required_rtol")
 
 
 def badness(found: Comparison) -> float:
-    """How bad one sample is: its relative L2 error; inf where shapes differ or one side is not a number."""
+    """Return how bad one sample is: its relative L2 error; inf where shapes differ or one side is not a number."""
     if not found.shapes_match or found.mismatched is None or (found.required_atol == math.inf and found.mismatched):
         return math.inf
     error = found.relative_l2
@@ -298,7 +299,7 @@ def _earlier(one: Place | None, other: Place | None) -> Place | None:
 
 
 def _power(squares: ExactSum) -> int:
-    """The exponent by which roots of the sum are scaled so that float64 holds the sum; 0 for usual values."""
+    """Return the exponent by which roots of the sum are scaled so that float64 holds the sum; 0 for usual values."""
     if not squares.mantissa:
         return 0
     top = (squares.mantissa.bit_length() + squares.exponent) // 2
@@ -338,7 +339,7 @@ def to_plain(merged: Merged) -> dict[str, Any]:
 
 
 def from_plain(plain: Mapping[str, Any]) -> Merged:
-    """The inverse. Raises KeyError, TypeError or ValueError on foreign data."""
+    """Return the inverse. Raises KeyError, TypeError or ValueError on foreign data."""
     values: dict[str, Any] = {}
     for name, item in plain.items():
         if name in _SIDES:
@@ -359,12 +360,12 @@ def from_plain(plain: Mapping[str, Any]) -> Merged:
 
 
 def side_to_plain(side: MergedSide) -> dict[str, Any]:
-    """The same for one side."""
+    """Return the same for one side."""
     return {key: _out(item) for key, item in _stated(side)}
 
 
 def side_from_plain(plain: Mapping[str, Any]) -> MergedSide:
-    """Its inverse."""
+    """Return its inverse."""
     return MergedSide(**{key: _in(key, value, _SIDE_FIELDS) for key, value in plain.items()})
 
 

@@ -78,5 +78,5 @@ FURTHER = tuple(metric for metric in DECLARED if metric.name not in {one.name fo
 
 
 def evaluated(metric: Declared, library: ModuleType, b: Any, t: Any, d: Any, m: Any) -> Any:
-    """The metric of each pair, of float64 arrays (numpy) or tensors (torch) of one length; all pairs finite."""
+    """Return the metric of each pair, of float64 arrays (numpy) or tensors (torch) of one length; all pairs finite."""
     return eval(metric.code, {"__builtins__": {}, "fabs": library.abs}, {"b": b, "t": t, "d": d, "m": m})

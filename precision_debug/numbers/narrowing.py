@@ -28,7 +28,7 @@ _AT_ONCE = 1 << 22
 
 
 def narrowed(values: Array, dtype: Any) -> Array:
-    """Floats in a narrower type, to nearest even; finite ones that overflow it stay finite, at its largest.
+    """Return floats in a narrower type, to nearest even; finite ones that overflow it stay finite, at its largest.
 
     dtype: numpy's or ml_dtypes' own.
     """
@@ -64,7 +64,7 @@ def rounded(values: Array, dtype: Any, out: Array | None = None) -> Array:
 
 
 def shaken(values: Array, noise: Array, unit: float, *, start: int = 0, step: float | None = None) -> Array:
-    """Each float off by its share of the noise times ``unit``: of itself, or of ``step``.
+    """Return each float off by its share of the noise times ``unit``: of itself, or of ``step``.
 
     noise: one-dimensional, float32, used again and again from ``start`` on. A mask's infinity stays what it is, and
     without a step so does what the narrow type holds exactly: see ``low_bits``. Values of ml_dtypes' types, with which
@@ -96,7 +96,7 @@ def shaken(values: Array, noise: Array, unit: float, *, start: int = 0, step: fl
 
 
 def low_bits(unit: float, significant: int) -> int:
-    """The bits of a float that a type with this unit of rounding does not hold; 0 where nearly all are held.
+    """Return the bits of a float that a type with this unit of rounding does not hold; 0 where nearly all are held.
 
     significant: bits of the float's own significand (24 for float32). A number with none of them is rounded without an
     error: the ones and zeros of a mask, whose noise times -10000 would be that of no real engine.
@@ -115,7 +115,7 @@ _FUNCTIONS = {"float16": "pd_round_half", "bfloat16": "pd_round_brain"}
 
 @functools.lru_cache(maxsize=1)
 def _library() -> Any:
-    """The compiled functions; None where numpy has to do."""
+    """Return the compiled functions; None where numpy has to do."""
     if load() is None:  # it is not wanted, or nothing is compiled here
         return None
     library, _ = load_library(_LIBRARY, _SOURCES)
@@ -130,7 +130,8 @@ def _library() -> Any:
 
 
 def narrow_type(name: str) -> Any:
-    """The type of a name, as numpy or ml_dtypes have it ("float16", "bfloat16", "float8_e4m3fn"); None: no such."""
+    """Return the type of a name, as numpy or ml_dtypes have it ("float16", "bfloat16", "float8_e4m3fn"); None: no
+    such."""
     import ml_dtypes
 
     try:

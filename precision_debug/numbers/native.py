@@ -81,13 +81,13 @@ class Kernel:
 
     @staticmethod
     def supports(*dtypes: np.dtype[Any]) -> bool:
-        """All but 64-bit integers, complex numbers and long doubles."""
+        """Return all but 64-bit integers, complex numbers and long doubles."""
         return all(_code(dtype) is not None for dtype in dtypes)
 
     def measure(
         self, task: Task, base_dtype: np.dtype[Any], target_dtype: np.dtype[Any], counts: Array | None = None
     ) -> Totals:
-        """The same as ``numpy_pass.measure``, of types that ``supports`` names and without scales.
+        """Return the same as ``numpy_pass.measure``, of types that ``supports`` names and without scales.
 
         counts: 2 * BUCKETS of uint32 of the caller's, where errors are kept: their histogram is added to it.
         """
@@ -105,7 +105,7 @@ class Kernel:
         return totals
 
     def select(self, values: Array, ranks: Sequence[int]) -> list[float]:
-        """The same as ``select.select``, of values that lie in memory; at most 16 ranks."""
+        """Return the same as ``select.select``, of values that lie in memory; at most 16 ranks."""
         distinct = np.array(sorted(set(ranks)), dtype=np.int64)
         found, room = np.empty(distinct.size), np.empty(2 * values.size)
         self.library.pd_select(
@@ -115,7 +115,7 @@ class Kernel:
         return [by_rank[rank] for rank in ranks]
 
     def measure_side(self, read: FlatReader, size: int, dtype: np.dtype[Any], threads: int) -> Totals:
-        """The same as ``numpy_pass.measure_side``."""
+        """Return the same as ``numpy_pass.measure_side``."""
         return self.measure(Task.of_one(read, size, threads), dtype, dtype)
 
 
@@ -134,7 +134,7 @@ class _Call:
         self.counts: Array | None = None
 
     def share(self, spans: list[tuple[int, int]], helpers: int) -> list[Totals]:
-        """Totals of each span; this thread and its helpers take the next one in turn."""
+        """Return totals of each span; this thread and its helpers take the next one in turn."""
         if len(spans) == 1 and self.task.keep != "histogram":  # a small tensor, where all that follows would show
             return [self.span(*spans[0], self.counts)]
         results: list[Totals] = [Totals()] * len(spans)
@@ -242,7 +242,7 @@ def _code(dtype: np.dtype[Any]) -> int | None:
 
 @functools.lru_cache(maxsize=64)
 def _table(dtype: np.dtype[Any]) -> Array | None:
-    """The value of each byte, for types of one byte that C does not know."""
+    """Return the value of each byte, for types of one byte that C does not know."""
     if _code(dtype) != _TABLE:
         return None
     every = np.arange(256, dtype=np.uint8)
@@ -259,7 +259,7 @@ def kernel_status() -> str:
 
 
 def load() -> Kernel | None:
-    """The kernel, or None where numpy has to do; ``kernel_status`` says why.
+    """Return the kernel, or None where numpy has to do; ``kernel_status`` says why.
 
     Raises UsageError where PRECISION_DEBUG_KERNEL is set to something else than "numpy".
     """

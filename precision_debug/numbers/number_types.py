@@ -92,7 +92,7 @@ NUMBER_TYPES: Mapping[str, NumberType] = {
 
 
 def number_type(name: str) -> NumberType | None:
-    """The entry of a type in numpy's words; None of one that is not in the table."""
+    """Return the entry of a type in numpy's words; None of one that is not in the table."""
     return NUMBER_TYPES.get(name)
 
 
@@ -165,10 +165,10 @@ _UNTOLD = Precision(short="", rounding=0.0, shown_by=(), computes="", narrow=Fal
 
 
 def promised(precision: str) -> Precision:
-    """What a mode's word means; a word that nobody knows promises nothing."""
+    """Return what a mode's word means; a word that nobody knows promises nothing."""
     return PRECISIONS.get(precision, _UNTOLD)
 
 
 def is_narrow(precision: str) -> bool:
-    """Whether less than float32 is promised."""
+    """Return whether less than float32 is promised."""
     return promised(precision).narrow

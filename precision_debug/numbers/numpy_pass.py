@@ -21,7 +21,7 @@ _FLOAT16 = NUMBER_TYPES["float16"]
 
 
 def measure(task: Task) -> Totals:
-    """Totals of a pair of tensors."""
+    """Return totals of a pair of tensors."""
     totals = Totals(scales=task.scales)
     with np.errstate(all="ignore"):
         for first in range(0, task.size, BLOCK):
@@ -30,7 +30,7 @@ def measure(task: Task) -> Totals:
 
 
 def further(task: Task) -> dict[str, float]:
-    """The declared metrics that no compiled kernel holds, as Pairs.declared has them; 0 of equal blocks."""
+    """Return the declared metrics that no compiled kernel holds, as Pairs.declared has them; 0 of equal blocks."""
     pairs = Pairs(declared=dict.fromkeys((metric.name for metric in FURTHER), 0))
     with np.errstate(all="ignore"):
         for first in range(0, task.size, BLOCK):
@@ -46,7 +46,7 @@ def further(task: Task) -> dict[str, float]:
 
 
 def measure_side(read: FlatReader, size: int, scale: int = 0) -> Totals:
-    """Totals of one tensor, as the baseline."""
+    """Return totals of one tensor, as the baseline."""
     totals = Totals(scales=Scales(base=scale))
     with np.errstate(all="ignore"):
         for first in range(0, size, BLOCK):
@@ -122,7 +122,7 @@ def _count_fp16(totals: Totals, magnitude: Array) -> None:
 
 
 def _equal_pairs(side: Side, first: int, last: int, task: Task) -> Pairs:
-    """A block of finite elements that are the same on both sides."""
+    """Return a block of finite elements that are the same on both sides."""
     pairs = Pairs(finite=last - first, max_abs=0.0, max_abs_at=first, max_rel=0.0, max_rel_at=first)
     pairs.base_squares = pairs.target_squares = pairs.dot = side.squares
     if task.keep == "errors":

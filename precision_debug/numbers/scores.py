@@ -28,7 +28,7 @@ class Scores:
 
 
 def read_labels(path: str, *, hint: Reason) -> np.ndarray[Any, Any]:
-    """The array of a .npy file, or the only one of a .npz. Raises InputError."""
+    """Return the array of a .npy file, or the only one of a .npz. Raises InputError."""
     refuse_special(path, InputError)
     try:
         with Path(path).open("rb") as file:
@@ -82,7 +82,7 @@ def check_labels(labels: np.ndarray[Any, Any], feeds: Mapping[str, Any], outputs
 
 
 def counts(top1: bool, most: int | None) -> tuple[int, ...]:
-    """How many first classes are looked at: 1, the number that was asked for, or both."""
+    """Return how many first classes are looked at: 1, the number that was asked for, or both."""
     return tuple(sorted({1} & {int(top1)} | ({most} if most else set())))
 
 
@@ -121,7 +121,7 @@ def score(
 
 
 def _first(values: Any, k: int) -> np.ndarray[Any, Any]:
-    """The k first classes of each line, the best first: [N, k], or fewer where there are fewer classes."""
+    """Return the k first classes of each line, the best first: [N, k], or fewer where there are fewer classes."""
     array = np.asarray(values)
     order: np.ndarray[Any, Any] = (
         np.argmax(array, axis=1)[:, None] if k == 1

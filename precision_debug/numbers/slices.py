@@ -141,7 +141,7 @@ class MergedSlices:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> MergedSlices:
-        """The inverse. Raises KeyError, TypeError or ValueError on foreign data."""
+        """Return the inverse. Raises KeyError, TypeError or ValueError on foreign data."""
         text = ExactSum.from_text
         axes = {
             int(axis): tuple((int(a), text(b), text(c), text(d), float(e)) for a, b, c, d, e in slices)
@@ -154,7 +154,8 @@ class MergedSlices:
 def sum_slices(
     base: Array, target: Array, parts: Parts | None = None, *, unit: bool | None = None
 ) -> SliceTotals | None:
-    """The sums of every axis of at most MOST slices; None of what is not floats of one shape, or has no such axis.
+    """Return the sums of every axis of at most MOST slices; None of what is not floats of one shape, or has no such
+    axis.
 
     parts: sizes of what was put together, by the length of the axis along which it was. unit: whether the baseline lies
     within [0, 1], where that is known.
@@ -182,8 +183,8 @@ def sum_slices(
 
 
 def _lead(shape: Sequence[int], wanted: Sequence[int]) -> int:
-    """How many axes rows are told apart by. The others are columns: many, so that a row is worth its call, and few
-    enough for their sums to stay in the cache."""
+    """Return how many axes rows are told apart by. The others are columns: many, so that a row is worth its call, and
+    few enough for their sums to stay in the cache."""
     lead = len(shape) - 1
     while lead > wanted[0] and math.prod(shape[lead:]) < _SHORT and math.prod(shape[lead - 1 :]) <= _CACHED:
         lead -= 1
@@ -191,12 +192,12 @@ def _lead(shape: Sequence[int], wanted: Sequence[int]) -> int:
 
 
 def _stacked(rows: int, columns: int) -> int:
-    """How many rows, which nobody asks for, are taken for one."""
+    """Return how many rows, which nobody asks for, are taken for one."""
     return max((many for many in range(1, _SHORT // columns + 1) if rows % many == 0), default=1)
 
 
 def _added(sums: Array, kept: tuple[int, ...]) -> Array:
-    """The sums of 5 and some axes over all axes but the first and those kept, and the largest peak."""
+    """Return the sums of 5 and some axes over all axes but the first and those kept, and the largest peak."""
     gone = tuple(axis for axis in range(1, sums.ndim) if axis not in kept)
     if not gone:
         return sums
@@ -255,7 +256,7 @@ def _library() -> Any:
 
 
 def judge_slices(totals: SliceTotals | None) -> tuple[Slices, ...]:
-    """What is lost, along the axis that says it in the fewest slices, and then the worst of the others."""
+    """Return what is lost, along the axis that says it in the fewest slices, and then the worst of the others."""
     if totals is None:
         return ()
     if all(_is_told(sums, float(sums[ERRORS].sum())) for sums in totals.axes.values()):
@@ -277,7 +278,7 @@ def judge_slices(totals: SliceTotals | None) -> tuple[Slices, ...]:
 
 
 def with_slices(found: Comparison, base: Array, target: Array, parts: Parts) -> Comparison:
-    """The numbers with what became of the slices; where they keep totals, with those of the slices, too.
+    """Return the numbers with what became of the slices; where they keep totals, with those of the slices, too.
 
     Where no element is off by SAFE of itself no slice is, nor where the error of the whole is too small for any: then
     nothing has to be read again.
@@ -294,11 +295,10 @@ def with_slices(found: Comparison, base: Array, target: Array, parts: Parts) -> 
 
 
 def _is_told_by_few(found: Comparison, base: Array) -> bool:
-    """Whether some rows of the baseline prove that no slice is off by TOLD of its own spread.
+    """Return whether some rows of the baseline prove that no slice is off by TOLD of its own spread.
 
     The squares about its mean are at least those of a part of it about the part's mean, and its error is at most that
-    of the whole tensor. The smaller
-    the error, the fewer rows.
+    of the whole tensor. The smaller the error, the fewer rows.
     """
     wanted = [axis for axis, size in enumerate(base.shape) if 1 < size <= MOST]
     if found.rmse is None or not wanted or not _is_float(base) or found.base.nan + found.base.inf + found.target.nan:
@@ -334,13 +334,13 @@ def _is_told_by_few(found: Comparison, base: Array) -> bool:
 
 
 def _is_told(sums: Array, error: float) -> bool:
-    """Whether each slice's squares about its own mean are so large that all of the error could not hide it."""
+    """Return whether each slice's squares about its own mean are so large that all of the error could not hide it."""
     about = sums[SQUARES] - sums[SUM] ** 2 / np.maximum(sums[COUNT], 1)
     return bool((sums[COUNT] >= ENOUGH).all() and (TOLD**2 * about > np.maximum(error, CONSTANT * sums[SQUARES])).all())
 
 
 def parts_of(found: Comparison) -> Parts:
-    """What was lost before as parts of its axis, so that it is judged as such again."""
+    """Return what was lost before as parts of its axis, so that it is judged as such again."""
     lost = found.lost
     if not lost:
         return {}
@@ -349,7 +349,7 @@ def parts_of(found: Comparison) -> Parts:
 
 
 def lost_error(found: Comparison) -> float:
-    """The largest relative error among the slices that are lost; 0 where none is."""
+    """Return the largest relative error among the slices that are lost; 0 where none is."""
     return max((float(one.error / one.size) for one in found.lost if one.size), default=0.0)
 
 
@@ -405,7 +405,7 @@ def _lost(totals: SliceTotals, axis: int, told: _Told, largest: float) -> Iterat
 
 
 def _is_one_step(peaks: Array, alive: Array) -> bool:
-    """Whether the sizes fall by GAP once, and nowhere else as much: along a ramp they do so again and again."""
+    """Return whether the sizes fall by GAP once, and nowhere else as much: along a ramp they do so again and again."""
     some = np.sort(np.log(peaks[peaks > SMALLEST]))
     falls = np.sort(np.diff(some))[::-1]
     step = math.log(peaks[alive].min()) - math.log(peaks[~alive].max())

@@ -23,7 +23,7 @@ _DIGITS = (48, 32, 16, 0)
 
 
 def quantiles(choose: Callable[[Sequence[int]], list[float]], count: int, at: Sequence[float]) -> list[float]:
-    """numpy's quantiles (linear interpolation) of ``count`` non-negative float64 values, inf allowed.
+    """Return numpy's quantiles (linear interpolation) of ``count`` non-negative float64 values, inf allowed.
 
     choose: ranks, from 0, to the values that have them.
     """
@@ -84,7 +84,8 @@ def _sharing(blocks: Callable[[], Iterator[Array]], shift: int, prefix: int) -> 
 
 
 def error_statistic(task: Task, totals: Totals) -> tuple[float | None, float | None]:
-    """The statistic of d and of d / |b| over the finite pairs; (None, None) for "elemwise" and where no pair is finite.
+    """Return the statistic of d and of d / |b| over the finite pairs; (None, None) for "elemwise" and where no pair is
+    finite.
 
     d / |b| is 0 where d is 0 and inf where only b is. "max" is inf where one side is infinite and the other is not
     the same infinity. The "median" and a quantile are numpy's, with linear interpolation.

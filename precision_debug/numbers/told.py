@@ -178,8 +178,8 @@ class Tokens:
     sample: int | None = None
 
     def first_beyond(self, allowed: Number | None) -> int | None:
-        """The number of the first prediction whose logits are off by more than this relative L2; None where none is,
-        or where there is no such bound."""
+        """Return the number of the first prediction whose logits are off by more than this relative L2; None where none
+        is, or where there is no such bound."""
         if allowed is None:
             return None
         return next((n for n, one in enumerate(self.tokens) if not float(one.error) <= float(allowed)), None)

@@ -139,7 +139,7 @@ class SaveBaseline:
         return tuple(map(_meta, self._tensors))
 
     def op_type(self, key: str, otherwise: str = "") -> str:
-        """Type of the operator that produced a tensor."""
+        """Return the type of the operator that produced a tensor."""
         return self._types.get(key, otherwise)
 
     def announce(self, tensors: Sequence[TensorMeta], side: Side) -> None:
@@ -245,7 +245,8 @@ class BorrowedBaseline(SaveBaseline):
 def _parts(
     pair: Pair | None, alignment: Alignment | None, baseline: Sequence[TensorMeta], target: Sequence[TensorMeta]
 ) -> Mapping[int, tuple[int, ...]]:
-    """What an output was put together from, as the baseline's graph has it; else as the target's. Both: as seen."""
+    """Return what an output was put together from, as the baseline's graph has it; else as the target's. Both: as
+    seen."""
     if pair is None or alignment is None:
         return {}
     sides = (pair.base.name, alignment.baseline, baseline), (pair.target.name, alignment.target, target)
@@ -458,7 +459,8 @@ class CheckTarget:
         return tuple(found)
 
     def merged_rows(self) -> tuple[Row, ...]:
-        """All finished rows, of loops of many iterations the merged ones in place of the first; once the run is over.
+        """Return all finished rows, of loops of many iterations the merged ones in place of the first; once the run is
+        over.
 
         ``on_row`` is called with what was merged.
         """

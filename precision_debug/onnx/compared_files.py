@@ -100,7 +100,7 @@ def _graph(ours: PairedGraph, theirs: PairedGraph) -> Iterator[Reason]:
 
 
 def _left_alone(graph: PairedGraph, known: Collection[int]) -> list[str]:
-    """Name the nodes without a counterpart that compute something."""
+    """Return the name the nodes without a counterpart that compute something."""
     alone = [one for one in graph.nodes if id(one) not in known and not _harmless(graph, one)]
     return [f"{one.op_type} {next(filter(None, one.output), one.name)}" for one in alone]
 
@@ -139,7 +139,7 @@ def _shape(item: Any) -> list[int] | None:
 
 
 def _inputs(ours: PairedGraph, mine: Any, theirs: PairedGraph, other: Any) -> Iterator[Reason]:
-    """Values that two operators read, in their order."""
+    """Yield values that two operators read, in their order."""
     one, two = _read(ours, mine), _read(theirs, other)
     if mine.op_type in _COMMUTE:
         one, two = _sorted(one), _sorted(two)
@@ -166,7 +166,7 @@ def _names(graph: PairedGraph) -> set[str]:
 
 
 def _read(graph: PairedGraph, node: Any) -> list[tuple[str, bool]]:
-    """Each input: where its value comes from, and whether it is a constant, whose name does not count."""
+    """Return each input: where its value comes from, and whether it is a constant, whose name does not count."""
     found = [_origin(graph, name) if name else ("", False) for name in node.input]
     while found and not found[-1][0]:
         found.pop()

@@ -104,7 +104,8 @@ class Constants(Mapping[str, Array]):
         return found
 
     def _mapped(self, tensor: Any) -> Array | None:
-        """A weight where it lies in its file, of which nothing is copied; None where it is to be read otherwise."""
+        """Return a weight where it lies in its file, of which nothing is copied; None where it is to be read
+        otherwise."""
         name, count = dtype_name(tensor.data_type), math.prod(tensor.dims)
         try:
             place = external_data(tensor)

@@ -90,7 +90,7 @@ def _elements(weight: Any) -> int:
 
 
 def _range(weight: Any, model: Model) -> Text:
-    """Smallest and largest value, and what is not finite. Raises ModelError."""
+    """Return the smallest and largest value, and what is not finite. Raises ModelError."""
     from onnx import numpy_helper
 
     try:

@@ -100,7 +100,8 @@ class FileOperators:
         )  # fmt: skip
 
     def _stored(self, node: Any, name: str) -> Stored | None:
-        """A constant that a node reads through a DequantizeLinear, or beside its own scale; None where it is none."""
+        """Return a constant that a node reads through a DequantizeLinear, or beside its own scale; None where it is
+        none."""
         maker = self._makers.get(name)
         if maker is not None and maker.op_type == "DequantizeLinear":
             axis = next((item.i for item in maker.attribute if item.name == "axis"), 1)

@@ -134,7 +134,8 @@ def _values(scope: Scope) -> Iterator[Value]:
 
 
 def labels(found: list[Value]) -> dict[tuple[tuple[tuple[str, str], ...], str], str]:
-    """A name of its own for each value: the ONNX name, with the path of its graph where that name occurs twice."""
+    """Return a name of its own for each value: the ONNX name, with the path of its graph where that name occurs
+    twice."""
     count = Counter(value.name for value in found)
     return {
         value.key: value.name if count[value.name] == 1 else f"{value.scope.path}/{value.name}".lstrip("/")

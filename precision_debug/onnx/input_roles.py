@@ -36,7 +36,7 @@ def with_uses(metas: Sequence[InputMeta], graph: Any) -> tuple[InputMeta, ...]:
 
 
 def _constants(graph: Any) -> Iterator[tuple[str, Any]]:
-    """Name and tensor of each constant."""
+    """Yield the name and tensor of each constant."""
     for tensor in graph.initializer:
         yield tensor.name, tensor
     for node in graph.node:

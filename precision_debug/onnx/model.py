@@ -141,7 +141,7 @@ def threads_may_read() -> bool:
 
 
 def _size(tensor: Any) -> int:
-    """Bytes of a tensor whose file is not said to hold so many; 0 where its type, or a size, is none."""
+    """Return bytes of a tensor whose file is not said to hold so many; 0 where its type, or a size, is none."""
     many = math.prod(tensor.dims) if all(dim >= 0 for dim in tensor.dims) else 0
     return many * _BYTES.get(tensor.data_type, 0)
 

@@ -97,7 +97,8 @@ def _files(model: Model) -> Iterator[_File]:
 
 
 def _wiring(model: Model) -> Iterator[Reason]:
-    """Names that nothing makes, that two make, and operators that wait for each other: no engine can run those."""
+    """Yield names that nothing makes, that two make, and operators that wait for each other: no engine can run
+    those."""
     around: dict[int, frozenset[str]] = {}
     for scope in scopes(model.proto.graph):
         graph, outer = scope.graph, around.get(id(scope.parent.graph)) if scope.parent is not None else None
@@ -130,7 +131,7 @@ def _wiring(model: Model) -> Iterator[Reason]:
 
 
 def _attributes(file: _File) -> Iterator[Reason]:
-    """Numbers that stand in an operator itself, of whatever name."""
+    """Yield numbers that stand in an operator itself, of whatever name."""
     from onnx import numpy_helper
 
     for node in file.nodes:
@@ -177,7 +178,8 @@ def _scales(file: _File) -> Iterator[Reason]:
 
 
 def _biases(file: _File) -> Iterator[Reason]:
-    """An integer kernel adds a bias to sums whose unit is scale_x times scale_w, whatever scale the file gives it."""
+    """An integer kernel adds a bias to sums whose unit is scale_x times scale_w, whatever scale the file gives
+    it."""
     shared: dict[str, list[tuple[str, Array]]] = {}
     for node in file.nodes:
         if node.op_type == "QLinearConv":

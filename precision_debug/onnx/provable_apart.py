@@ -86,7 +86,8 @@ class PairedGraph:
         return readers[0] if alone and readers[0].input[0] == node.output[0] else None
 
     def pad_before(self, node: Any) -> list[int] | None:
-        """What a Pad by constants adds to a window's own pads, begins then ends; None where no Pad comes before it."""
+        """Return what a Pad by constants adds to a window's own pads, begins then ends; None where no Pad comes before
+        it."""
         pad = self.by_output.get(node.input[0]) if node.input else None
         if pad is None or pad.op_type != "Pad":
             return None
@@ -98,7 +99,7 @@ class PairedGraph:
         return pads[2:half] + pads[half + 2 :] if not any((*pads[:2], *pads[half : half + 2])) else None
 
     def pairs(self, other: PairedGraph) -> Iterator[tuple[Any, Any]]:
-        """Nodes of the same operator that stand for one another."""
+        """Yield nodes of the same operator that stand for one another."""
         weighted = {kind: (self._weighted(kind), other._weighted(kind)) for kind in ("Conv", "ConvTranspose", "Gemm")}
         for node in self.nodes:
             there = other.by_output.get(node.output[0]) if node.output else None
@@ -158,7 +159,8 @@ def _spread(key: str, *nodes: Any) -> list[int] | None:
 
 
 def _with_pad(graph: PairedGraph, node: Any, pads: Any) -> Any:
-    """A window's pads together with those of a Pad before it, which the other file may have taken into the window."""
+    """Return a window's pads together with those of a Pad before it, which the other file may have taken into the
+    window."""
     before = graph.pad_before(node)
     if not before:
         return pads
@@ -186,7 +188,7 @@ def _close(one: Any, two: Any) -> bool:
 
 
 def _apart(one: Array, two: Array) -> float | None:
-    """Relative L2 difference of two constants; None where they are the same one, or cannot be compared."""
+    """Return the relative L2 difference of two constants; None where they are the same one, or cannot be compared."""
     if one.size != two.size or one.dtype.kind not in "fiu":
         return None
     first, second = one.astype(np.float64).reshape(-1), two.astype(np.float64).reshape(-1)

@@ -95,7 +95,7 @@ def named_scales(graph: Any) -> dict[str, tuple[str, str]]:
 
 
 def _constants(graph: Any) -> dict[str, bytes]:
-    """Bytes of the small constants that lie in the graph."""
+    """Return bytes of the small constants that lie in the graph."""
     from onnx import numpy_helper
 
     return {

@@ -63,7 +63,8 @@ def is_clamp(op_type: str) -> bool:
 
 
 def plain_name(name: str) -> tuple[str, int]:
-    """The tensor that a quantised form holds, and the rank of the form, 0 first; the name itself and -1 for others."""
+    """Return the tensor that a quantised form holds, and the rank of the form, 0 first; the name itself and -1 for
+    others."""
     bare = _DECORATION.sub("", name)
     for rank, form in enumerate(_FORMS):
         if bare.endswith(form) and len(bare) > len(form):
@@ -103,7 +104,8 @@ class Alignment:
         cls, baseline: Sequence[TensorMeta], target: Sequence[TensorMeta], pairs: Mapping[str, tuple[str, str]],
         **rest: Any,
     ) -> Alignment:  # fmt: skip
-        """What was decided before, by name: target name to (baseline name, how); of tensors that both lists have."""
+        """Return what was decided before, by name: target name to (baseline name, how); of tensors that both lists
+        have."""
         here, there = ({meta.name: meta for meta in side} for side in (target, baseline))
         found = {
             name: Pair(base=there[base], target=here[name], how=how)
@@ -129,7 +131,8 @@ _TURN = re.compile(r"[0-9]+(?:[.][0-9]+)*")
 
 
 def stem(name: str) -> str:
-    """A tensor's name without its iteration: "x@3", or "x@3.0" of a loop in a loop, to "x"; any other as it is."""
+    """Return a tensor's name without its iteration: "x@3", or "x@3.0" of a loop in a loop, to "x"; any other as it
+    is."""
     before, at, iteration = name.rpartition("@")
     return before if at and _TURN.fullmatch(iteration) else name
 
@@ -242,7 +245,8 @@ class _Pairing:
                 self.claim(min(rounded, key=lambda one: bool(one.view)), base, "graph metadata")
 
     def by_equal_name(self) -> list[tuple[TensorMeta, TensorMeta]]:
-        """Those whose names are equal though the one's producer cannot have made the other are returned, unpaired."""
+        """Those whose names are equal though the one's producer cannot have made the other are returned,
+        unpaired."""
         strangers: list[tuple[TensorMeta, TensorMeta]] = []
         for meta in self.target:
             base = None if meta.origin else self.by_source.get(meta.name)
@@ -266,7 +270,8 @@ class _Pairing:
             self.claim(here_of[name], self.by_name[there], "graph neighbours")
 
     def past_dropped_clamps(self, strangers: Sequence[tuple[TensorMeta, TensorMeta]]) -> Alignment:
-        """A quantiser that drops a clamp leaves its name to what the clamp read; any other stranger is refused."""
+        """A quantiser that drops a clamp leaves its name to what the clamp read; any other stranger is
+        refused."""
         refused, missing = {}, {}
         for meta, base in strangers:
             before = self.by_name.get(base.inputs[0]) if is_clamp(base.op_type) and len(base.inputs) == 1 else None
@@ -287,7 +292,8 @@ class _Pairing:
 
 
 def _raw(meta: TensorMeta, base: TensorMeta | None) -> bool:
-    """Whether a quantised form is shown as its integers, whose scale is not known: they are no partner of floats."""
+    """Return whether a quantised form is shown as its integers, whose scale is not known: they are no partner of
+    floats."""
     return base is not None and "float" in base.dtype and meta.dtype.startswith(("int", "uint")) and not meta.view
 
 

@@ -50,7 +50,7 @@ def put_back(array: Any, how: Arrangement, shape: Shape) -> Array:
 
 
 def arrangements(found: Shape | None, wanted: Shape) -> list[Arrangement]:
-    """How a tensor of one shape may be the other one, as it is first. found: None of numbers without a shape.
+    """Return how a tensor of one shape may be the other one, as it is first. found: None of numbers without a shape.
 
     Channels are the second axis or the last. Axes of size 1 may be missing or added.
     """

@@ -70,7 +70,7 @@ def folded(layers: Sequence[Layer], weights: Mapping[str, Array], like: Array) -
 
 
 def relation(name: ReasonOrText, right: Array, has: Array, weights: Mapping[str, Array]) -> Reason:
-    """How what a file has differs from what is right, in one clause."""
+    """Return how what a file has differs from what is right, in one clause."""
     wide, other = right.astype(np.float64), has.astype(np.float64)
     if right.ndim > 1:
         for axes in itertools.permutations(range(right.ndim)) if right.ndim < 5 else ():

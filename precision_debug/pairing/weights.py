@@ -248,7 +248,8 @@ def _fold(found: dict[str, Weight], search: _Search, norm: Layer, layer: Layer) 
 
 
 def _fitted_epsilon(weight: Array, value: Array, norm: Mapping[str, Array], own: float) -> float:
-    """The epsilon that a folded weight's numbers tell, where they tell surely that it is not ``own``; else ``own``.
+    """Return the epsilon that a folded weight's numbers tell, where they tell surely that it is not ``own``; else
+    ``own``.
 
     From each channel, by least squares; the spread over the channels says how sure the middle of them is.
     """

@@ -176,7 +176,8 @@ class LayerKeeper(Protocol):
         """Return the layers by their weights' names alone, as a recording has them."""
 
     def layer_of(self, meta: TensorMeta) -> str:
-        """The layer that a tensor of its sessions was made in, as ``Exporter.modules_in`` calls it; "" not known."""
+        """Return the layer that a tensor of its sessions was made in, as ``Exporter.modules_in`` calls it; "" not
+        known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,7 +255,8 @@ class OnDevice(Protocol):
     """A backend that compares tensors on their own device, while two of its runs are side by side."""
 
     def on_device(self, first: SessionSpec, second: SessionSpec) -> tuple[Comparer, BaselineStore | None] | None:
-        """What compares, and what keeps the tensors that must wait (None: the host's memory); None: use the host's."""
+        """Return what compares, and what keeps the tensors that must wait (None: the host's memory); None: use the
+        host's."""
 
     def open_for(self, comparer: Comparer, spec: SessionSpec, feeds: Sequence[Feeds]) -> Session:
         """As ``Backend.open``; the session shows tensors as the comparer takes them, without a copy."""

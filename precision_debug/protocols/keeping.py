@@ -91,13 +91,15 @@ class Keep(Protocol):
         The options have them then, whatever the run mode."""
 
     def key_of(self, meta: TensorMeta) -> str:
-        """What a tensor of the baseline is kept by: its operator's node, its type, its module; "" it cannot be."""
+        """Return what a tensor of the baseline is kept by: its operator's node, its type, its module; "" it cannot
+        be."""
 
     def options(self, keys: Sequence[str]) -> Mapping[str, Any]:
         """Settings, in their declared types, for a session that keeps these; they go over the spec's own."""
 
     def hand_over(self, keys: Sequence[str], tensors: Sequence[TensorMeta], folder: Path, /) -> Sequence[Handed]:
-        """What a user takes away. folder: an existing one for files, where they stay. Raises PrecisionDebugError."""
+        """Return what a user takes away. folder: an existing one for files, where they stay. Raises
+        PrecisionDebugError."""
 
 
 @runtime_checkable

@@ -127,7 +127,8 @@ class PrecisionReader(Protocol):
     """A backend that knows more of its sessions than their layers and their tensors' types tell; by its capability."""
 
     def executed(self, session: Session) -> tuple[int, int] | None:
-        """Operators in low precision, and all that compute on floats, of a session that has run; None: not known."""
+        """Return operators in low precision, and all that compute on floats, of a session that has run; None: not
+        known."""
 
 
 # What a session's runs share: one at a time, on feeds that are what its engine takes.

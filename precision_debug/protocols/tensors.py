@@ -51,7 +51,8 @@ class Comparer(Protocol):
     """
 
     def take(self, tensor: Tensor, name: str) -> Any:
-        """What a hook got, as the other methods want it: with ``shape``, and without a copy where that is possible."""
+        """Return what a hook got, as the other methods want it: with ``shape``, and without a copy where that is
+        possible."""
 
     def dtype(self, value: Any) -> str:
         """Return the name that numpy has for a tensor's type."""
@@ -144,7 +145,8 @@ class Workbench(Protocol):
         itself, or of ``step``."""
 
     def with_error(self, value: Any, exact: Any, wrong: Any) -> Any:
-        """The value with what ``wrong`` is off from ``exact``; NaN, Inf and 0 as they are. None: they do not fit."""
+        """Return the value with what ``wrong`` is off from ``exact``; NaN, Inf and 0 as they are. None: they do not
+        fit."""
 
     def store(self, folder: Path, budget: int) -> BaselineStore:
         """Return where suspects' tensors are kept. What comes over the budget waits on disk, or is left out."""

@@ -86,7 +86,8 @@ class Cause:
         return next((one for key, one in self.instead.items() if evidence.get(key)), self.why)
 
     def misfits(self, evidence: Mapping[str, object]) -> list[str]:
-        """Names that the words show and an evidence lacks, that nobody knows, or whose value is of another kind."""
+        """Return names that the words show and an evidence lacks, that nobody knows, or whose value is of another
+        kind."""
         kinds = {**self.evidence, **(MEASURED if self.undone is not None else {})}
         wrong = [name for name, kind in kinds.items() if name in evidence and not kind.takes(evidence[name])]
         known = self.wording(evidence)

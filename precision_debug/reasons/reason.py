@@ -158,7 +158,8 @@ def arguments_of(template: str) -> frozenset[str]:
 
 
 def split(template: str) -> tuple[str, str | None, str] | None:
-    """Text before a template's only argument, its name (None: it has none), and text after it; None of any other."""
+    """Return the text before a template's only argument, its name (None: it has none), and text after it; None of any
+    other."""
     parts = _parts(template)
     if len(parts) == 1 and len(parts[0][0]) + bool(parts[0][1]) > 1:
         return parts[0][0], parts[0][1], ""

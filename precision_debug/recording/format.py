@@ -64,7 +64,8 @@ def is_recording(path: str | Path) -> bool:
 
 
 def is_outputs(path: str) -> bool:
-    """Whether a baseline of this name is such a file, or a folder of a file an iteration: a run mode has no ending."""
+    """Return whether a baseline of this name is such a file, or a folder of a file an iteration: a run mode has no
+    ending."""
     if path.endswith(".json"):
         return True
     folder = Path(path)

@@ -145,7 +145,8 @@ def _unpacked(found: Any) -> GradientNumbers | None:
 
 
 def read_ranks(folder: str | Path) -> tuple[RankedStep, ...]:
-    """Every step that all ranks whose files are there have kept; () where no file of a rank is. Raises InputError."""
+    """Return every step that all ranks whose files are there have kept; () where no file of a rank is. Raises
+    InputError."""
     found: dict[int, list[RankStep]] = {}
     for path in sorted(Path(folder).glob("statistics_rank*.jsonl")):
         matched = re.fullmatch(r"statistics_rank(\d+)\.jsonl", path.name)
@@ -212,7 +213,7 @@ def whole_sketch(step: RankedStep, name: str, sides: Mapping[int, GradientNumber
 
 
 def joined(steps: Sequence[RankedStep]) -> tuple[StepNumbers, ...]:
-    """Each step that the optimiser did as one process would have kept it: shards put together."""
+    """Return each step that the optimiser did as one process would have kept it: shards put together."""
     return tuple(_joined(step) for step in steps if not any(one.skipped for one in step.ranks.values()))
 
 

@@ -225,7 +225,8 @@ def _ours(folder: Path) -> list[Path]:
 
 
 def _in_manifest(folder: Path) -> list[dict[str, Any]]:
-    """What a finished recording's manifest says of its files; nothing where there is none, or it is of another tool."""
+    """Return what a finished recording's manifest says of its files; nothing where there is none, or it is of another
+    tool."""
     try:
         manifest = read_manifest(folder)
         archives = [manifest.get("inputs"), manifest.get("weights"), manifest.get("outputs", {}).get("archive")]
@@ -249,7 +250,8 @@ def _storable(array: Array, name: str) -> Array:
 
 
 def _write_npy(path: Path, array: Array, announce: Callable[[int, int], None]) -> tuple[int, int]:
-    """Size and CRC-32 of the file, announced first. The array is written from its own memory if that is contiguous."""
+    """Return the size and CRC-32 of the file, announced first. The array is written from its own memory if that is
+    contiguous."""
     plain = np.asarray(array, order="C")
     header = io.BytesIO()
     fields = {"descr": np.lib.format.dtype_to_descr(plain.dtype), "fortran_order": False, "shape": plain.shape}

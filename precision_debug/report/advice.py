@@ -47,7 +47,8 @@ def advice(row: Row, precision: str) -> tuple[Text, ...]:
 
 
 def finer_than_rounding(report: Report) -> tuple[Text, ...]:
-    """A sentence where most tensors fail because the tolerance asks for more than the target's arithmetic can hold."""
+    """Return a sentence where most tensors fail because the tolerance asks for more than the target's arithmetic can
+    hold."""
     mode, tolerance = report.target.mode, report.spec.tolerance
     promise = promised(report.target.precision)
     rounding = promise.rounding if promise.narrow else 0.0
@@ -192,7 +193,7 @@ def _subnormal(comparison: Comparison) -> tuple[Text, ...]:
 
 
 def _few(row: Row, comparison: Comparison) -> tuple[Text, ...]:
-    """A handful of elements far out while the tensor as a whole agrees."""
+    """Return a handful of elements far out while the tensor as a whole agrees."""
     error, elements = row.relative_l2, comparison.base.elements
     if error is None or comparison.mismatched is None or not elements or error > 0.01:
         return ()
@@ -209,7 +210,7 @@ def _few(row: Row, comparison: Comparison) -> tuple[Text, ...]:
 
 
 def _tolerance(comparison: Comparison) -> tuple[Text, ...]:
-    """What every element would pass with, where a result of nothing but 0 would not."""
+    """Return what every element would pass with, where a result of nothing but 0 would not."""
     largest = max(abs(comparison.base.min or 0.0), abs(comparison.base.max or 0.0))
     parts = [
         f"--{name} {sufficient(value)}"

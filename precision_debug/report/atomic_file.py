@@ -116,7 +116,7 @@ def _copy_into(file: Path, device: Path) -> None:
 
 
 def _opened(device: Path) -> int:
-    """A descriptor for writing, without waiting for ever for somebody to read a pipe."""
+    """Return a descriptor for writing, without waiting for ever for somebody to read a pipe."""
     deadline = time.monotonic() + _PATIENCE
     while True:
         try:

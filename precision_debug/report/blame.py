@@ -107,7 +107,7 @@ _CONFIDENCE = {
 
 
 def culprits(report: Report) -> tuple[Culprit, ...]:
-    """The culprits that were named, worst first."""
+    """Return the culprits that were named, worst first."""
     return report.explanation.culprits if report.explanation is not None else ()
 
 
@@ -121,7 +121,7 @@ def sentence_of(culprit: Culprit, precision: str, to_keep: ToKeep | None = None)
 
 
 def said_of(report: Report, culprit: Culprit) -> Text:
-    """The same, of a report: where the error that a culprit makes passes, nobody lost what had to be kept."""
+    """Return the same, of a report: where the error that a culprit makes passes, nobody lost what had to be kept."""
     said = sentence_of(culprit, report.target.precision, report.to_keep)
     known = CAUSES.get(culprit.cause)
     if not harmless(report) or known is None or known.sentence is not None:
@@ -133,12 +133,13 @@ def said_of(report: Report, culprit: Culprit) -> Text:
 
 
 def _types(culprit: Culprit, most: int) -> str:
-    """The last of its operators' types; an Identity computes nothing of what is said of them."""
+    """Return the last of its operators' types; an Identity computes nothing of what is said of them."""
     return "+".join(([one for one in culprit.op_types if one != "Identity"] or list(culprit.op_types))[-most:])
 
 
 def harmless(report: Report) -> bool:
-    """Whether the error that the culprits make is within what is expected, so that they are named and not accused."""
+    """Return whether the error that the culprits make is within what is expected, so that they are named and not
+    accused."""
     return report.explanation is not None and report.explanation.passes and report.verdict is not Verdict.FAIL
 
 
@@ -234,12 +235,12 @@ def expectation(report: Report) -> list[Text]:
 
 
 def _is_exact(numbers: Comparison, name: str, explained: Explanation) -> bool:
-    """Whether a tensor's elements are equal or wrong, which no relative error tells."""
+    """Return whether a tensor's elements are equal or wrong, which no relative error tells."""
     return bool(numbers.mismatched) and "float" not in numbers.base.dtype and name not in explained.rounded
 
 
 def _worst_sample(report: Report, name: str) -> Text:
-    """Which of many samples an explanation is of; the table is over all of them."""
+    """Return which of many samples an explanation is of; the table is over all of them."""
     row = next((row for row in report.rows if row.name == name), None)
     worst = row.extra.get(WORST_SAMPLES, "") if row is not None else ""
     number = worst.partition(" ")[0]
@@ -247,7 +248,7 @@ def _worst_sample(report: Report, name: str) -> Text:
 
 
 def blame(report: Report) -> Section:
-    """The culprits, or why there are none."""
+    """Return the culprits, or why there are none."""
     title = Text("Culprits and causes", "元凶及原因")
     if harmless(report):
         title = Text("What makes most of the error, which passes", "误差的主要来源（误差在预期之内）")
@@ -273,7 +274,7 @@ def blame(report: Report) -> Section:
 
 
 def _short(name: str, most: int = 32) -> str:
-    """The end of a long name, which tells one layer's tensors apart."""
+    """Return the end of a long name, which tells one layer's tensors apart."""
     return name if len(name) <= most else f"…{name[-most:]}"
 
 
@@ -347,7 +348,7 @@ def diffuse(explanation: Explanation) -> Text:
 
 
 def _sets(explanation: Explanation) -> Text:
-    """What was left without the errors of a few operators together, none of which sets halves it."""
+    """Return what was left without the errors of a few operators together, none of which sets halves it."""
     least = {len(one.names): one for one in sorted(explanation.repaired_sets, key=lambda one: -one.left)}
     told = [least[size] for size in sorted(least)][-_SETS:]
     if not told:
@@ -396,7 +397,8 @@ def _overlapping(explanation: Explanation, overlap: Overlap) -> Text:
 
 
 def _tried(explanation: Explanation) -> Text:
-    """How many operators' errors were carried to the outputs, each alone, and the most that one of them makes there."""
+    """Return how many operators' errors were carried to the outputs, each alone, and the most that one of them makes
+    there."""
     left, most = explanation.candidates - explanation.tried, max(explanation.budget.values(), default=0.0)
     if not explanation.tried and explanation.rest is not None:
         share = percent(explanation.rest)
@@ -416,7 +418,8 @@ def _tried(explanation: Explanation) -> Text:
 
 
 def _fails_first(report: Report, culprit: Culprit) -> str:
-    """The first tensor out of tolerance at or after a culprit, by the bound that followed from the explanation."""
+    """Return the first tensor out of tolerance at or after a culprit, by the bound that followed from the
+    explanation."""
     reached, by_name = {culprit.name}, {row.name: row for row in report.rows}
     found = by_name.get(culprit.fails_first)
     if found is None or culprit.name not in by_name:
@@ -485,7 +488,8 @@ def _evidence(culprit: Culprit, row: Row | None, shown: str) -> Text:
 
 
 def _repairs(culprit: Culprit) -> Text | None:
-    """What is left when it alone is repaired, and when all others are; that they interact where these do not add up."""
+    """Return what is left when it alone is repaired, and when all others are; that they interact where these do not add
+    up."""
     left, rest, whole = culprit.repaired, culprit.others_repaired, culprit.with_all
     if left is None or rest is None or not whole:
         return None
@@ -515,7 +519,7 @@ def _left_out(culprit: Culprit) -> Text:
 
 
 def _why(culprit: Culprit) -> Text:
-    """What the cause says with its evidence; in a few words where that is not whole."""
+    """Return what the cause says with its evidence; in a few words where that is not whole."""
     known = CAUSES.get(culprit.cause)
     if known is None:
         return same(culprit.cause)
@@ -526,7 +530,7 @@ def _why(culprit: Culprit) -> Text:
 
 
 def _whole(known: Cause, culprit: Culprit, what: str, why: Text) -> Text | None:
-    """The sentence that a cause has of its own; None where it has the usual one."""
+    """Return the sentence that a cause has of its own; None where it has the usual one."""
     if known.sentence is None:
         return None
     evidence = {**_shown_evidence(known, culprit.evidence), "what": what, "name": culprit.name}

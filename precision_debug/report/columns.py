@@ -375,7 +375,7 @@ def _repeated(name: str) -> Get:
 
 
 def _ratio(row: Row) -> float | None:
-    """How many times larger the error is than the distance between builds; None where a number is missing."""
+    """Return how many times larger the error is than the distance between builds; None where a number is missing."""
     error = row.relative_l2
     if row.repeated is None or error is None:
         return None

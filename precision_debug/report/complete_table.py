@@ -67,7 +67,7 @@ class _Table:
         return self.selected is None or name in self.selected
 
     def ended_before(self, name: str, pair: Pair | None) -> bool:
-        """Whether the run failed before a tensor of the baseline; of a pair either side may have passed it."""
+        """Return whether the run failed before a tensor of the baseline; of a pair either side may have passed it."""
         beyond = self.order[name] > self.last
         if pair is not None:
             beyond = beyond or self.ended_before_target(pair.target.name)
@@ -77,7 +77,7 @@ class _Table:
         return bool(self.failure) and not self.ran and self.target_order[name] > self.target_last
 
     def of_baseline(self, stats: Mapping[str, TensorStats]) -> Iterator[Placed]:
-        """Every tensor that the baseline lists and that was asked for."""
+        """Yield every tensor that the baseline lists and that was asked for."""
         partner = {pair.base.name: pair for pair in self.alignment.pairs.values()}
         fused = {name: meta for meta in self.alignment.target for name in meta.absorbs}
         iterated = {stem(name) for name in self.done if name not in self.base_meta}
@@ -112,7 +112,7 @@ class _Table:
             yield (self.order.get(name, len(self.order)), row.index), _dressed(row, announced, other)
 
     def of_target_alone(self) -> Iterator[Placed]:
-        """What only the target has, behind the pair that came before it in the target's own order."""
+        """Yield what only the target has, behind the pair that came before it in the target's own order."""
         place = -0.5
         for number, (name, meta) in enumerate(self.target_meta.items()):
             if name in self.alignment.pairs:
@@ -166,14 +166,15 @@ def _dressed(row: Row, base: TensorMeta | None, target: TensorMeta | None) -> Ro
 
 
 def _with_growth(rows: Sequence[Row], base_meta: Mapping[str, TensorMeta]) -> tuple[Row, ...]:
-    """The rows with the growth of their error; None where an input's error is not known."""
+    """Return the rows with the growth of their error; None where an input's error is not known."""
     if not any(meta.inputs for meta in base_meta.values()):
         return tuple(rows)  # a script's own hooks do not tell what reads what
     by_name = {row.name: row for row in rows}
     memo: dict[str, float | None] = {}
 
     def error_of(name: str) -> float | None:
-        """Relative error of a tensor; of one that was fused away, the largest among the nearest that were compared.
+        """Return the relative error of a tensor; of one that was fused away, the largest among the nearest that were
+        compared.
 
         None: not known, as the tensor exists and was not compared. A model's input has none.
         """
@@ -213,6 +214,6 @@ def _error(row: Row | None) -> float | None:
 
 
 def _largest(errors: Iterable[float | None]) -> float | None:
-    """The largest one, 0 of none; None where one is not known."""
+    """Return the largest one, 0 of none; None where one is not known."""
     known = list(errors)
     return None if None in known else max((error for error in known if error is not None), default=0.0)

@@ -13,7 +13,7 @@ __all__ = ["decision_sentence", "told_of_decisions", "turned_by"]
 
 
 def turned_by(explanation: Explanation | None, name: str) -> Reason:
-    """Why a row passes that differs by such decisions alone; NOTHING where it does not."""
+    """Return why a row passes that differs by such decisions alone; NOTHING where it does not."""
     if explanation is None or name not in explanation.turned:
         return NOTHING
     own = next((one for one in explanation.decisions if one.name == name), None)
@@ -23,7 +23,7 @@ def turned_by(explanation: Explanation | None, name: str) -> Reason:
 
 
 def told_of_decisions(row: Row, explanation: Explanation | None) -> Row:
-    """A row of decisions that are not as expected says how many turned, and how many rounding turns."""
+    """Return a row of decisions that are not as expected says how many turned, and how many rounding turns."""
     own = [one for one in explanation.decisions if one.name == row.name] if explanation is not None else []
     if not own or row.status is not Status.FAIL:
         return row
@@ -38,7 +38,7 @@ def _reason(one: Decision) -> Reason:
 
 
 def decision_sentence(report: Report) -> Text | None:
-    """Which decisions an output is off by, and whether rounding explains it; None where there are none."""
+    """Return which decisions an output is off by, and whether rounding explains it; None where there are none."""
     explanation = report.explanation
     if explanation is None or not explanation.decisions:
         return None

@@ -67,7 +67,7 @@ class Difference:
     fresh: tuple[Culprit, ...] = ()
 
     def of(self, *changes: Change) -> tuple[Tensor, ...]:
-        """Tensors with one of these changes, the largest change first."""
+        """Return tensors with one of these changes, the largest change first."""
         found = [tensor for tensor in self.tensors if tensor.change in changes]
         return tuple(sorted(found, key=_size, reverse=True))
 
@@ -162,7 +162,7 @@ def _change(before: Row | None, after: Row | None, times: float, noise: float) -
 
 
 def _error(row: Row) -> float:
-    """Relative L2; inf where it cannot be told, as for shapes or NaN that differ."""
+    """Return the relative L2; inf where it cannot be told, as for shapes or NaN that differ."""
     error = row.relative_l2
     if error is None or math.isnan(error):
         return math.inf if row.status is Status.FAIL else 0.0
@@ -170,7 +170,7 @@ def _error(row: Row) -> float:
 
 
 def _size(tensor: Tensor) -> tuple[bool, float]:
-    """Tensors that became NaN or Inf, or no longer are, go before all others."""
+    """Return tensors that became NaN or Inf, or no longer are, go before all others."""
     ratio, sides = tensor.ratio, [row for row in (tensor.before, tensor.after) if row is not None]
     wild = len({row.relative_l2 == math.inf for row in sides}) > 1
     if ratio is None or not math.isfinite(ratio):

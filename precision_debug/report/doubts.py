@@ -32,7 +32,7 @@ class Failed(Protocol):
 
 
 def sentence_of(error: Failed) -> Reason:
-    """The line that ``str`` of an error gives: where, what, and what to do next."""
+    """Return the line that ``str`` of an error gives: where, what, and what to do next."""
     where, what, hint = (_known(part) for part in (error.where, error.what, error.hint))
     if where and hint:
         return say("error_where_hint", where=where, what=what, hint=hint)
@@ -42,7 +42,8 @@ def sentence_of(error: Failed) -> Reason:
 
 
 def _known(text: str) -> Reason:
-    """A part as a Reason; one that lost its code on the way (from a child process, from a file) is recognised."""
+    """Return a part as a Reason; one that lost its code on the way (from a child process, from a file) is
+    recognised."""
     from .words import recognised
 
     return recognised(text)
@@ -51,7 +52,7 @@ def _known(text: str) -> Reason:
 # Why a claim is open, or wrong, in two languages; and in one line what a pass rests on.
 
 def decides(doubt: Doubt) -> bool:
-    """Whether nothing is proven where this is so: the verdict is then inconclusive."""
+    """Return whether nothing is proven where this is so: the verdict is then inconclusive."""
     known = wording(doubt.code)
     return known is None or known.decides
 
@@ -79,7 +80,8 @@ def rests_on(report: Report) -> Text:
 
 
 def claim_text(claim: Claim) -> Text:
-    """What a claim rests on, in a few words; none where its name says it all, or of a code that nobody here knows."""
+    """Return what a claim rests on, in a few words; none where its name says it all, or of a code that nobody here
+    knows."""
     known = CLAIMS.get(f"{claim.code}_{claim.evidence.get('kind')}") or CLAIMS.get(claim.code)
     values = _Values(_figures(claim.evidence))
     en, zh = [said(known, values, lang) for lang in ("en", "zh")] if known is not None else [None, None]
@@ -87,7 +89,7 @@ def claim_text(claim: Claim) -> Text:
 
 
 def _figures(values: Mapping[str, object]) -> dict[str, Plain]:
-    """Numbers as people read them."""
+    """Return numbers as people read them."""
     shown: dict[str, Plain] = {}
     for key, value in values.items():
         if isinstance(value, float):

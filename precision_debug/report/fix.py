@@ -35,7 +35,7 @@ FIX_NAME = {
 
 
 def fix_sentences(report: Report) -> list[Text]:
-    """The answer in one sentence, and how far it was verified; none where nothing was searched for."""
+    """Return the answer in one sentence, and how far it was verified; none where nothing was searched for."""
     fix = report.fix
     if fix is None:
         return []
@@ -47,7 +47,7 @@ def fix_sentences(report: Report) -> list[Text]:
 
 
 def _best(fix: Fix) -> list[Text]:
-    """The best trade that was seen, where no set was found."""
+    """Return the best trade that was seen, where no set was found."""
     if not fix.best:
         return []
     units = UNITS.get(fix.unit, UNITS["operator"])
@@ -62,7 +62,7 @@ def _best(fix: Fix) -> list[Text]:
 
 
 def _checked(fix: Fix, mode: str) -> Text:
-    """How the answer was verified: on the engine, on other inputs, as what is handed over."""
+    """Return how the answer was verified: on the engine, on other inputs, as what is handed over."""
     parts, zh = [f"run in {mode}"], [f"在 {mode} 中运行通过"]
     if fix.held_out:
         held = f"{count(fix.held)} of {count(fix.held_out)}"
@@ -164,7 +164,7 @@ _STATES = {
 
 
 def fix_sections(report: Report) -> tuple[Section, ...]:
-    """The sections "fix", "fix_kept", "fix_trade" and "fix_artefacts"; none where nothing was searched for."""
+    """Return the sections "fix", "fix_kept", "fix_trade" and "fix_artefacts"; none where nothing was searched for."""
     fix = report.fix
     if fix is None:
         return ()
@@ -244,7 +244,7 @@ _METRICS = frozenset({"limit_drop", "limit_error", "limit_metric", "limit_metric
 
 
 def _measured(fix: Fix) -> Text:
-    """What its errors are: Rel L2, or what the user's own metric gives."""
+    """Return what its errors are: Rel L2, or what the user's own metric gives."""
     if fix.limit.code == "limit_score":
         return Text("1 - metric", "1 - 指标")
     return Text("Metric", "指标") if fix.limit.code in _METRICS else Text("Rel L2", "相对 L2")
@@ -268,7 +268,7 @@ def _point(point: TradePoint, fix: Fix) -> tuple[Cell, ...]:
 
 
 def _bar(point: TradePoint, fix: Fix) -> str:
-    """A bar of at most 24 signs: the error on a scale of decades, so that every point shows."""
+    """Return a bar of at most 24 signs: the error on a scale of decades, so that every point shows."""
     import math
 
     errors = [item.error for item in fix.trade if item.error]

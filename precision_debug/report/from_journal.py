@@ -46,7 +46,7 @@ __all__ = ["report_of_events"]
 
 
 def report_of_events(journal: Iterable[events.Event], *, failure: str = "") -> Report:
-    """The report of a run from its journal, also of one that ended early.
+    """Return the report of a run from its journal, also of one that ended early.
 
     journal: see ``events``. failure: why it did, where the journal itself does not say.
     """
@@ -202,7 +202,7 @@ class _ReportState:
         return found if there else {}
 
     def _table(self, alignment: Alignment) -> tuple[Row, ...]:
-        """Every row, judged."""
+        """Return every row, judged."""
         stopped = self.failure or next((str(note) for note in self.notes if note.code == "fail_fast"), "")
         table = complete_table(
             self.rows, alignment, selected=self.selected, stats=self.stats, failure=stopped, ran=len(self.ran) == 2
@@ -226,7 +226,7 @@ class _ReportState:
 
 
 def told_of_cuts(rows: tuple[Row, ...]) -> tuple[Row, ...]:
-    """The rows where inner tensors of another shape are no failure if every output, and every gradient, agrees.
+    """Return the rows where inner tensors of another shape are no failure if every output, and every gradient, agrees.
 
     Who cuts the work into micro-batches, pads it or fuses what reads one tensor has other tensors inside."""
     ends = [row for row in rows if row.is_output and row.comparison is not None]
@@ -246,7 +246,8 @@ def _cut_otherwise(row: Row, numbers: Comparison | None) -> Row:
 
 
 def _of_loops(rows: Sequence[Row]) -> list[Row]:
-    """The rows without those of single iterations that merged rows are over, and of merged rows the last word."""
+    """Return the rows without those of single iterations that merged rows are over, and of merged rows the last
+    word."""
     merged = {(row.name, row.target_name): row for row in rows if ITERATIONS in row.extra}
     many = {row.target_name for row in merged.values()}
     if not many:
@@ -269,7 +270,7 @@ def _worth_keeping(portraits: Collection[Portrait], rows: Sequence[Row]) -> tupl
 
 
 def _left_out(baseline: Sequence[TensorMeta], selected: Collection[str], alignment: Alignment) -> Iterator[Reason]:
-    """What the table lacks because only some tensors were asked for."""
+    """Yield what the table lacks because only some tensors were asked for."""
     unmarked = sum(1 for meta in baseline if meta.name not in selected)
     alone = sum(1 for meta in alignment.target if meta.name not in alignment.pairs)
     if unmarked:
@@ -284,7 +285,7 @@ def _left_out(baseline: Sequence[TensorMeta], selected: Collection[str], alignme
 
 
 def _own(alignment: Alignment) -> Iterator[Reason]:
-    """What the table lacks because the baseline cannot have it."""
+    """Yield what the table lacks because the baseline cannot have it."""
     own = [meta for meta in alignment.target if meta.own and meta.name not in alignment.pairs]
     if own:
         yield say("own_steps", count=len(own), some=", ".join(f"{meta.op_type} {meta.name}" for meta in own[:2]))

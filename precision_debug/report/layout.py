@@ -31,7 +31,7 @@ _STATISTICS = {"max": "最大值", "mean": "平均值", "median": "中位数"}
 
 
 def statistic(tolerance: Tolerance) -> Text:
-    """Name of the statistic that is judged, where it is not every element."""
+    """Return the name of the statistic that is judged, where it is not every element."""
     stat = tolerance.check_error_stat
     if stat == "quantile":
         return Text(f"{tolerance.quantile:g} quantile", f"{tolerance.quantile:g} 分位数")
@@ -39,7 +39,7 @@ def statistic(tolerance: Tolerance) -> Text:
 
 
 def tolerance_text(tolerance: Tolerance) -> tuple[Text, ...]:
-    """Which elements count as mismatched, when a tensor passes, and what NaN does."""
+    """Return which elements count as mismatched, when a tensor passes, and what NaN does."""
     atol, rtol = f"{tolerance.atol:g}", f"{tolerance.rtol:g}"
     rule = {
         "isclose": f"|target - base| <= {atol} + {rtol} * |base|",
@@ -97,7 +97,8 @@ _REASON = 78
 
 
 def columns(report: Judged) -> tuple[Column, ...]:
-    """The columns of one report: the fixed ones, the judged statistic where one is, and every key of ``Row.extra``."""
+    """Return the columns of one report: the fixed ones, the judged statistic where one is, and every key of
+    ``Row.extra``."""
     tolerance = report.spec.tolerance
     judged = () if tolerance.check_error_stat == "elemwise" else _stat_columns(statistic(tolerance))
     repeated = REPEATED if any(row.repeated is not None for row in report.rows) else ()
@@ -105,7 +106,8 @@ def columns(report: Judged) -> tuple[Column, ...]:
 
 
 def columns_for_people(report: Judged, language: str, names: Mapping[Status, Text]) -> tuple[Column, ...]:
-    """The same, with each row's reason in one language ("en" or "zh"), and with what people call the statuses."""
+    """Return the same, with each row's reason in one language ("en" or "zh"), and with what people call the
+    statuses."""
 
     def reason(row: Row) -> str:
         return explained(row.reason).of(language)

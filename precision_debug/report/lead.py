@@ -118,7 +118,7 @@ def _departures(report: Report) -> list[Text]:
 
 
 def _why(report: Report, state: State) -> Text | None:
-    """Why the first claim of a state is so, in words; None where there is none."""
+    """Return why the first claim of a state is so, in words; None where there is none."""
     from .doubts import worded
 
     return next((worded(claim.why) for claim in report.claims if claim.state is state and claim.why is not None), None)
@@ -132,19 +132,20 @@ def _changed(report: Report) -> Text | None:
 
 
 def _without_gradient(report: Report) -> Text | None:
-    """Which parameters have no gradient in the target, while they have one in the baseline; None where none is so."""
+    """Return which parameters have no gradient in the target, while they have one in the baseline; None where none is
+    so."""
     from .doubts import worded
 
     return next((worded(doubt) for doubt in report.doubts if doubt.code == "output_no_gradient"), None)
 
 
 def _tolerated(report: Report) -> bool:
-    """Whether the user's own tolerance is met: then nobody is accused before that is said."""
+    """Return whether the user's own tolerance is met: then nobody is accused before that is said."""
     return report.verdict is Verdict.PASS and report.spec.tolerance.given and report.first_mismatch is None
 
 
 def _left_over(culprit: Culprit, who: Text) -> Text:
-    """Who makes most of an error that the user accepts."""
+    """Return who makes most of an error that the user accepts."""
     share = percent(culprit.share or 0.0)
     return Text(
         f"{LEFT_OVER}, one operator makes {share}: {who.en}", f"剩余误差的 {share} 来自一个算子：{who.zh}"
@@ -220,7 +221,7 @@ def _calm(report: Report) -> Text:
 
 
 def _agreeing(report: Report) -> Text:
-    """How many of the tensors with an element, which alone can agree, do."""
+    """Return how many of the tensors with an element, which alone can agree, do."""
     compared, agree = report.coverage.compared, report.counts[Status.PASS]
     if agree < compared:
         return Text(
@@ -233,7 +234,7 @@ def _agreeing(report: Report) -> Text:
 
 
 def _worst(report: Report) -> tuple[Row | None, Text]:
-    """The output that is off the most, and what is said of those of which that says nothing."""
+    """Return the output that is off the most, and what is said of those of which that says nothing."""
     rows = [row for row in report.outputs if row.relative_l2 is not None]
     rows.sort(key=lambda row: -(row.relative_l2 or 0))
     decided = report.explanation.decided_by_rounding if report.explanation is not None else ()
@@ -286,7 +287,7 @@ def _unmeasured(report: Report) -> Text | None:
 
 
 def _checked(report: Report) -> Text:
-    """What the user's own comparison said, which decides."""
+    """Return what the user's own comparison said, which decides."""
     by, times = report.checked_by, report.checked
     bad = {name: share for name, share in report.checks.items() if share < 1}
     if not bad:

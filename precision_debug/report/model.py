@@ -85,7 +85,7 @@ def coverage(rows: Iterable[Row]) -> Coverage:
 
 
 def _kind(row: Row) -> Status:
-    """The status, but for tensors without an element, and for what only fails because of its NaN or Inf."""
+    """Return the status, but for tensors without an element, and for what only fails because of its NaN or Inf."""
     if row.comparison is not None:
         empty = not (row.comparison.base.elements or row.comparison.target.elements)
         return Status.NOT_COMPARED if empty else row.status
@@ -264,7 +264,7 @@ class Report:
         return to_pandas(self)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the sentences, and the rows that are worst."""
+        """Return what a notebook shows: the sentences, and the rows that are worst."""
         shown: str = format_of("html").as_html(self)
         return shown
 
@@ -300,7 +300,8 @@ def _of_the_same(row: Row, own: Sequence[Row]) -> bool:
 
 
 def _loss(row: Row) -> tuple[bool, float]:
-    """Whether the tensor is broken (shape, new NaN or Inf), and the relative error that its operator itself added."""
+    """Return whether the tensor is broken (shape, new NaN or Inf), and the relative error that its operator itself
+    added."""
     comparison, error = row.comparison, row.relative_l2 or 0.0
     apart = comparison is not None and not comparison.shapes_match and row.status is Status.FAIL
     broken = apart or (comparison is not None and newly_broken(row))

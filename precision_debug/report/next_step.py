@@ -69,7 +69,7 @@ NEXT = Text("Next", "下一步")
 
 
 def next_of_culprits(report: Report) -> list[tuple[Cell, ...]]:
-    """What to paste so that the culprits are kept, and what finds less to keep and verifies it."""
+    """Return what to paste so that the culprits are kept, and what finds less to keep and verifies it."""
     target, explanation = report.target, report.explanation
     named = explanation.culprits if explanation is not None else ()
     for one in named:
@@ -91,7 +91,7 @@ def next_of_culprits(report: Report) -> list[tuple[Cell, ...]]:
 
 
 def _tried_lines(report: Report, kept: ToKeep, tried: Text) -> list[tuple[Cell, ...]]:
-    """What was tried, what to paste, and what looks for less to keep."""
+    """Return what was tried, what to paste, and what looks for less to keep."""
     lines: list[tuple[Cell, ...]] = [(Cell(text=FIX), plain(tried))]
     if kept.option:
         lines.append((Cell(text=PASTE), Cell(text=same(kept.option), tone="paste")))
@@ -106,7 +106,7 @@ def _tried_lines(report: Report, kept: ToKeep, tried: Text) -> list[tuple[Cell, 
 
 
 def next_of_many(report: Report) -> list[tuple[Cell, ...]]:
-    """The same of an error that nobody is named for: what was tried on the engine, and what to type next."""
+    """Return the same of an error that nobody is named for: what was tried on the engine, and what to type next."""
     explanation, kept, tried = report.explanation, report.to_keep, tried_sentence(report)
     if explanation is None or not is_of_many(explanation) or report.fix is not None or kept is None:
         return []
@@ -116,7 +116,7 @@ def next_of_many(report: Report) -> list[tuple[Cell, ...]]:
 
 
 def searching(report: Report) -> Text:
-    """The search that follows a comparison, as it is typed where the comparison was typed."""
+    """Return the search that follows a comparison, as it is typed where the comparison was typed."""
     typed = search_command(report.spec.command)
     return Text(
         f"{typed or 'precision_debug search, with the same options,'} finds the smallest set to keep, verifies it, and"

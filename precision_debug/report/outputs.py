@@ -43,12 +43,12 @@ def make_ready(paths: Iterable[Path], *more: str) -> None:
 # it holds only what its viewer can show; nothing reads it back.
 
 def names() -> tuple[str, ...]:
-    """The overlays that some product declares."""
+    """Return the overlays that some product declares."""
     return tuple(sorted(registry.behind("overlays")))
 
 
 def split(output: str) -> tuple[str, str]:
-    """The overlay's name and the path of "NAME:PATH"; ("", output) where it names none.
+    """Return the overlay's name and the path of "NAME:PATH"; ("", output) where it names none.
 
     Raises UsageError where what stands before the colon looks like the name of an overlay and is none.
     """

@@ -75,12 +75,12 @@ def plain(text: Text) -> Cell:
 
 
 def pair(label: Text, value: str, tone: str = "") -> tuple[Cell, Cell]:
-    """A line of label and value."""
+    """Return a line of label and value."""
     return Cell(text=label), Cell(text=same(value), tone=tone)
 
 
 def linked(row: Row, tone: str = "") -> Cell:
-    """The name of a row, leading to it."""
+    """Return the name of a row, leading to it."""
     return Cell(text=same(row.name), tone=tone, row=row.index)
 
 
@@ -107,7 +107,7 @@ def slice_section(report: Report) -> Section:
 
 
 def _of_output(row: Row) -> Iterator[tuple[Cell, ...]]:
-    """Those that are lost, and the worst of the others as far as they are worth a line."""
+    """Yield those that are lost, and the worst of the others as far as they are worth a line."""
     numbers = row.comparison
     for one in numbers.slices if numbers is not None else ():
         told_of = numbers is not None and not one.lost and any(
@@ -138,7 +138,8 @@ _TOLD = "Real Precision"
 
 
 def _held(row: Row) -> str:
-    """What the operator that made it computes in, as far as its own tensor tells; "" for the carriers between."""
+    """Return what the operator that made it computes in, as far as its own tensor tells; "" for the carriers
+    between."""
     side = row.comparison.target if row.comparison is not None else None
     if side is None:
         return ""
@@ -160,7 +161,8 @@ def _multiplies_integers(row: Row) -> bool:
 
 
 def precision(report: Report) -> Section:
-    """Layers by real precision where an engine told them; else tensors by the type in which the target holds them."""
+    """Return layers by real precision where an engine told them; else tensors by the type in which the target holds
+    them."""
     if report.layers:
         found = Counter(real_precision(layer)[0] or "?" for layer in report.layers if not layer.is_reformat)
         what, source = Text("Layers", "层数"), Text("reported by the engine's inspector", "由引擎 inspector 给出")
@@ -196,7 +198,7 @@ def precision(report: Report) -> Section:
 
 
 def unit_of(report: Report) -> float:
-    """The relative error of rounding once to the target's type: measured, else of what the mode promises."""
+    """Return the relative error of rounding once to the target's type: measured, else of what the mode promises."""
     explanation = report.explanation
     if explanation is not None and explanation.unit:
         return explanation.unit
@@ -207,7 +209,7 @@ def unit_of(report: Report) -> float:
 # Where and when a report was made.
 
 def machine() -> dict[str, str]:
-    """What the report says of where it was made."""
+    """Return what the report says of where it was made."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
         "precision_debug": __version__,
@@ -233,7 +235,7 @@ def _platform() -> str:
 
 
 def processor() -> str:
-    """The processor's model where the system tells it, else its kind."""
+    """Return the processor's model where the system tells it, else its kind."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
             for line in file:
@@ -366,13 +368,13 @@ _SHOWN = 8
 
 
 def as_large(row: Row) -> bool:
-    """Whether the builds differ as much from each other in this tensor as they do from the baseline."""
+    """Return whether the builds differ as much from each other in this tensor as they do from the baseline."""
     apart = row.repeated
     return apart is not None and apart.times > 0 and float(apart.rel_l2) >= _AS_LARGE * (row.relative_l2 or 0.0)
 
 
 def repeat_sentences(report: Report) -> tuple[Text, ...]:
-    """What the verdict has to say of it; nothing where the target was built once."""
+    """Return what the verdict has to say of it; nothing where the target was built once."""
     repeats = report.repeats
     if repeats is None:
         return ()
@@ -426,7 +428,8 @@ def _begins(report: Report, repeats: Repeats) -> Text:
 
 
 def repeat_section(report: Report) -> Section:
-    """Each build's error by output, where the randomness begins, and where it is largest; no lines without repeats."""
+    """Return each build's error by output, where the randomness begins, and where it is largest; no lines without
+    repeats."""
     repeats, title = report.repeats, Text("Builds of the target", "目标的多次构建")
     if repeats is None:
         return Section(key="repeats", title=title)

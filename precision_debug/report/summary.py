@@ -92,7 +92,7 @@ def status_name(report: Report, status: Status) -> Text:
 
 
 def status_text(report: Report, status: Status) -> Text:
-    """What it means."""
+    """Return what it means."""
     return _EXPECTED[1] if _is_expected(report, status) else STATUS_TEXT[status]
 
 
@@ -107,7 +107,7 @@ _EXPECTED = (
 
 
 def summary(report: Report) -> Summary:
-    """The summary of a report; sections that have nothing to say are left out."""
+    """Return the summary of a report; sections that have nothing to say are left out."""
     headline, tone = VERDICT_NAME[report.verdict], _TONES[report.verdict]
     if report.fix is not None and not report.failure:  # the question was what to keep; the verdict is the table's
         headline, tone = FIX_NAME[report.fix.state]
@@ -206,7 +206,7 @@ def _details(report: Report) -> list[Text]:
 
 
 def shares(report: Report) -> Text:
-    """What became of the tensors of both sides, as shares of all of them."""
+    """Return what became of the tensors of both sides, as shares of all of them."""
     covered = report.coverage
     en, zh = [], []
     for number, name in (
@@ -225,7 +225,7 @@ def shares(report: Report) -> Text:
 
 
 def _claims(report: Report) -> Section:
-    """Each claim of a pass: what it rests on, or why it is open or wrong."""
+    """Return each claim of a pass: what it rests on, or why it is open or wrong."""
     lines = []
     for claim in report.claims:
         said = worded(claim.why) if claim.why is not None else claim_text(claim)
@@ -292,7 +292,7 @@ def _worst(report: Report) -> Section:
 
 
 def worst_by(rows: Sequence[Row]) -> Text:
-    """What the worst operators are sorted by: a measured error, or the growth of the error, which is none."""
+    """Return what the worst operators are sorted by: a measured error, or the growth of the error, which is none."""
     measured = [row for row in rows if row.introduced is not None]
     if len(measured) == len(rows):
         return Text("by the error that the operator itself introduced", "按算子自身引入的误差")
@@ -350,7 +350,7 @@ def _row_line(row: Row, report: Report) -> tuple[Cell, ...]:
 
 
 def _broken(row: Row) -> str:
-    """What stands on one side alone, in place of errors that are infinite."""
+    """Return what stands on one side alone, in place of errors that are infinite."""
     numbers = row.comparison
     if numbers is None or not newly_broken(row):
         return ""
@@ -413,7 +413,7 @@ def _uncompared(report: Report) -> Section:
 
 
 def _shared(rows: Sequence[Row], kind: Text, otherwise: Text) -> Text:
-    """The rows' reason where it is one, names and all; else what their reasons have in common."""
+    """Return the rows' reason where it is one, names and all; else what their reasons have in common."""
     reasons = {row.reason for row in rows}
     return kind if len(reasons) > 1 else explained(rows[0].reason) if rows[0].reason else otherwise
 

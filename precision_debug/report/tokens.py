@@ -23,7 +23,7 @@ _OPERATORS = 8
 
 
 def beyond(report: Report) -> int | None:
-    """The number of the first prediction that is out of bounds; None where none is, or no bound is known."""
+    """Return the number of the first prediction that is out of bounds; None where none is, or no bound is known."""
     allowed = None if report.explanation is None else report.explanation.allowed
     return None if report.tokens is None else report.tokens.first_beyond(allowed)
 
@@ -80,7 +80,7 @@ def _over_all(tokens: Tokens) -> Text:
 
 
 def _told(one: Token) -> Text:
-    """Which token."""
+    """Return which token."""
     if one.id is None:
         return Text(f"what follows row {one.row}", f"第 {one.row} 行之后的词元")
     zh = f"第 {one.row} 行第 {one.place} 位的词元 {one.id}"
@@ -88,7 +88,7 @@ def _told(one: Token) -> Text:
 
 
 def _moved(tokens: Tokens, effects: TokenEffects) -> Text | None:
-    """The operator that moves it most, with what is left where that one is repaired."""
+    """Return the operator that moves it most, with what is left where that one is repaired."""
     if not effects.operators:
         return None
     one, most = tokens.tokens[effects.token], effects.operators[0]
@@ -135,7 +135,8 @@ def token_section(report: Report) -> Section:
 
 
 def effect_sections(report: Report) -> tuple[Section, ...]:
-    """Who moves the token that was looked at: every layer alone, and the operators of the one that moves it most."""
+    """Return who moves the token that was looked at: every layer alone, and the operators of the one that moves it
+    most."""
     effects, tokens = report.token_effects, report.tokens
     if effects is None or tokens is None:
         return ()

@@ -31,7 +31,7 @@ _SCALE, _MODE = "loss scale", "run mode"
 
 
 def tried_sentence(report: Report) -> Text | None:
-    """What a fix that was run brings, or that none was found; None where there was nothing to try."""
+    """Return what a fix that was run brings, or that none was found; None where there was nothing to try."""
     kept = report.to_keep
     if kept is None or kept.tried is None or report.fix is not None:
         return None
@@ -46,7 +46,7 @@ def tried_sentence(report: Report) -> Text | None:
 
 
 def other_sentence(report: Report, kept: ToKeep) -> Text:
-    """What one fix that was run brings."""
+    """Return what one fix that was run brings."""
     found = about(
         kept, report.target.mode, strict=report.spec.tolerance.given, of_many=allowed_to_many(report.explanation)
     )
@@ -54,7 +54,7 @@ def other_sentence(report: Report, kept: ToKeep) -> Text:
 
 
 def about(kept: ToKeep, mode: str, *, strict: bool = False, of_many: float | None = None) -> Text:
-    """What the option to paste keeps, and what came of running it. strict, of_many: see ``_whether``."""
+    """Return what the option to paste keeps, and what came of running it. strict, of_many: see ``_whether``."""
     tried = kept.tried
     assert tried is not None
     en, zh = _kept(kept)
@@ -136,7 +136,7 @@ def _whether(tried: Tried, *, strict: bool, of_many: float | None) -> Text:
 
 
 def _as_pasted(tried: Tried, bound: float) -> Text:
-    """What the command with the option says of what is left; whoever it names has a bound of its own."""
+    """Return what the command with the option says of what is left; whoever it names has a bound of its own."""
     limit = figure(bound)
     if tried.pasted:
         return Text(f", as expected (up to {limit})", f"，符合预期（不超过 {limit}）")
@@ -274,10 +274,10 @@ def shown(error: float | None) -> str:
 
 
 def _wu(error: float | None) -> str:
-    """The same in Chinese."""
+    """Return the same in Chinese."""
     return "NaN 或 Inf" if error is None else figure(error)
 
 
 def untold(kept: ToKeep | None) -> bool:
-    """Whether nothing was run that says what keeping the culprits brings."""
+    """Return whether nothing was run that says what keeping the culprits brings."""
     return kept is None or kept.tried is None

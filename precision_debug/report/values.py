@@ -37,17 +37,17 @@ Get = Callable[[Row], Any]
 
 
 def base_side(row: Row) -> TensorStats | None:
-    """The baseline's tensor, whether it was compared or not."""
+    """Return the baseline's tensor, whether it was compared or not."""
     return row.comparison.base if row.comparison is not None else row.base
 
 
 def target_side(row: Row) -> TensorStats | None:
-    """The target's tensor, whether it was compared or not."""
+    """Return the target's tensor, whether it was compared or not."""
     return row.comparison.target if row.comparison is not None else row.target
 
 
 def metric(name: str) -> Get:
-    """A field of the comparison."""
+    """Return a field of the comparison."""
     field = attrgetter(name)
 
     def get(row: Row) -> Any:
@@ -57,7 +57,7 @@ def metric(name: str) -> Get:
 
 
 def declared(name: str) -> Get:
-    """A metric that numbers/metrics.h declares."""
+    """Return a metric that numbers/metrics.h declares."""
 
     def get(row: Row) -> Any:
         if row.comparison is None:
@@ -68,7 +68,7 @@ def declared(name: str) -> Get:
 
 
 def introduced(name: str) -> Get:
-    """A field of what the operator itself added, where it was run alone."""
+    """Return a field of what the operator itself added, where it was run alone."""
     field = attrgetter(name)
 
     def get(row: Row) -> Any:
@@ -78,7 +78,7 @@ def introduced(name: str) -> Get:
 
 
 def of_base(name: str) -> Get:
-    """A field of the baseline's statistics."""
+    """Return a field of the baseline's statistics."""
     field = attrgetter(name)
 
     def get(row: Row) -> Any:
@@ -89,7 +89,7 @@ def of_base(name: str) -> Get:
 
 
 def of_target(name: str) -> Get:
-    """A field of the target's statistics."""
+    """Return a field of the target's statistics."""
     field = attrgetter(name)
 
     def get(row: Row) -> Any:
@@ -137,7 +137,7 @@ def paddle_max_rel(row: Row) -> float | None:
 
 
 def _special(both: Comparison) -> bool:
-    """Whether pairs were compared, and one of them is not finite."""
+    """Return whether pairs were compared, and one of them is not finite."""
     counted = both.base.nan + both.base.inf + both.target.nan + both.target.inf
     return both.shapes_match and both.mismatched is not None and counted > 0
 
@@ -154,18 +154,18 @@ def range_cell(place: int) -> Get:
 
 
 def extra(key: str) -> Get:
-    """A backend's own column."""
+    """Return a backend's own column."""
     return lambda row: row.extra.get(key, "")
 
 
 def newly_broken(row: Row) -> bool:
-    """Whether NaN or Inf stand on one side alone: the row's errors are infinite then."""
+    """Return whether NaN or Inf stand on one side alone: the row's errors are infinite then."""
     both = row.comparison
     return both is not None and both.shapes_match and is_broken(both)
 
 
 def has_numbers(row: Row) -> bool:
-    """Whether a row's errors are about anything: the baseline has a number there, not NaN or Inf alone."""
+    """Return whether a row's errors are about anything: the baseline has a number there, not NaN or Inf alone."""
     numbers = row.comparison
     if numbers is None or not numbers.shapes_match:
         return False
@@ -173,7 +173,7 @@ def has_numbers(row: Row) -> bool:
 
 
 def growth(row: Row) -> float | None:
-    """How much the error grew in the operator; None where nothing comes before it."""
+    """Return how much the error grew in the operator; None where nothing comes before it."""
     return row.error_growth if row.inputs or row.error_growth != math.inf else None
 
 
@@ -198,11 +198,11 @@ def mismatched_share(row: Row) -> float | None:
 
 
 def total(row: Row) -> int | None:
-    """Elements of the tensor, by the baseline where it has it."""
+    """Return elements of the tensor, by the baseline where it has it."""
     side = base_side(row) or target_side(row)
     return None if side is None else side.elements
 
 
 def shares_of_broken(explanation: Explanation) -> bool:
-    """Whether the shares at ``explanation.at`` are of the NaN and Inf there, and not of a squared error."""
+    """Return whether the shares at ``explanation.at`` are of the NaN and Inf there, and not of a squared error."""
     return any(culprit.non_finite and culprit.at == explanation.at for culprit in explanation.culprits)

@@ -27,7 +27,7 @@ _BETWEEN = {"en": ", ", "zh": "、"}
 
 
 def word(reason: str, lang: str) -> str:
-    """A reason in "en" or "zh"; in English where nobody knows its code."""
+    """Return a reason in "en" or "zh"; in English where nobody knows its code."""
     if lang == "en":
         return str(reason)
     coded = _coded(reason)
@@ -36,13 +36,13 @@ def word(reason: str, lang: str) -> str:
 
 
 def sentence(code: str, args: Mapping[str, Plain], lang: str) -> str | None:
-    """What a code says in "en" or "zh"; None where nobody here knows it, or has it with other arguments."""
+    """Return what a code says in "en" or "zh"; None where nobody here knows it, or has it with other arguments."""
     known = wording(code)
     return None if known is None else said(known, args, lang)
 
 
 def said(known: Wording, args: Mapping[str, Plain], lang: str) -> str | None:
-    """A wording in "en" or "zh"; None where the arguments are not its own."""
+    """Return a wording in "en" or "zh"; None where the arguments are not its own."""
     template = known.zh if lang == "zh" else known.en
     try:
         return filled(template, args, _BETWEEN[lang], lambda inner: word(inner, lang))
@@ -51,12 +51,13 @@ def said(known: Wording, args: Mapping[str, Plain], lang: str) -> str | None:
 
 
 def explained(reason: str) -> Text:
-    """A reason in both languages."""
+    """Return a reason in both languages."""
     return Text(str(reason), word(reason, "zh"))
 
 
 def general(reason: str) -> Text:
-    """A reason in both languages with "…" for the names and numbers in it: what reasons of one kind have in common."""
+    """Return a reason in both languages with "…" for the names and numbers in it: what reasons of one kind have in
+    common."""
     coded = _coded(reason)
     args = {name: value if isinstance(value, Reason) else "…" for name, value in coded.args.items()}
     en, zh = [sentence(coded.code, args, lang) for lang in ("en", "zh")] if coded.code else [None, None]
@@ -64,20 +65,21 @@ def general(reason: str) -> Text:
 
 
 def inner(reason: str) -> Reason:
-    """A reason without the side that it is of: "target: a constant" to "a constant"."""
+    """Return a reason without the side that it is of: "target: a constant" to "a constant"."""
     coded = _coded(reason)
     why = coded.args.get("why") if coded.code in ("of_baseline", "of_target") else None
     return inner(why) if isinstance(why, str) else coded
 
 
 def is_whole(reason: str) -> bool:
-    """Whether nothing is missing from a comparison because of it: see ``Wording``."""
+    """Return whether nothing is missing from a comparison because of it: see ``Wording``."""
     known = wording(inner(reason).code)
     return known is not None and known.whole
 
 
 def recognised(text: str) -> Reason:
-    """The reason that a text is, also where its code was lost on the way; a mere text where no catalogue has it."""
+    """Return the reason that a text is, also where its code was lost on the way; a mere text where no catalogue has
+    it."""
     return _coded(text)
 
 
@@ -89,7 +91,8 @@ def _coded(reason: str) -> Reason:
 
 @functools.lru_cache(maxsize=4096)
 def _recognised(text: str) -> Reason:
-    """The reason of a sentence from a file that has no codes yet; a mere text where no catalogue has such a one."""
+    """Return the reason of a sentence from a file that has no codes yet; a mere text where no catalogue has such a
+    one."""
     for code, head, name, tail in _sentences():
         if name is None and text == head:
             return Reason(text, code)
@@ -128,7 +131,7 @@ def sufficient(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share from 0 to 1; never 0 % where something is there, never 100 % where something is missing."""
+    """Return a share from 0 to 1; never 0 % where something is there, never 100 % where something is missing."""
     if 0 < share < 0.0001:
         return "<0.01%"
     if 0.9999 < share < 1:
@@ -183,14 +186,14 @@ _UNIT = re.compile(f"[{_OPEN}]*(?:[{_WIDE}]|{_WORD})[{_CLOSE}]*|[{_OPEN}{_CLOSE}
 
 
 def text_width(text: str) -> int:
-    """Places that a text takes: Chinese characters take two."""
+    """Return places that a text takes: Chinese characters take two."""
     if text.isascii():
         return len(text)
     return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Lines of at most so many places, broken at spaces and between Chinese characters; longer words inside."""
+    """Return lines of at most so many places, broken at spaces and between Chinese characters; longer words inside."""
     lines, line = [], ""
     for unit in _UNIT.findall(text):
         if text_width(line) + text_width(unit) <= width:

@@ -42,7 +42,8 @@ def with_agreement(
     explanation: Explanation, spec: RunSpec, base: OpenSide, target: OpenSide, subject: Subject, feed_set: FeedSet,
     folder: Path, *, sample: int, begun: Callable[[], None] = lambda: None,
 ) -> tuple[Explanation, ToKeep | None]:  # fmt: skip
-    """The explanation, with what the error came of where a setting proves it; and that setting, with what it brought.
+    """Return the explanation, with what the error came of where a setting proves it; and that setting, with what it
+    brought.
 
     Of a target that computes in the model's own types, beside the same model in the same framework. None where the
     outputs pass, or there is nothing to try; an engine that fails with it costs no finished comparison. begun: told
@@ -98,7 +99,7 @@ def with_agreement(
 
 
 def _exact(target: Opening, feeds: Feeds) -> Mapping[str, Any] | None:
-    """The outputs of the same model in float64; None where its backend has no such mode, or it does not run."""
+    """Return the outputs of the same model in float64; None where its backend has no such mode, or it does not run."""
     if target.backend is None:
         return None
     known, ending = target.backend, registry.suffix(target.spec.model)
@@ -130,7 +131,7 @@ def _as_told(chosen: Agreement) -> Mapping[str, Any]:
 
 
 def _told(explanation: Explanation, kept: ToKeep, chosen: Agreement) -> tuple[Explanation, ToKeep]:
-    """What one setting mends has one cause: the first culprit stands for all."""
+    """Return what one setting mends has one cause: the first culprit stands for all."""
     tried = kept.tried
     assert tried is not None
     if tried.state == "none":
@@ -150,7 +151,8 @@ def _told(explanation: Explanation, kept: ToKeep, chosen: Agreement) -> tuple[Ex
 
 
 def _against_exact(judging: Judging, exact: Sample, then: float) -> tuple[float, ...]:
-    """The errors of the baseline, of the target and of the target with something chosen; () where one is not finite."""
+    """Return the errors of the baseline, of the target and of the target with something chosen; () where one is not
+    finite."""
     criterion = judging.criterion
     base = {there: judging.first.values[name] for name, there in criterion.pairs.items()}
     found = (criterion.judge(exact, base)[1], criterion.judge(exact, judging.got)[1], then)

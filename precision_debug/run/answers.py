@@ -34,7 +34,7 @@ class UserCompare:
         self._function = load_function(source)
 
     def judge(self, baseline: Mapping[str, Any], target: Mapping[str, Any]) -> dict[str, bool]:
-        """Whether each output is good enough, by its name; {"": …} where the function says it of all at once.
+        """Return whether each output is good enough, by its name; {"": …} where the function says it of all at once.
 
         Raises InputError with what went wrong in the function.
         """
@@ -113,7 +113,8 @@ class UserMetric:
         shard.parts[sample] = parts[0], parts[1]
 
     def finish(self, shard: Shard) -> dict[str, float]:
-        """The numbers of all samples, by "NAME, baseline" and "NAME, target"; those of sums are the shard's own."""
+        """Return the numbers of all samples, by "NAME, baseline" and "NAME, target"; those of sums are the shard's
+        own."""
         if self._of_all is None or not shard.parts:
             return {}
         parts = [shard.parts[sample] for sample in sorted(shard.parts)]
@@ -126,7 +127,8 @@ class UserMetric:
         return found
 
     def change(self, shard: Shard, found: Mapping[str, float]) -> MetricChange | None:
-        """How the metric changes, and between what by resampling. found: the numbers of all samples, as scores."""
+        """Return how the metric changes, and between what by resampling. found: the numbers of all samples, as
+        scores."""
         names = [f"{self.name}, {side}" for side in SIDES]
         if not set(names) <= set(found):
             return None
@@ -139,7 +141,7 @@ class UserMetric:
         )  # fmt: skip
 
     def _drawn(self, parts: Sequence[Any]) -> list[float]:
-        """How much worse the target is in samples drawn anew, with repetition; none where there are too few."""
+        """Return how much worse the target is in samples drawn anew, with repetition; none where there are too few."""
         count, sign = len(parts), -1.0 if self.less_is_better else 1.0
         draws = np.random.default_rng(0)
         if count < _FEWEST:

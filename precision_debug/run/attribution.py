@@ -37,7 +37,7 @@ def error_shares(
     baseline: Opening, target: Opening, feeds: tuple[Feeds, Feeds], calibrating: Sequence[Feeds], rows: Sequence[Row],
     at: str, folder: Path,
 ) -> Mapping[str, float]:  # fmt: skip
-    """Share of the squared error at one output ("": of all) that each tensor's operator introduced itself.
+    """Return the share of the squared error at one output ("": of all) that each tensor's operator introduced itself.
 
     feeds: the baseline's and the target's. {} where the baseline's operators cannot be run one by one.
     """
@@ -146,7 +146,7 @@ def _part_of(
 
 
 def _introduced(row: Row | None) -> float | None:
-    """The squared error that an operator added itself; None where that was not measured."""
+    """Return the squared error that an operator added itself; None where that was not measured."""
     if row is None or row.introduced is None or row.comparison is None:
         return None
     rel, rms = row.introduced.rel_l2, row.comparison.base.rms

@@ -69,7 +69,7 @@ def end(child: subprocess.Popen[bytes]) -> None:
 
 
 def ended_by(status: int) -> str:
-    """How a process ended, in words: "killed by SIGKILL", "status 1"."""
+    """Return how a process ended, in words: "killed by SIGKILL", "status 1"."""
     if status >= 0:
         return f"status {status}"
     with contextlib.suppress(ValueError):
@@ -144,14 +144,14 @@ def watching() -> Iterator[Stopping]:
 
 
 def stopped() -> bool:
-    """Whether one of the signals came while ``watching``."""
+    """Return whether one of the signals came while ``watching``."""
     return _now is not None and _now.asked
 
 
 # What a process printed last, where it ended without saying why.
 
 def last_words(log: Path, *, headed: bool = False) -> str:
-    """The last line of a log that is not empty; "" where there is none. headed: its first line is ours."""
+    """Return the last line of a log that is not empty; "" where there is none. headed: its first line is ours."""
     if not log.exists():
         return ""
     with log.open("rb") as file:
@@ -164,7 +164,7 @@ def last_words(log: Path, *, headed: bool = False) -> str:
 # An error of ours as it travels from one process to another.
 
 def failure_of(error: PrecisionDebugError) -> events.Failure:
-    """The event that tells of it. A backend's own kind of an error travels as the one of ours that it is."""
+    """Return the event that tells of it. A backend's own kind of an error travels as the one of ours that it is."""
     ours = (kind.__name__ for kind in type(error).__mro__ if getattr(errors, kind.__name__, None) is kind)
     return events.Failure(
         text=str(error), kind=next(ours, type(error).__name__), what=error.what, where=error.where, hint=error.hint
@@ -172,7 +172,7 @@ def failure_of(error: PrecisionDebugError) -> events.Failure:
 
 
 def error_of(failure: events.Failure) -> PrecisionDebugError:
-    """The inverse; of a kind that this version does not know, BackendError."""
+    """Return the inverse; of a kind that this version does not know, BackendError."""
     kind = getattr(errors, failure.kind, BackendError)
     error: PrecisionDebugError = kind(failure.what, where=failure.where, hint=failure.hint)
     return error
@@ -190,7 +190,7 @@ def as_ours(error: BaseException) -> PrecisionDebugError:
 
 
 def of_the_machine(error: BaseException) -> PrecisionDebugError | None:
-    """What the machine refuses, which is not a fault of anybody's code: room, memory, descriptors, processes."""
+    """Return what the machine refuses, which is not a fault of anybody's code: room, memory, descriptors, processes."""
     cause: BaseException | None = error
     while cause is not None:
         where = str(getattr(cause, "filename", None) or "")
@@ -225,7 +225,7 @@ def called(
     function: str, job: Mapping[str, Any], *, where: str = "", log: Path | None = None, verbose: bool = False,
     on_said: Said | None = None,
 ) -> Any:  # fmt: skip
-    """What ``module:function`` returns in a child process, called with (job, folder, said).
+    """Return what ``module:function`` returns in a child process, called with (job, folder, said).
 
     job, and what is returned: plain values. folder: an existing one in TMPDIR for what the engine writes, gone
     afterwards. log: gets what the child prints; verbose: it is printed here. on_said: called with the function's news.

@@ -80,7 +80,7 @@ def _refuse_written_twice(outputs: Iterable[str | Path], saved: Mapping[str, str
 
 
 def _place(path: str | Path) -> str:
-    """What a path names, by whatever link; as it is typed where the current folder is gone."""
+    """Return what a path names, by whatever link; as it is typed where the current folder is gone."""
     try:
         return os.path.realpath(path)
     except FileNotFoundError:
@@ -116,19 +116,19 @@ def _texts(thing: Any) -> Iterator[str]:
 
 
 def _saved(spec: RunSpec) -> list[tuple[str, str]]:
-    """What saves something, as it is typed, and where."""
+    """Return what saves something, as it is typed, and where."""
     kept = [(key, one) for key, one in spec.options.items() if _is_written(key) and isinstance(one, str) and one]
     of_backends = [(f"--option {key}", one) for key, one in kept]
     return of_backends + [(one.option, value) for one, value in differing(spec) if one.file == "written"]
 
 
 def _is_written(key: str) -> bool:
-    """Whether a backend's setting, maybe of one side, names a file that is written."""
+    """Return whether a backend's setting, maybe of one side, names a file that is written."""
     return key.rpartition(".")[2].startswith(_WRITTEN)
 
 
 def _overwritten(output: str, read: str) -> Reason:
-    """What an output would destroy of something that is read; NOTHING where it is nothing."""
+    """Return what an output would destroy of something that is read; NOTHING where it is nothing."""
     ours, theirs = _state(output), _state(read)
     if theirs is None:
         return NOTHING
@@ -192,7 +192,7 @@ def keep_inputs(made: Path, outputs: Sequence[Path], read: object = ()) -> Path:
 
 
 def keep_tensors(made: Path, outputs: Sequence[Path], read: object = ()) -> Path:
-    """The same, of the tensors that a run has saved."""
+    """Return the same, of the tensors that a run has saved."""
     return _keep(made, outputs, _TENSORS, read)
 
 
@@ -216,7 +216,7 @@ def _keep(made: Path, outputs: Sequence[Path], kind: tuple[str, str], read: obje
 
 
 def log_head(outputs: Sequence[Path]) -> bytes:
-    """The first line of a log, by which it is known as ours."""
+    """Return the first line of a log, by which it is known as ours."""
     return (_MARK + _list(outputs, outputs[0].parent) + "\n").encode() if outputs else b""
 
 
@@ -256,7 +256,7 @@ def _forget(outputs: Sequence[Path], kind: tuple[str, str]) -> None:
 
 
 def usual(output: Path, kept: Path) -> bool:
-    """Whether a file beside a report has its first name, which nothing else had taken."""
+    """Return whether a file beside a report has its first name, which nothing else had taken."""
     return kept.name in {next(iter(_places(output, *kind))).name for kind in (_INPUTS, _TENSORS, _LOG)}
 
 
@@ -267,7 +267,7 @@ def _places(output: Path, middle: str, suffix: str) -> Iterator[Path]:
 
 
 def _short(name: str, length: int) -> str:
-    """A name of at most so many bytes; a longer one ends in a digest of the whole."""
+    """Return a name of at most so many bytes; a longer one ends in a digest of the whole."""
     data = os.fsencode(name)
     if len(data) <= length:
         return name
@@ -279,7 +279,7 @@ def _list(outputs: Sequence[Path], folder: Path) -> str:
 
 
 def _moved(made: Path, place: Path, owners: set[str] | None, outputs: Sequence[Path]) -> bool:
-    """Whether a file could take a name that is free or ours."""
+    """Return whether a file could take a name that is free or ours."""
     if _replaceable(owners, outputs):
         os.chmod(made, stat.S_IMODE(place.stat().st_mode))
         os.replace(made, place)
@@ -298,7 +298,7 @@ def _moved(made: Path, place: Path, owners: set[str] | None, outputs: Sequence[P
 
 
 def _replaceable(owners: set[str] | None, outputs: Sequence[Path]) -> bool:
-    """Whether a file is ours and of no report but those that are written now."""
+    """Return whether a file is ours and of no report but those that are written now."""
     if owners is None:
         return False
     ours = {os.path.realpath(output) for output in outputs}
@@ -306,7 +306,7 @@ def _replaceable(owners: set[str] | None, outputs: Sequence[Path]) -> bool:
 
 
 def _owners(place: Path) -> set[str] | None:
-    """The reports that a file's mark names, None where it has none."""
+    """Return the reports that a file's mark names, None where it has none."""
     with contextlib.suppress(OSError, ValueError, RecursionError, zipfile.BadZipFile, NotImplementedError):
         if not stat.S_ISREG(os.lstat(place).st_mode):
             return None
@@ -324,7 +324,7 @@ def _owners(place: Path) -> set[str] | None:
 
 
 def _same(made: Path, place: Path) -> bool:
-    """Whether two archives hold the same arrays."""
+    """Return whether two archives hold the same arrays."""
     with zipfile.ZipFile(made) as first, zipfile.ZipFile(place) as second:
         return [(i.filename, i.CRC, i.file_size) for i in first.infolist()] == [
             (i.filename, i.CRC, i.file_size) for i in second.infolist()

@@ -63,7 +63,7 @@ def _differing(base: Mapping[str, Any], target: Mapping[str, Any], way: Place) -
 def with_configurations(
     explanation: Explanation, base: Opening, target: Opening, again: Again, folder: Path, order: Mapping[str, int]
 ) -> Explanation:
-    """The explanation, with a key and both of its values as the cause of each culprit that an exchange clears.
+    """Return the explanation, with a key and both of its values as the cause of each culprit that an exchange clears.
 
     order: place of each of the baseline's tensors in its execution order."""
     able = base.capabilities.configurer, target.capabilities.configurer
@@ -77,7 +77,7 @@ def with_configurations(
     apart = differing(first.read(base.spec), second.read(target.spec))
 
     def exchanged(some: Sequence[Differing]) -> Pasted | None:
-        """What comes of the target with the baseline's values of these; None where it does not run so."""
+        """Return what comes of the target with the baseline's values of these; None where it does not run so."""
         with tempfile.TemporaryDirectory(dir=folder, prefix="configured_") as room:
             try:
                 model = second.exchange(target.spec, {one.place: one.base for one in some}, Path(room))
@@ -98,7 +98,7 @@ def with_configurations(
 def _in_order(
     culprits: Sequence[Culprit], configured: Collection[str], order: Mapping[str, int]
 ) -> tuple[Culprit, ...]:
-    """The culprits, those that the configuration makes in execution order among themselves: one key makes many
+    """Return the culprits, those that the configuration makes in execution order among themselves: one key makes many
     operators wrong, and the first is where to look."""
     theirs = sorted((one for one in culprits if one.name in configured), key=lambda one: order.get(one.name, 0))
     waiting = iter(theirs)
@@ -126,7 +126,7 @@ class Trials:
         return found.errors.get(culprit.name, 1.0) / float(culprit.introduced or 1.0)
 
     def cause_of(self, culprit: Culprit, apart: Sequence[Differing]) -> Mapping[str, Any] | None:
-        """The evidence of a culprit whose error the configuration makes; None of another one."""
+        """Return the evidence of a culprit whose error the configuration makes; None of another one."""
         needed = self._needed(culprit, apart)
         left = self.left(culprit, needed)
         if not needed or left > LEFT:
@@ -137,7 +137,7 @@ class Trials:
         }  # fmt: skip
 
     def _needed(self, culprit: Culprit, apart: Sequence[Differing]) -> Sequence[Differing]:
-        """The fewest of the values that differ with which a culprit's error goes; () where it does not."""
+        """Return the fewest of the values that differ with which a culprit's error goes; () where it does not."""
         if self.left(culprit, apart) > LEFT:  # or they do not all go with the target's weights
             some = apart if len(apart) <= _MOST else ()
             return tuple(sorted((one for one in some if self.left(culprit, (one,)) <= LEFT),

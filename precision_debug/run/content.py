@@ -67,7 +67,7 @@ _CLOCKS = frozenset({"time", "datetime"})
 
 
 def file_stamp(path: Path) -> str:
-    """Size and time of a file's last change."""
+    """Return the size and time of a file's last change."""
     with contextlib.suppress(OSError):
         state = os.stat(path)
         return f"{state.st_size} {state.st_mtime_ns}"
@@ -213,7 +213,7 @@ class ScriptReads:
 
 
 def _is_installed(path: Path) -> bool:
-    """Whether a module is of Python's or a package's that is installed, whose version tells it from others."""
+    """Return whether a module is of Python's or a package's that is installed, whose version tells it from others."""
     known = {sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib")}
     return {"site-packages", "dist-packages"} & set(path.parts) != set() or any(
         path.is_relative_to(one) for one in known
@@ -221,7 +221,7 @@ def _is_installed(path: Path) -> bool:
 
 
 def _imports(tree: ast.AST, path: Path) -> Iterator[tuple[str, bool]]:
-    """Names of modules that are imported, and whether the script cannot do without."""
+    """Yield names of modules that are imported, and whether the script cannot do without."""
     optional = {
         id(node) for one in ast.walk(tree) if isinstance(one, ast.Try) and one.handlers for node in ast.walk(one)
     }  # fmt: skip
@@ -240,7 +240,7 @@ def _imports(tree: ast.AST, path: Path) -> Iterator[tuple[str, bool]]:
 
 
 def _beyond(tree: ast.AST) -> Iterator[str]:
-    """What a script does whose answer no file decides that can be named here."""
+    """Yield what a script does whose answer no file decides that can be named here."""
     for node in ast.walk(tree):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
@@ -273,7 +273,7 @@ def _literals(tree: ast.AST) -> set[str]:
 
 
 def _words(text: str) -> Iterator[str]:
-    """The words of a command, those that stand in quotes as one, and behind an "=", too."""
+    """Yield the words of a command, those that stand in quotes as one, and behind an "=", too."""
     try:
         words = shlex.split(text)
     except ValueError:
@@ -299,7 +299,7 @@ def _bytes_digest(path: Path) -> bytes:
 
 
 def scripts_named(*things: Any) -> list[Path]:
-    """The Python files among what strings name."""
+    """Return the Python files among what strings name."""
     return [Path(path) for path in dict.fromkeys(files_named(*things)) if path.endswith(".py")]
 
 
@@ -375,7 +375,8 @@ def contents(spec: RunSpec, *, without: Sequence[Path] = (), once: str = "") -> 
 
 
 def command_contents(command: str, *, without: Sequence[Path] = (), once: str = "") -> str:
-    """A digest of all that a command of the user's can read: its program, the current folder, the files that it names.
+    """Return a digest of all that a command of the user's can read: its program, the current folder, the files that it
+    names.
 
     See ``contents`` for ``without`` and ``once``.
     """
@@ -388,7 +389,7 @@ def command_contents(command: str, *, without: Sequence[Path] = (), once: str = 
 
 
 def unknown_reads(spec: RunSpec, command: str) -> tuple[str, ...]:
-    """Why it cannot be known what a run's scripts, or a command, read; () where it can."""
+    """Return why it cannot be known what a run's scripts, or a command, read; () where it can."""
     reads = _reads(spec, ())
     if command:
         reads.add_command(command)
@@ -411,7 +412,7 @@ def _unknown(reads: ScriptReads) -> str:
 
 
 def _entries(options: Mapping[str, Any]) -> list[str]:
-    """Every entry of a list that is one text."""
+    """Return every entry of a list that is one text."""
     texts = [one for one in options.values() if isinstance(one, str)]
     return [part for text in texts for part in re.split(r"[,;:\s]+", text) if part and part != text]
 
@@ -425,7 +426,7 @@ def _environment(words: Collection[str]) -> dict[str, str]:
 
 
 def _files_of_engines() -> dict[str, str]:
-    """Size and time of every library of the engines that are installed, and of this tool's own modules."""
+    """Return the size and time of every library of the engines that are installed, and of this tool's own modules."""
     found = {}
     for name in _PACKAGES:
         spec = None
@@ -441,7 +442,7 @@ def _files_of_engines() -> dict[str, str]:
 
 
 def named_contents(*texts: str) -> str:
-    """A digest of every file and folder that these name."""
+    """Return a digest of every file and folder that these name."""
     return _Files(()).named(*texts)
 
 
@@ -541,7 +542,7 @@ class _Files:
 
 
 def external_files(model: Path) -> Iterator[Path]:
-    """The files of an ONNX model's external weights: beside it, and beside what it is a link to."""
+    """Yield the files of an ONNX model's external weights: beside it, and beside what it is a link to."""
     from ..onnx.graph import external_tensors
     from ..onnx.model import loaded
 
@@ -626,7 +627,7 @@ def model_digest(model: ModelFiles) -> str:
 
 
 def model_files(model: ModelFiles) -> tuple[FileState, ...]:
-    """A model's files: its own, its parameters, an ONNX file's external weights.
+    """Return a model's files: its own, its parameters, an ONNX file's external weights.
 
     () of what is not a file: a folder may hold anything, and a program loads its weights from wherever it likes.
     """
@@ -670,7 +671,7 @@ def held_against(
 
 
 def with_changes(report: Report, what: str) -> Report:
-    """A stored report, whose sides say where their model's file is another one by now."""
+    """Return a stored report, whose sides say where their model's file is another one by now."""
     spec = report.spec
     target = _checked(report.target, spec.model, what, report.started)
     baseline = _checked(report.baseline, spec.baseline_model or spec.model, what, report.started)

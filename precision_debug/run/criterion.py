@@ -65,7 +65,7 @@ class CheckCommand:
         return cls(words=words)
 
     def passes(self, path: Path) -> tuple[bool, str]:
-        """Whether it ends with status 0 on a model, and what to say where it does not.
+        """Return whether it ends with status 0 on a model, and what to say where it does not.
 
         It runs in the current folder; what it prints goes where this process prints. Raises UsageError where it did
         not run at all.
@@ -94,7 +94,8 @@ _EXAMPLE = say("such_as", example=f'--check "python check.py {PLACE}"')
 
 
 def saved_as(settings: Sequence[Setting], mode: str) -> tuple[str, str]:
-    """The target's setting that saves what a mode runs, and a name for the file; ("", "") where it saves nothing."""
+    """Return the target's setting that saves what a mode runs, and a name for the file; ("", "") where it saves
+    nothing."""
     for name, file in _FILES.items():
         if any(setting.name == name and setting.matters("target", mode) for setting in settings):
             return name, file
@@ -162,7 +163,7 @@ class Criterion:
         )  # fmt: skip
 
     def limit(self, sample: Sample) -> float | None:
-        """The error up to which a sample passes; None where a tolerance of elements decides."""
+        """Return the error up to which a sample passes; None where a tolerance of elements decides."""
         if self.check is not None:
             return None
         absolute, share = limit_of(self.asked.limit)
@@ -211,7 +212,7 @@ class Criterion:
         return say("limit_expected", what=what, limit=self.allowed)
 
     def judge(self, sample: Sample, got: Values) -> tuple[bool, float, str]:
-        """Whether a sample passes, its error (inf: NaN or Inf), and the first mismatch in words."""
+        """Return whether a sample passes, its error (inf: NaN or Inf), and the first mismatch in words."""
         limit = self.limit(sample)
         if self.metric is not None:
             return self._by_metric(sample, got, limit)
@@ -241,7 +242,7 @@ class Criterion:
         return judge.judged(row, self.tolerance, allowed=self.allowed).status is Status.PASS
 
     def worse_by(self, mine: Values, theirs: Values, labels: Any) -> float:
-        """How much worse the metric is for the target in one sample; below 0 where it is better."""
+        """Return how much worse the metric is for the target in one sample; below 0 where it is better."""
         assert self.metric is not None
         base, target = (_value_of(self.metric, self.asked.on, one, labels) for one in (mine, theirs))
         name = self.asked.on.rpartition(":")[2]
@@ -277,7 +278,7 @@ class Criterion:
 
 
 def _value_of(metric: Callable[[Any, Any], Any], source: str, outputs: Values, labels: Any) -> float:
-    """What a metric gives for one sample: a number, or a sum over a count. Raises UsageError."""
+    """Return what a metric gives for one sample: a number, or a sum over a count. Raises UsageError."""
     try:
         said = metric(outputs, labels)
         total, count = said if isinstance(said, tuple) else (said, 1)
@@ -287,7 +288,8 @@ def _value_of(metric: Callable[[Any, Any], Any], source: str, outputs: Values, l
 
 
 def with_drop(asked: SearchRequest, names: Sequence[str], seen: Sequence[Sample]) -> SearchRequest:
-    """The request with the number that a share of the baseline's metric is. names: of the outputs that are judged."""
+    """Return the request with the number that a share of the baseline's metric is. names: of the outputs that are
+    judged."""
     most, of_baseline = allowed_drop(asked.drop) if asked.drop else (0.0, False)
     if not of_baseline:
         return asked
@@ -297,7 +299,8 @@ def with_drop(asked: SearchRequest, names: Sequence[str], seen: Sequence[Sample]
 
 
 def error_of(found: Comparison) -> float:
-    """Relative L2 error; inf where NaN or Inf are not those of the baseline; of integers, the share that differs."""
+    """Return the relative L2 error; inf where NaN or Inf are not those of the baseline; of integers, the share that
+    differs."""
     if not found.shapes_match or found.mismatched is None:
         return math.inf
     if is_broken(found) or found.target.inf > found.base.inf:

@@ -50,7 +50,7 @@ def deliver(folder: Path, outputs: Sequence[Path], *, failure: str = "", languag
 
 
 def has_rows(folder: Path) -> bool:
-    """Whether a run came as far as to see a tensor."""
+    """Return whether a run came as far as to see a tensor."""
     try:
         return any(True for _ in read_events(folder / JOURNAL, Saved, RowDone))
     except RecordingError:  # a damaged one may hold rows all the same
@@ -58,7 +58,7 @@ def has_rows(folder: Path) -> bool:
 
 
 def rescue(folder: Path) -> str:
-    """What to type for the rows of a run whose report could not be written."""
+    """Return what to type for the rows of a run whose report could not be written."""
     if not (folder / JOURNAL).exists():
         return f"the run's folder {folder} was removed while it ran"
     journal = shlex.quote(str(folder / JOURNAL))
@@ -104,7 +104,7 @@ def _deliver(folder: Path, outputs: Sequence[Path], failure: str, language: str,
 
 
 def _beside(report: Report, output: Path, inputs: Path | None, tensors: Path | None) -> Report:
-    """The report as it stands at one place: it names its inputs and its tensors from there."""
+    """Return the report as it stands at one place: it names its inputs and its tensors from there."""
     return dataclasses.replace(
         report,
         inputs_file=os.path.relpath(inputs, output.parent) if inputs else "",

@@ -106,7 +106,7 @@ class StandIn:
         return self
 
     def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
-        """What was recorded."""
+        """Return what was recorded."""
         return self._recorded.run(feeds, hook, names)
 
     def run_replacing(self, feeds: Feeds, replace: Replace, names: Collection[str] | None = None) -> Mapping[str, Any]:
@@ -233,7 +233,7 @@ def inside_sums(subject: Subject, accumulates: str) -> tuple[list[Reason], list[
 
 
 def _suspect(subject: Subject, row: Row) -> _Sum | None:
-    """A sum whose terms are many and large enough, by what is known of its input already."""
+    """Return a sum whose terms are many and large enough, by what is known of its input already."""
     meta, numbers = subject.meta_of.get(row.name), row.comparison
     if meta is None or numbers is None or row.op_type not in _ADDED or subject.held_as.get(row.name) != "float16":
         return None
@@ -250,13 +250,13 @@ def _suspect(subject: Subject, row: Row) -> _Sum | None:
 
 
 def _ran_in(subject: Subject, row: Row) -> str:
-    """The precision in which an engine that tells ran the operator; "" where it does not."""
+    """Return the precision in which an engine that tells ran the operator; "" where it does not."""
     running = subject.targets.get(row.target_name)
     return "" if running is None else running.extra.get("Real Precision", "")
 
 
 def _sums(subject: Subject, suspect: _Sum, array: Array) -> tuple[float, float, int]:
-    """The largest sum, the largest sum of sizes, and how many terms each has."""
+    """Return the largest sum, the largest sum of sizes, and how many terms each has."""
     kind = suspect.row.op_type
     terms = np.square(array) if kind in _SQUARED else np.abs(array) if kind == "ReduceL1" else array
     axes = _axes(subject, suspect, array.ndim)

@@ -44,7 +44,7 @@ def with_faulty_pass(
     explanation: Explanation, subject: explain.Subject, target: Opening, asked: bool | None, feeds: Feeds,
     sets: Collection[Feeds],
 ) -> Explanation:  # fmt: skip
-    """The explanation, with the pass as the cause where one is found whose absence mends the outputs.
+    """Return the explanation, with the pass as the cause where one is found whose absence mends the outputs.
 
     asked: with the option ``find_pass``; None: only where the target computes in float32, or something else than the
     baseline, and where a session is cheap. feeds: the target's. sets: what it is calibrated on.
@@ -72,7 +72,7 @@ def _work(subject: explain.Subject, target: Opening) -> int:
 
 
 def work_of_file(target: Opening) -> int:
-    """Bytes of the model's file; 0 where there is none."""
+    """Return bytes of the model's file; 0 where there is none."""
     try:
         return os.path.getsize(target.spec.model.path)
     except OSError:
@@ -83,7 +83,7 @@ def _bisected(
     explanation: Explanation, subject: explain.Subject, target: Opening, feeds: Feeds, sets: tuple[Feeds, ...],
     *, quick: bool,
 ) -> tuple[Bisected, float, float, Rebuilt] | None:  # fmt: skip
-    """What must be off, and the error of the worst output with every pass on and with these off."""
+    """Return what must be off, and the error of the worst output with every pass on and with these off."""
     ladder = target.capabilities.ladder
     wanted = {subject.partner.get(name, name): one for name, one in subject.target_outputs.items()}
     before = _error(subject.outputs, wanted)
@@ -143,7 +143,7 @@ def _rebuilt(
 
 
 def _error(base: Mapping[str, Any], target: Mapping[str, Any]) -> float:
-    """Relative L2 of the worst output that both sides have; inf where shapes, NaN or Inf do not agree."""
+    """Return the relative L2 of the worst output that both sides have; inf where shapes, NaN or Inf do not agree."""
     return max((apart(one, target[name]) for name, one in base.items() if name in target), default=math.inf)
 
 
@@ -196,13 +196,13 @@ def _one_step(subject: explain.Subject, error: float) -> bool:
 
 
 def option_of(target: Opening, switch: Switch, off: Collection[str]) -> str:
-    """What switches them off in a command of ours."""
+    """Return what switches them off in a command of ours."""
     table = {setting.name: setting for setting in target.settings}
     return " ".join(table[name].typed(typed) for name, typed in switch.options(off).items())
 
 
 def _replaced(without: Iterable[TensorMeta], within: Iterable[TensorMeta]) -> tuple[str, str]:
-    """What only the graph without the passes has, and only the graph with them."""
+    """Return what only the graph without the passes has, and only the graph with them."""
     first, second = ({(meta.op_type, meta.origin or meta.name): None for meta in metas} for metas in (without, within))
 
     def listed(ours: Collection[tuple[str, str]], theirs: Collection[tuple[str, str]]) -> str:
@@ -224,7 +224,7 @@ MOST_BYTES = 128 << 20
 def with_stopping_pass(
     error: PrecisionDebugError, target: Opening, feeds: Feeds, sets: Collection[Feeds]
 ) -> PrecisionDebugError:
-    """The error; where the target runs once passes are off, one that names them and what switches them off.
+    """Return the error; where the target runs once passes are off, one that names them and what switches them off.
 
     feeds: the target's. sets: what it is calibrated on. An engine that took its process with it is not asked again.
     """

@@ -135,7 +135,7 @@ class FixFinder:
     stopped: bool = False
 
     def find(self, culprits: Sequence[Culprit]) -> ToKeep:
-        """What to paste, with what it brought; without an option where nothing brought anything."""
+        """Return what to paste, with what it brought; without an option where nothing brought anything."""
         names = self._names(culprits)
         if self.in_regions:
             found = self._grown(names)
@@ -158,8 +158,8 @@ class FixFinder:
         return self._nothing() if found is None else self._to_keep(found)
 
     def _grown(self, names: tuple[str, ...]) -> Groups | None:
-        """The smallest set that holds of those that grow along the data, else the best that helps. Each is run on all
-        samples, and not again: an engine takes long to build."""
+        """Return the smallest set that holds of those that grow along the data, else the best that helps. Each is run
+        on all samples, and not again: an engine takes long to build."""
         units, held = self.keepable.units, False
 
         def groups_of(kept: frozenset[int]) -> Groups:
@@ -314,8 +314,8 @@ class FixFinder:
         return min(smaller, key=lambda groups: (len(groups), self._error(groups)), default=found)
 
     def _for_no_more(self, found: Groups) -> Groups:
-        """The smallest set that does as well and leaves as much in the low precision: an engine that widens what lies
-        between kept operators too gives that up for a part of them already."""
+        """Return the smallest set that does as well and leaves as much in the low precision: an engine that widens what
+        lies between kept operators too gives that up for a part of them already."""
         ran = self.seen[found].executed
         error = max(_MARGIN * self.rule.allowed, self._error(found))
         smaller = [
@@ -329,14 +329,15 @@ class FixFinder:
         return least
 
     def _in_vain(self, groups: Groups) -> bool:
-        """Whether a set that holds all of these did nothing: fewer will do no more."""
+        """Return whether a set that holds all of these did nothing: fewer will do no more."""
         kept = set(groups)
         return any(kept <= set(seen) and self._error(seen) >= _MARGIN * self.rule.before[0] for seen in self.seen)
 
     # runs -------------------------------------------------------------------------------------------------------
 
     def _run(self, groups: Groups, *, rough: bool = True) -> Evaluation | None:
-        """What came of a set; None where it has nothing in it, or the runs are used up. rough: see ``Trials.run``."""
+        """Return what came of a set; None where it has nothing in it, or the runs are used up. rough: see
+        ``Trials.run``."""
         if groups in self.seen:
             return self.seen[groups]
         if not groups or self.spent >= self.most or self._late():
@@ -354,7 +355,7 @@ class FixFinder:
         return found
 
     def _late(self) -> bool:
-        """Whether the time for it is over; the first set is run however long the run took until then."""
+        """Return whether the time for it is over; the first set is run however long the run took until then."""
         self.stopped = self.stopped or (bool(self.seen) and time.monotonic() - self.begun > self.patience)
         return self.stopped
 
@@ -362,7 +363,7 @@ class FixFinder:
         return self.seen[groups].size
 
     def _helps(self, groups: Groups) -> bool:
-        """Whether the error is less than half of what it was, and the rest still runs in the low precision."""
+        """Return whether the error is less than half of what it was, and the rest still runs in the low precision."""
         if (found := self.seen.get(groups)) is None or not self.rule.helps(found):
             return False
         told = found.executed is not None or not self.in_regions  # a region tells of no precision
@@ -373,7 +374,8 @@ class FixFinder:
         return self._helps(groups) and self.seen[groups].passes
 
     def _rank(self, groups: Groups) -> tuple[bool, float, float, int]:
-        """The smallest of those that hold well first, then by their error; of those that do not hold the best trade."""
+        """Return the smallest of those that hold well first, then by their error; of those that do not hold the best
+        trade."""
         strict, error = self.rule.strict, self._error(groups)
         if not self._holds(groups):
             return True, self._cost(groups), error, len(groups)
@@ -395,13 +397,13 @@ class FixFinder:
         return tuple(self.point(one, ran[one]) for one in chosen[-_POINTS:])
 
     def point(self, groups: Groups, found: Evaluation) -> TradePoint:
-        """A set as it is told of."""
+        """Return a set as it is told of."""
         if self.trials.calibrates:  # what is told was run as it would be pasted
             found = self.trials.run(found.kept, self.samples[:1], timed=False)
         return TradePoint(what="curve", kept=len(groups), error=found.error, passes=found.passes)
 
     def _nearly(self, groups: Groups) -> bool:
-        """Whether a set helps, and all but reaches what is expected."""
+        """Return whether a set helps, and all but reaches what is expected."""
         strict = self.rule.strict
         return not strict and self._helps(groups) and self._error(groups) <= _NEARLY * self.rule.allowed
 
@@ -414,9 +416,9 @@ class FixFinder:
         return self.seen[groups].passes and (near or self.rule.strict)
 
     def _again_so(self, groups: Groups) -> Evaluation | None:
-        """A set run once more in a session of its own, on the other inputs too; None where that does not give what it
-        gave, or it does not help there. The one run of a model that takes long is not repeated, unless it was rough:
-        then what is not near to it is run a third time."""
+        """Return a set run once more in a session of its own, on the other inputs too; None where that does not give
+        what it gave, or it does not help there. The one run of a model that takes long is not repeated, unless it was
+        rough: then what is not near to it is run a third time."""
         if groups in self.confirmed:
             return self.confirmed[groups]
         found: Evaluation | None = self.seen[groups]
@@ -465,7 +467,7 @@ class FixFinder:
         return self.trials.run(keys, self.samples[:1], timed=False, beside=self.beside).slower
 
     def _nothing(self) -> ToKeep:
-        """What came of everything that can be kept says where else to look."""
+        """Return what came of everything that can be kept says where else to look."""
         everything = self.keepable.everything
         trade = self._trade(everything)[-_NEAREST:]
         self.most += 1
@@ -498,7 +500,7 @@ def _needed(finder: FixFinder, found: Groups) -> Groups:
 
 
 def _does(finder: FixFinder, groups: Groups, as_what: Groups) -> bool:
-    """Whether a part of a set that holds does too, or is as good as one that does not."""
+    """Return whether a part of a set that holds does too, or is as good as one that does not."""
     held = finder.seen[as_what].passes and finder._run(groups) is not None
     return finder._holds(groups) if held else finder._as_good(groups, as_what)
 
@@ -515,7 +517,7 @@ def _beside(finder: FixFinder, groups: Groups) -> tuple[ToKeep, ...]:
 
 
 def _parts(groups: Groups) -> Iterator[Groups]:
-    """A set of modules with what is computed between modules in place of those around others: less is kept so."""
+    """Yield a set of modules with what is computed between modules in place of those around others: less is kept so."""
     keys = {key for group in groups for key in group}
     around = {key for key in keys if key == WHOLE or any(other.startswith(f"{key}.") for other in keys)}
     if keys - around - {BETWEEN}:

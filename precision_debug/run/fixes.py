@@ -63,7 +63,7 @@ def tried_fix(
     folder: Path, *, sample: int, again: Callable[[Mapping[str, Any]], Pasted] | None, foreign: bool,
     begun: Callable[[ToKeep], None], on_stage: Callable[[Reason], None] = lambda _stage: None,
 ) -> ToKeep | None:  # fmt: skip
-    """What to paste and what it brought; None where there is nobody to keep, or nobody can tell how.
+    """Return what to paste and what it brought; None where there is nobody to keep, or nobody can tell how.
 
     Both sessions are open, and have run. folder: for what is written meanwhile. sample: which of the feeds the subject
     is of. again: what comes of one more comparison with further settings of the target's; None: there can be none.
@@ -135,7 +135,7 @@ def tried_fix(
 
 
 def _shrinks_until(target: OpenSide, spec: RunSpec) -> float:
-    """The time from which on a set that holds is not made smaller; a full explanation waits for the smallest."""
+    """Return the time from which on a set that holds is not made smaller; a full explanation waits for the smallest."""
     return math.inf if spec.explain == "full" else target.opened + (_BUILDS - 1) * target.opening_seconds
 
 
@@ -157,7 +157,7 @@ def _not_timed(target: OpenSide, subject: Subject) -> bool:
 
 
 def _sets(spec: RunSpec, subject: Subject, opening: Opening, *, in_regions: bool = False) -> tuple[int, int]:
-    """How many sets may be run, and the bytes that one passes through: one of an engine that has to be built."""
+    """Return how many sets may be run, and the bytes that one passes through: one of an engine that has to be built."""
     path = opening.spec.model.path
     tensors = sum(row.comparison.base.elements * 4 for row in subject.rows if row.comparison is not None)
     file = Path(path.partition(".py:")[0] + ".py" if ".py:" in path else path)

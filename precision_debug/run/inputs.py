@@ -52,7 +52,7 @@ def chosen_samples(text: str | None, count: int) -> tuple[int, range | None]:
 # What both sides are fed: made once, checked against both models, and told to the journal.
 
 def feeds_of(spec: RunSpec, plan: Plan, feeds: Sequence[Feeds]) -> FeedSet:
-    """The sample sets of a run, and which of them are compared. Raises InputError or ModelError.
+    """Return the sample sets of a run, and which of them are compared. Raises InputError or ModelError.
 
     feeds: arrays that the caller has already. One that is to be compared alone comes first; all of them calibrate.
     """
@@ -115,13 +115,14 @@ def _said(feed_set: FeedSet, many: range | None, calibrates: tuple[int, ...]) ->
 
 
 def _same_shapes(feed_set: FeedSet, other: int) -> bool:
-    """Whether a session that is opened with another sample takes the first one: engines fix their shapes by it."""
+    """Return whether a session that is opened with another sample takes the first one: engines fix their shapes by
+    it."""
     first, second = feed_set.feeds[0], feed_set.feeds[other]
     return first.keys() == second.keys() and all(np.shape(first[name]) == np.shape(second[name]) for name in first)
 
 
 def _is_batch(metas: Sequence[InputMeta], feeds: Mapping[str, Any]) -> bool:
-    """Whether every input has one and the same open first axis, of two entries or more."""
+    """Return whether every input has one and the same open first axis, of two entries or more."""
     open_axes = [meta.shape[0] if meta.shape else 0 for meta in metas]
     if not metas or any(isinstance(axis, int) for axis in open_axes) or len(set(open_axes)) > 1:
         return False
@@ -131,7 +132,7 @@ def _is_batch(metas: Sequence[InputMeta], feeds: Mapping[str, Any]) -> bool:
 
 
 def _brings_ranges(side: Opening) -> bool:
-    """Whether the model is quantised already, so that nothing calibrates it."""
+    """Return whether the model is quantised already, so that nothing calibrates it."""
     file = side.spec.model.model_file
     if not file.lower().endswith(".onnx"):
         return False
@@ -152,7 +153,7 @@ def _with_first(sets: Sequence[dict[str, Any]], first: int) -> Sequence[dict[str
 
 
 def _feeds_of(spec: RunSpec, plan: Plan, feeds: Sequence[Feeds]) -> FeedSet:
-    """The sample sets of a run. feeds: arrays that the caller has already. Raises InputError or ModelError."""
+    """Return the sample sets of a run. feeds: arrays that the caller has already. Raises InputError or ModelError."""
     sides = [side for side in (plan.baseline, plan.target) if side is not None]
     recorded = next((side.recording for side in sides if side.brings_inputs), "")
     if recorded:
@@ -207,7 +208,7 @@ def _feeds_of(spec: RunSpec, plan: Plan, feeds: Sequence[Feeds]) -> FeedSet:
 def _for_both(
     ours: Sequence[InputMeta], theirs: Sequence[InputMeta], feed_set: FeedSet, renames: Mapping[str, str]
 ) -> FeedSet:
-    """The feeds as the target wants them too, under its own names where those differ. Raises InputError."""
+    """Return the feeds as the target wants them too, under its own names where those differ. Raises InputError."""
     first = feed_set.feeds[0]
     absent = [meta.name for meta in ours if meta.name not in first]
     names, notes = match_inputs([meta for meta in ours if meta.name not in absent], theirs, renames)
@@ -247,7 +248,8 @@ def _turned(feeds: Mapping[str, Any], metas: Sequence[InputMeta], notes: list[Re
 
 
 def _as_deployed(feeds: Mapping[str, Any], metas: Sequence[InputMeta], notes: list[Reason]) -> dict[str, Any]:
-    """Floats in the type that a model takes, rounded where they have to be as a deployment rounds them; and notes."""
+    """Return floats in the type that a model takes, rounded where they have to be as a deployment rounds them; and
+    notes."""
     fed = dict(feeds)
     for meta in metas:
         value, wanted = feeds.get(meta.name), as_dtype(meta.dtype)

@@ -38,7 +38,7 @@ Pair = tuple[dict[str, Any], dict[str, Any]]
 
 
 def is_random(spec: RunSpec, asked: SearchRequest, feed_set: FeedSet) -> bool:
-    """Whether further inputs are made as the ones given were."""
+    """Return whether further inputs are made as the ones given were."""
     return not asked.held_out and not spec.inputs and feed_set.source.startswith("seeded random")
 
 
@@ -73,17 +73,17 @@ class StepFixes(Protocol):
     """What mends something else than a forward pass, and which of its outputs tell; behind the door "fixes"."""
 
     def tried_on_step(self, subject: Subject, explanation: Explanation, target: OpenSide) -> ToKeep | None:
-        """What came of the setting that the first culprit asks for; None where it asks for none."""
+        """Return what came of the setting that the first culprit asks for; None where it asks for none."""
 
     def wrong_outputs(self, subject: Subject, explanation: Explanation) -> Sequence[str]:
-        """The outputs that are beyond their own bounds."""
+        """Return the outputs that are beyond their own bounds."""
 
     def tight(self, bounds: Iterable[float], otherwise: float) -> float:
-        """The largest bound of the outputs whose error tells something; otherwise: where there are none."""
+        """Return the largest bound of the outputs whose error tells something; otherwise: where there are none."""
 
 
 def fixes_of_step(subject: Subject) -> StepFixes | None:
-    """What mends a training step; None of a forward pass, and where no product does."""
+    """Return what mends a training step; None of a forward pass, and where no product does."""
     if not subject.is_step or "step" not in registry.behind("fixes"):
         return None
     found: StepFixes = registry.opened("fixes", "step")

@@ -46,7 +46,7 @@ _NAME_MAX = 255
 
 
 def lock_of(path: Path) -> Path:
-    """The lock of a file, beside what the file's name leads to."""
+    """Return the lock of a file, beside what the file's name leads to."""
     final = Path(os.path.realpath(path))
     if os.path.lexists(final) and not final.is_file():  # a device or a pipe: nothing is made in its folder
         final = path
@@ -57,7 +57,7 @@ def lock_of(path: Path) -> Path:
 
 
 def take(lock: Path) -> int | None:
-    """A descriptor that holds the lock as long as any process has it open; None where another run has it.
+    """Return a descriptor that holds the lock as long as any process has it open; None where another run has it.
 
     The lock is an empty file, which is never written. Raises OSError.
     """
@@ -96,7 +96,7 @@ folder of theirs, after which none comes: a cluster's actors end a second or so 
 
 
 def run_folder(home: Path, job: Mapping[str, Any], *, hint: str = "name another --output") -> tuple[Path, int]:
-    """A run's folder in another one, with its job, and a descriptor that holds it. Raises OutputError."""
+    """Return a run's folder in another one, with its job, and a descriptor that holds it. Raises OutputError."""
     folder = None
     try:
         home.mkdir(parents=True, exist_ok=True)
@@ -155,7 +155,7 @@ def clear_scratch_of(run: str) -> None:
 
 
 def _prefix(run: str) -> str:
-    """How the names of folders in TMPDIR begin that are made for a run."""
+    """Return how the names of folders in TMPDIR begin that are made for a run."""
     return f"{SCRATCH}{run.removeprefix(PREFIX)}-" if run else SCRATCH
 
 

@@ -142,7 +142,7 @@ class Comparing:
         return self.spec.explain != "off" and not self.alone
 
     def feeds(self, sample: int) -> tuple[Feeds, Feeds]:
-        """What both sides are fed: the baseline's and the target's."""
+        """Return what both sides are fed: the baseline's and the target's."""
         return self.feed_set.feeds[sample], self.feed_set.for_target().feeds[sample]
 
     def note(self, text: Reason) -> None:
@@ -150,7 +150,7 @@ class Comparing:
         self.journal.write(Note(text=text))
 
     def keepers_of_pairs(self) -> list[WorstPairs]:
-        """What saves the worst tensors of a run, where that is asked for."""
+        """Return what saves the worst tensors of a run, where that is asked for."""
         most = self.spec.save_tensors
         if not most:
             return []
@@ -202,7 +202,7 @@ def refuse_lockstep(together: bool, *sides: OpenSide) -> None:
 
 
 def runs_together(spec: RunSpec, first: Opening, second: Opening) -> bool:
-    """Whether both runs advance together; where the user leaves it open, as soon as both sides can."""
+    """Return whether both runs advance together; where the user leaves it open, as soon as both sides can."""
     able = all(side.mode is None or side.mode.concurrent for side in (first, second))
     if spec.lockstep and not able:
         side = next(side for side in (first, second) if side.mode is not None and not side.mode.concurrent)
@@ -228,14 +228,16 @@ def selected(spec: RunSpec, tensors: Sequence[TensorMeta], journal: Journal) -> 
 
 
 def _finals(spec: RunSpec, tensors: Sequence[TensorMeta]) -> set[str]:
-    """The final outputs, which are compared beside whatever is marked: they cost nothing, and change no fusion."""
+    """Return the final outputs, which are compared beside whatever is marked: they cost nothing, and change no
+    fusion."""
     return set() if spec.without_outputs else {meta.name for meta in tensors if meta.is_output}
 
 
 def renames_of(
     spec: RunSpec, feed_set: FeedSet, baseline: Sequence[TensorMeta], target: Sequence[TensorMeta]
 ) -> dict[str, str]:
-    """The user's rename map, and inputs that have another name; inputs that a side does not list are left out."""
+    """Return the user's rename map, and inputs that have another name; inputs that a side does not list are left
+    out."""
     ours, theirs = {meta.name for meta in baseline}, {meta.name for meta in target}
     both = {new: old for new, old in feed_set.names.items() if new != old and new in theirs and old in ours}
     own = {new: old for new, old in spec.renames.items() if feed_set.names.get(new) != old}
@@ -270,7 +272,8 @@ def _announced_plan(
 
 
 def _matches_converted(work: Comparing) -> tuple[Matches, Opening]:
-    """What names and values say of a model's tensors and a converted file's, and the target in the model's layouts."""
+    """Return what names and values say of a model's tensors and a converted file's, and the target in the model's
+    layouts."""
     match_converted = registry.opened("pairings", "converted")
     work.journal.write(events.Stage(text=say("stage_pairing")))
     feeds, target_feeds = work.feeds(0)
@@ -284,7 +287,7 @@ def _matches_converted(work: Comparing) -> tuple[Matches, Opening]:
 
 
 def _matches_across(work: Comparing) -> Matches:
-    """What values say of two frameworks' tensors."""
+    """Return what values say of two frameworks' tensors."""
     match_values = registry.opened("pairings", "across_frameworks")
     work.journal.write(events.Stage(text=say("stage_pairing")))
     feeds, target_feeds = work.feeds(0)

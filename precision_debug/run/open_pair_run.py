@@ -159,7 +159,7 @@ class OpenPair:
         return self._of_target
 
     def with_totals(self) -> Comparer:
-        """What compares, from now on with totals that can be merged."""
+        """Return what compares, from now on with totals that can be merged."""
         comparer: Any = self.place.comparer
         if not hasattr(comparer, "totals"):  # another wheel's: its tensors are compared in the host's memory
             comparer = HostComparer()
@@ -219,7 +219,7 @@ class OpenPair:
     def _run_sides(
         self, save: Hook, hook: Hook, meeting: Meeting | None, feeds: Feeds, target_feeds: Feeds, *, quiet: bool
     ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """Both sides' outputs: of one session that is both, of two in lockstep, or of one after the other."""
+        """Return both sides' outputs: of one session that is both, of two in lockstep, or of one after the other."""
         if self.base is self.target:  # each tensor meets itself
             outputs = self.target.run(HookChain(hooks=(save, hook)), self.names, feeds, quiet=quiet)
             return outputs, outputs
@@ -263,7 +263,7 @@ class _Renamed(Mapping[str, Any]):
 
 
 def _left(store: BaselineStore, comparer: Comparer) -> dict[str, TensorStats]:
-    """Numbers of the baseline's tensors that no partner came for; they are freed."""
+    """Return numbers of the baseline's tensors that no partner came for; they are freed."""
     found: dict[str, TensorStats] = {}
     for name in store:
         held = store.get(name)

@@ -43,7 +43,8 @@ _OPENING, _RUNNING = "stage_opening", "stage_running"
 
 
 def last_stage(journal: Path) -> str:
-    """The last stage that had not ended; both sides' where they were at it side by side: nobody knows which it was.
+    """Return the last stage that had not ended; both sides' where they were at it side by side: nobody knows which it
+    was.
 
     "" where there is none. Raises RecordingError.
     """
@@ -84,7 +85,8 @@ _TYPED = "cautious.txt"
 
 
 def whose_crash(folder: Path) -> Reason:
-    """Who brought about that the run of a folder was ended by a signal, in a sentence; "" where that is not known.
+    """Return who brought about that the run of a folder was ended by a signal, in a sentence; "" where that is not
+    known.
 
     It takes as long as the engine alone, once or twice.
     """
@@ -106,7 +108,8 @@ def whose_crash(folder: Path) -> Reason:
 
 
 def runs_with(folder: Path) -> str:
-    """What to type so that the side that a signal ended runs, tried on its model and inputs; "" where that is unknown.
+    """Return what to type so that the side that a signal ended runs, tried on its model and inputs; "" where that is
+    unknown.
 
     It takes as long as that side alone, once for each of the settings that its engine has for this.
     """
@@ -122,7 +125,7 @@ def runs_with(folder: Path) -> str:
 
 
 def _at_work(folder: Path) -> list[str]:
-    """The sides that were being opened, or run, and had not ended that."""
+    """Return the sides that were being opened, or run, and had not ended that."""
     going: dict[str, str] = {}
     for event in read_events(folder / JOURNAL, Stage, Tensors, SideDone):
         match event:
@@ -138,7 +141,7 @@ def _at_work(folder: Path) -> list[str]:
 
 
 def _modes(folder: Path) -> dict[str, str]:
-    """What each side ran, by the stages."""
+    """Return what each side ran, by the stages."""
     found = {"baseline": "", "target": ""}
     for event in read_events(folder / JOURNAL, Stage):
         side = event.text.args.get("side") if isinstance(event, Stage) else None
@@ -148,7 +151,7 @@ def _modes(folder: Path) -> dict[str, str]:
 
 
 def _alone(folder: Path, side: str, *cautious: str) -> int | None:
-    """The exit status of the engine alone; None where it could not be tried, or took too long.
+    """Return the exit status of the engine alone; None where it could not be tried, or took too long.
 
     cautious: the place of the settings with which the side itself is tried, in place of its engine alone."""
     with tempfile.TemporaryFile(dir=folder) as said:

@@ -111,7 +111,7 @@ class Checkpoint:
         )
 
     def _parts(self, lines: Sequence[str]) -> list[str]:
-        """Lines that tell of other samples than the lines before: two commands may have written at once."""
+        """Return lines that tell of other samples than the lines before: two commands may have written at once."""
         kept, known = [], set[int]()
         for number, line in enumerate(lines, 2):
             digest, _, text = line.partition(" ")
@@ -183,7 +183,7 @@ def execute(
 
 
 def _opened(spec: RunSpec, pool: Pool) -> tuple[Worker, list[Plain]]:
-    """The first worker, and what it tells of both sides. Raises PrecisionDebugError."""
+    """Return the first worker, and what it tells of both sides. Raises PrecisionDebugError."""
     tries = 0
     while True:
         try:
@@ -197,7 +197,8 @@ def _opened(spec: RunSpec, pool: Pool) -> tuple[Worker, list[Plain]]:
 
 
 def _made_of(spec: RunSpec, samples: range, head: list[Plain], folder: Path) -> dict[str, str]:
-    """Digests of what decides beside the command and its files: what programs give, and what the engines say they are.
+    """Return digests of what decides beside the command and its files: what programs give, and what the engines say
+    they are.
 
     A script's samples, and the weights of a model that is one, are known only when it has run.
     """
@@ -359,7 +360,7 @@ def _parts(samples: list[int], workers: int) -> Iterator[list[int]]:
 
 
 def _checked(found: list[Plain]) -> list[Plain]:
-    """The events; raises what a worker failed with."""
+    """Return the events; raises what a worker failed with."""
     event = events.read(found[-1]) if found else None
     if isinstance(event, events.Failure):
         raise error_of(event)

@@ -56,7 +56,8 @@ class PartRunner:
         self._thread.start()
 
     def ask(self, part: list[int]) -> list[Plain]:
-        """What the journal of this part says: [] opens both sides, [FROM, TO] compares samples, [N] explains one.
+        """Return what the journal of this part says: [] opens both sides, [FROM, TO] compares samples, [N] explains
+        one.
 
         Where something failed the last event is "failure".
         """

@@ -142,8 +142,8 @@ def _announced(both: OpenPair, journal: Journal) -> None:
 
 
 def _once_more(work: Comparing, sample: int, settings: Mapping[str, Any], model: ModelFiles | None = None) -> Pasted:
-    """What one more comparison comes to, with further settings of the target's or another model in its place, on one
-    sample."""
+    """Return what one more comparison comes to, with further settings of the target's or another model in its place, on
+    one sample."""
     options = {**without_saving(work.target.spec.options), **settings}
     there = dataclasses.replace(work.target.spec, options=options, model=model or work.target.spec.model)
     plan = Plan(

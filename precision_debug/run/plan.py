@@ -89,7 +89,7 @@ class Opening:
         return bool(self.recording) and not self.dump and not recording.is_outputs(self.recording)
 
     def inputs(self) -> Sequence[InputMeta]:
-        """The model's inputs. Raises ModelError; a recording has none of its own."""
+        """Return the model's inputs. Raises ModelError; a recording has none of its own."""
         return () if self.backend is None else self.backend.inputs(self.spec)
 
     def open(self, feeds: Sequence[Feeds]) -> Session:
@@ -129,17 +129,17 @@ class Side(Protocol):
     """How a side comes about that is neither an engine's run nor a recording of ours; behind the door "sides"."""
 
     def is_dump(self, path: str) -> bool:
-        """Whether a baseline, or a run mode, of this name is such a side."""
+        """Return whether a baseline, or a run mode, of this name is such a side."""
 
     def dumped_inputs(self, path: str, metas: Sequence[InputMeta]) -> Mapping[str, Any]:
-        """The model's inputs, where all of them are there; {} otherwise. Raises RecordingError."""
+        """Return the model's inputs, where all of them are there; {} otherwise. Raises RecordingError."""
 
     def with_recorded_dumps(self, plan: Plan, feed_set: FeedSet, folder: Path) -> Plan:
-        """A plan in which every such side is a recording. Raises PrecisionDebugError."""
+        """Return a plan in which every such side is a recording. Raises PrecisionDebugError."""
 
 
 def side_at(path: str) -> Side | None:
-    """What makes a side of a folder or file that another tool left; None where nothing does."""
+    """Return what makes a side of a folder or file that another tool left; None where nothing does."""
     found: list[Side] = [registry.opened("sides", name) for name in registry.behind("sides")]
     return next((side for side in found if side.is_dump(path)), None)
 
@@ -199,7 +199,7 @@ _CONVERTED = frozenset({".tflite"})
 
 
 def converted(first: Opening, second: Opening) -> bool:
-    """Whether one side is a file that a converter made, and the other is none of its format."""
+    """Return whether one side is a file that a converter made, and the other is none of its format."""
     if not first.brings_inputs and first.backend is None:
         return False
     ours, theirs = (registry.suffix(_model_of(side)) in _CONVERTED for side in (first, second))
@@ -207,7 +207,7 @@ def converted(first: Opening, second: Opening) -> bool:
 
 
 def _model_of(side: Opening) -> ModelFiles:
-    """A recording's own model, where it says which."""
+    """Return a recording's own model, where it says which."""
     if not side.recording:
         return side.spec.model
     session = recording.open_recording(side.recording)
@@ -216,7 +216,8 @@ def _model_of(side: Opening) -> ModelFiles:
 
 
 def crosses(first: Opening, second: Opening) -> bool:
-    """Whether the names of both sides come from different frameworks: a model against a file exported from it."""
+    """Return whether the names of both sides come from different frameworks: a model against a file exported from
+    it."""
     maker = maker_of(first)
     if second.backend is None or maker is None or maker is second.backend:
         return False
@@ -227,7 +228,7 @@ def crosses(first: Opening, second: Opening) -> bool:
 
 
 def maker_of(side: Opening) -> Backend | None:
-    """The backend whose names the side has; a recording says which one made it."""
+    """Return the backend whose names the side has; a recording says which one made it."""
     if not side.recording or not side.brings_inputs:
         return side.backend
     session = recording.open_recording(side.recording)
@@ -236,7 +237,7 @@ def maker_of(side: Opening) -> Backend | None:
 
 
 def stage_of(spec: RunSpec, mode: str, options: Mapping[str, Any]) -> RunSpec:
-    """A command whose target runs in another mode of the same way, with further settings of the target.
+    """Return a command whose target runs in another mode of the same way, with further settings of the target.
 
     What the command set for its own mode alone, and neither side reads in this one, is left out.
     """
@@ -246,7 +247,7 @@ def stage_of(spec: RunSpec, mode: str, options: Mapping[str, Any]) -> RunSpec:
 
 
 def _sides(spec: RunSpec) -> tuple[Opening, ...]:
-    """The baseline, where there is one, and the target; they have no settings yet."""
+    """Return the baseline, where there is one, and the target; they have no settings yet."""
     target = _found(spec.model, spec.run_mode)
     if spec.record and not spec.baseline:
         _needs_no_comparison(spec)
@@ -352,7 +353,7 @@ def _default_baseline(spec: RunSpec, target: Opening) -> str:
 
 
 def _imports(model: ModelFiles, name: str) -> bool:
-    """Whether a Python file says that it imports a framework."""
+    """Return whether a Python file says that it imports a framework."""
     path = Path(model.model_file.partition(".py:")[0].removesuffix(".py") + ".py")
     try:
         text = path.read_text(encoding="utf-8", errors="replace")

@@ -37,7 +37,7 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 def cards() -> tuple[str, ...]:
-    """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them. Never raises."""
+    """Return the GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them. Never raises."""
     named = os.environ.get(VISIBLE)
     if named is not None:
         return tuple(one.strip() for one in named.split(",") if one.strip())
@@ -58,7 +58,7 @@ def _count() -> int:
 
 
 def shares(options: Mapping[str, Any], found: Sequence[str]) -> tuple[str, ...]:
-    """What CUDA_VISIBLE_DEVICES may be in a process of a command: one entry for each that has cards of its own.
+    """Return what CUDA_VISIBLE_DEVICES may be in a process of a command: one entry for each that has cards of its own.
 
     options: the command's. One that names "cuda:1" beside "cuda:0" takes two cards. Empty where there are too few to
     share them out, or where a backend numbers its cards itself.
@@ -116,7 +116,7 @@ class Pool(Protocol):
     def size(self) -> int: ...
 
     def start(self) -> Worker:
-        """A new worker, whose sides open while ``ask([])`` waits. Raises PrecisionDebugError or WorkerLost."""
+        """Return a new worker, whose sides open while ``ask([])`` waits. Raises PrecisionDebugError or WorkerLost."""
 
     def close(self) -> None:
         """End what is left."""

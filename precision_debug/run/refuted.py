@@ -62,7 +62,7 @@ def in_vain(
 
 
 def withdrawn(explanation: Explanation, kept: ToKeep | None) -> Explanation | None:
-    """The explanation without its culprits; None where nothing refutes them."""
+    """Return the explanation without its culprits; None where nothing refutes them."""
     point = kept.tried.in_vain if kept is not None and kept.tried is not None else None
     if kept is None or point is None or point.error is None or explanation.state != "culprits":
         return None

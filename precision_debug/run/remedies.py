@@ -43,7 +43,7 @@ class Chosen:
         return ()
 
     def told(self, name: str, opening: Opening, tried: Tried, **more: Any) -> ToKeep:
-        """A setting as a user types it, with what it brought."""
+        """Return a setting as a user types it, with what it brought."""
         settings = dict(self.named[name])
         values: dict[str, Any] = {"unit": ENGINE_OPTION, "keys": (name,), **more}
         return ToKeep(

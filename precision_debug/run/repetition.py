@@ -126,7 +126,7 @@ class Repetition:
         )  # fmt: skip
 
     def _options(self) -> dict[str, Any]:
-        """What a further build is told: it is one, and what the user keeps is the compared one."""
+        """Return what a further build is told: it is one, and what the user keeps is the compared one."""
         options = self._opening.spec.options
         return {name: one for name, one in options.items() if not name.startswith("save_")} | {"anew": True}
 
@@ -209,7 +209,7 @@ def _unseen(_op_type: str, _name: str, _tensor: Any, /) -> None:
 
 
 def _differs_before(name: str, reads: Mapping[str, Sequence[str]], apart: Mapping[str, _Apart]) -> bool:
-    """Whether something that a tensor was made of differs too; what was not seen is looked through."""
+    """Return whether something that a tensor was made of differs too; what was not seen is looked through."""
     waiting, seen = list(reads.get(name, ())), {name}
     while waiting:
         other = waiting.pop()

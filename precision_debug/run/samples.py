@@ -65,7 +65,7 @@ _SAME = 1e-2
 
 
 def watching_tokens(feeds: Feeds) -> list[TokenErrors]:
-    """What keeps the error of each tensor at each token, where the feeds look like token ids."""
+    """Return what keeps the error of each tensor at each token, where the feeds look like token ids."""
     name = ids_among(feeds)
     if name is None or np.shape(feeds[name])[-1] < 2:
         return []
@@ -119,7 +119,7 @@ def _is_causal(both: OpenPair, feeds: Feeds, roles: Roles, base: Any) -> bool:
 
 
 def _moved(before: Any, after: Any) -> float:
-    """Relative L2 distance of what is finite."""
+    """Return the relative L2 distance of what is finite."""
     one, other = np.asarray(before, np.float64), np.asarray(after, np.float64)
     fair = np.isfinite(one) & np.isfinite(other)
     size = float(np.sum(np.square(one[fair])))
@@ -183,7 +183,7 @@ class OneSample:
         run_again(work.spec, both, ran, *work.feeds(0))
 
     def worst(self) -> tuple[int, SampleResult]:
-        """Its place among the feeds, and what it gave."""
+        """Return its place among the feeds, and what it gave."""
         assert self._ran is not None, "compare() comes first"
         return 0, self._ran
 
@@ -237,12 +237,12 @@ class Samples:
         finish_scores(work.spec, self._whole, work.journal, self._both.base.tensors, work.answers.metric)
 
     def worst(self) -> tuple[int, SampleResult]:
-        """The worst sample's place among the feeds, and what it gives, as it is run again."""
+        """Return the worst sample's place among the feeds, and what it gives, as it is run again."""
         number = worst_sample(self._whole, self._both.base.tensors)
         return number, self.again(number)
 
     def again(self, number: int) -> SampleResult:
-        """What a sample gives as it is run again, its worst tensors kept where that is asked for."""
+        """Return what a sample gives as it is run again, its worst tensors kept where that is asked for."""
         self._work.journal.write(Stage(text=say("stage_explaining_worst", sample=number)))
         pairs = self._work.keepers_of_pairs()
         feeds = self._work.feeds(number)
@@ -267,7 +267,7 @@ class Samples:
         return now
 
     def _one(self, number: int, part: Shard) -> bool:
-        """Whether it failed, and the first failure is enough."""
+        """Return whether it failed, and the first failure is enough."""
         work, both = self._work, self._both
         feeds, target_feeds = work.feeds(number)
         ran = both.run(feeds, target_feeds, journal=work.journal if self._first else None, comparer=self._comparer)
@@ -283,7 +283,7 @@ class Samples:
 
 
 def worst_sample(whole: Shard, tensors: Sequence[TensorMeta]) -> int:
-    """The sample whose outputs are worst, or whose tensors where none of them was compared."""
+    """Return the sample whose outputs are worst, or whose tensors where none of them was compared."""
     outputs = [meta.name for meta in tensors if meta.is_output]
     found = (whole.worst(outputs) if outputs else []) or whole.worst()
     return found[0][1] if found else min(whole.samples)

@@ -40,7 +40,7 @@ class AssertClose(CheckTarget):
     def report(
         self, *, feeds: Feeds | None = None, baseline: Watched | None = None, target: Watched | None = None
     ) -> Report:
-        """The table of everything seen so far, ordered and completed by what the target never showed.
+        """Return the table of everything seen so far, ordered and completed by what the target never showed.
 
         feeds, baseline, target: the inputs of both runs, and the predictors that ``watch`` gave and that are open yet:
         with them each operator is run alone, and the report has what it introduced, who did it and why. Without them
@@ -64,7 +64,7 @@ def _explained(found: Report, feeds: Feeds, baseline: Watched, target: Watched) 
 
 
 def report_of_hooks(check: CheckTarget) -> Report:
-    """A report of two hooks that somebody else's script drove."""
+    """Return a report of two hooks that somebody else's script drove."""
     base = check.baseline
     stats = dict(base.stats)
     shown = {row.name for row in check.rows}
@@ -90,13 +90,13 @@ def report_of_hooks(check: CheckTarget) -> Report:
 
 
 def _known(announced: Sequence[TensorMeta], seen: Sequence[TensorMeta]) -> tuple[TensorMeta, ...]:
-    """What a run announced, and what its hook was shown beyond that."""
+    """Return what a run announced, and what its hook was shown beyond that."""
     names = {meta.name for meta in announced}
     return (*announced, *(meta for meta in seen if meta.name not in names))
 
 
 def _raw_hooks(first: Sequence[TensorMeta], second: Sequence[TensorMeta]) -> Iterator[Reason]:
-    """A warning where batch norms of one side are not operators of the other, as when folded into weights."""
+    """Yield a warning where batch norms of one side are not operators of the other, as when folded into weights."""
     still = {meta.name for meta in second if _NORM.search(meta.op_type)}
     gone = [meta.name for meta in first if _NORM.search(meta.op_type) and meta.name not in still]
     if gone:

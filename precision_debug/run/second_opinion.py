@@ -53,7 +53,8 @@ _OFTEN_WRONG = frozenset({
 
 
 def same_kernels(model: Any) -> tuple[str, ...]:
-    """Types of a graph's operators whose kernels were wrong before, and which one engine alone does not check."""
+    """Return types of a graph's operators whose kernels were wrong before, and which one engine alone does not
+    check."""
     found = dict.fromkeys(node.op_type for node in model.proto.graph.node if _often_wrong(node))
     return tuple(found)
 
@@ -143,7 +144,7 @@ class _Part:
 
 
 def _parts(base: OpenSide, path: str, feeds: Mapping[str, Any]) -> Iterator[tuple[Any, _Part]]:
-    """The smallest operator of each kind, as a model of its own, with what the baseline read and gave there."""
+    """Yield the smallest operator of each kind, as a model of its own, with what the baseline read and gave there."""
     import onnx
 
     from ..onnx.model import loaded, named
@@ -232,7 +233,8 @@ _RESULT = {"QuantizeLinear": 1, "QLinearConv": 6, "QLinearMatMul": 6}
 
 
 def _quantised_by(node: Any) -> tuple[str, int]:
-    """A quantised tensor that a node makes or reads, and which of its inputs is that tensor's scale; ("", 0): none."""
+    """Return a quantised tensor that a node makes or reads, and which of its inputs is that tensor's scale; ("", 0):
+    none."""
     if node.op_type == "DequantizeLinear":
         return node.input[0], 1
     return (node.output[0], _RESULT[node.op_type]) if node.op_type in _RESULT else ("", 0)
@@ -282,7 +284,7 @@ def _weighed(node: Any, own: _Opinion, others: Sequence[_Opinion]) -> Culprit | 
 
 
 def _off(node: Any, first: _Opinion, second: _Opinion) -> float | None:
-    """The largest difference of their outputs; None where nothing can be compared."""
+    """Return the largest difference of their outputs; None where nothing can be compared."""
     assert first.outputs is not None
     assert second.outputs is not None
     shared = [name for name in node.output if name in first.outputs and name in second.outputs]

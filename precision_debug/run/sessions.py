@@ -185,7 +185,7 @@ _SIZES = frozenset({"Shape", "Size", "ShapeOf", "shape", "aten.sym_size"})
 
 
 def _of_sizes(tensors: Sequence[TensorMeta]) -> set[str]:
-    """What is computed from the tensors' sizes alone, which are others in a batch."""
+    """Return what is computed from the tensors' sizes alone, which are others in a batch."""
     found: set[str] = set()
     for meta in tensors:  # in execution order
         if meta.op_type in _SIZES or (meta.inputs and found.issuperset(meta.inputs)):

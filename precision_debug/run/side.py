@@ -38,7 +38,8 @@ _NO_OPERATOR = frozenset({"Input", "Constant", "Output", "Parameter", "feed", "d
 
 
 def executed_of(opening: Opening, session: Session) -> Executed | None:
-    """What ran in a side's low precision, of a session that has run; None where nobody can tell, or it has none."""
+    """Return what ran in a side's low precision, of a session that has run; None where nobody can tell, or it has
+    none."""
     narrow = promised(opening.precision)
     if not narrow.narrow:
         return None
@@ -95,7 +96,7 @@ def _is_low_operator(metas: Sequence[TensorMeta], narrow: Precision) -> bool:
 
 
 def _computes(meta: TensorMeta) -> bool:
-    """Whether a tensor is an operator's own arithmetic: what only moves or converts numbers has no precision."""
+    """Return whether a tensor is an operator's own arithmetic: what only moves or converts numbers has no precision."""
     floats = not meta.dtype or "float" in meta.dtype or meta.dtype in INTEGERS
     kind = plain_type(meta.op_type)
     return floats and meta.op_type not in _NO_OPERATOR and kind not in MOVE and not CONVERTS.fullmatch(kind)
@@ -291,7 +292,8 @@ class OpenSide:
 
 
 def _declared(opening: Opening) -> tuple[tuple[str, ...], tuple[Doubt, ...]]:
-    """The outputs that the model's own file declares, and that it draws numbers; nothing of what is no ONNX file."""
+    """Return the outputs that the model's own file declares, and that it draws numbers; nothing of what is no ONNX
+    file."""
     file = opening.spec.model.model_file
     if opening.backend is None or not file.lower().endswith(".onnx"):
         return (), ()
@@ -335,7 +337,7 @@ def _nothing() -> None:
 
 
 def guarded(label: str, call: Callable[[], Any]) -> Any:
-    """What a backend's call returns; whatever it raises becomes one of our errors."""
+    """Return what a backend's call returns; whatever it raises becomes one of our errors."""
     try:
         return call()
     except PrecisionDebugError:

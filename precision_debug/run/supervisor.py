@@ -63,7 +63,7 @@ class EngineOutput:
         self._next = time.monotonic() + _EVERY
 
     def heard(self) -> Mapping[str, Any] | None:
-        """The newest news since the last look, as an event; None: nothing new, or it is too early to look."""
+        """Return the newest news since the last look, as an event; None: nothing new, or it is too early to look."""
         now = time.monotonic()
         if not self._tellers or now < self._next:
             return None
@@ -71,7 +71,7 @@ class EngineOutput:
         return self.news()
 
     def news(self) -> Mapping[str, Any] | None:
-        """The same at once."""
+        """Return the same at once."""
         try:
             with self._log.open("rb") as file:
                 file.seek(max(self._place, self._log.stat().st_size - _MOST))
@@ -107,7 +107,8 @@ def clear_leftovers(home: Path, outputs: Sequence[Path]) -> Iterator[str]:
 
 
 def is_being_rescued(home: Path, lock: Path) -> bool:
-    """Whether the run that holds a lock was killed, and its worker is about to deliver what there is and let go."""
+    """Return whether the run that holds a lock was killed, and its worker is about to deliver what there is and let
+    go."""
     with contextlib.suppress(OSError):
         for folder in home.glob(f"{PREFIX}*"):
             job = _read(folder)
@@ -148,13 +149,13 @@ def _clear_run(folder: Path, outputs: Sequence[Path]) -> Iterator[str]:
 
 
 def _job_of(folder: Path) -> list[str] | None:
-    """The outputs of a run's folder; None where the folder is none of ours."""
+    """Return the outputs of a run's folder; None where the folder is none of ours."""
     outputs = _read(folder).get("outputs")
     return [str(output) for output in outputs] if isinstance(outputs, list) else None
 
 
 def _read(folder: Path) -> dict[str, Any]:
-    """The job of a folder of ours; nothing of another one."""
+    """Return the job of a folder of ours; nothing of another one."""
     with contextlib.suppress(OSError, ValueError, RecursionError):
         job = json.loads((folder / JOB).read_text(encoding="utf-8"))
         if isinstance(job, dict) and os.stat(folder).st_uid == os.getuid():
@@ -234,7 +235,7 @@ def supervise(
 
 
 def _job(spec: RunSpec, outputs: Sequence[Path], asked: SearchRequest | None, spread: Workers | None) -> dict[str, Any]:
-    """What the child is told, as JSON has it."""
+    """Return what the child is told, as JSON has it."""
     try:
         job = {"spec": encode(spec), "outputs": [str(path) for path in outputs]}
         job |= {"search": encode(asked)} if asked is not None else {}
@@ -245,7 +246,8 @@ def _job(spec: RunSpec, outputs: Sequence[Path], asked: SearchRequest | None, sp
 
 
 def _absolute(path: Path) -> Path:
-    """A path that stays right when the current folder goes; links in it are kept. Raises OutputError where none is."""
+    """Return a path that stays right when the current folder goes; links in it are kept. Raises OutputError where none
+    is."""
     try:
         absolute = Path(os.path.abspath(path))
     except OSError as error:
@@ -261,7 +263,7 @@ def _absolute(path: Path) -> Path:
 
 
 def _start(folder: Path, verbose: bool, handles: Sequence[int]) -> subprocess.Popen[bytes]:
-    """The worker. handles: descriptors that it holds too, so that they outlive this process."""
+    """Return the worker. handles: descriptors that it holds too, so that they outlive this process."""
     (folder / JOURNAL).touch()
     with (folder / LOG).open("ab") as log:
         code = "from precision_debug.run.worker import start; start()"

@@ -76,7 +76,7 @@ class Keepable:
         return [self.known.get(name, "") for name in names] if self.known is not None else list(names)
 
     def everywhere(self, names: Sequence[str]) -> Sequence[str]:
-        """The baseline's tensors, and those that have their places in other layers."""
+        """Return the baseline's tensors, and those that have their places in other layers."""
         if self.known is None:
             return repeats_of(self.tensors, names)
         back = {there: name for name, there in self.known.items()}
@@ -121,7 +121,7 @@ def keepable(
     target: Opening, tensors: Sequence[TensorMeta], targets: Mapping[str, TensorMeta], rows: Sequence[Row],
     culprits: Sequence[Culprit], calibrating: Sequence[Feeds], *, precision: str, foreign: bool, of_many: bool = False,
 ) -> Keepable | ToKeep | None:  # fmt: skip
-    """How the target keeps what higher precision mends; a ToKeep that says why it cannot, and which modes can.
+    """Return how the target keeps what higher precision mends; a ToKeep that says why it cannot, and which modes can.
 
     tensors: the baseline's. targets: the target's, by name. precision: the target's, of a recording the one that it was
     made in. foreign: the baseline is another model, so that its graph says nothing of the target's names. of_many: the
@@ -151,7 +151,7 @@ def keepable(
 
 
 def _unfused(target: Opening, calibrating: Sequence[Feeds]) -> Sequence[TensorMeta]:
-    """The tensors of the target's own model as it is, with the names that its settings take."""
+    """Return the tensors of the target's own model as it is, with the names that its settings take."""
     session = plain_opening(target).open(calibrating)
     try:
         return tuple(session.tensors)
@@ -160,7 +160,7 @@ def _unfused(target: Opening, calibrating: Sequence[Feeds]) -> Sequence[TensorMe
 
 
 def plain_opening(target: Opening) -> Opening:
-    """How the target's own model is opened as it is, in the mode that its run mode is compared with."""
+    """Return how the target's own model is opened as it is, in the mode that its run mode is compared with."""
     assert target.backend is not None
     assert target.mode is not None
     mode = target.mode.baseline

@@ -150,7 +150,7 @@ class Trials:
             pass
 
     def used(self, handed: Handed, samples: Sequence[Sample]) -> tuple[Evaluation, float | None]:
-        """A hand-over run as its user would; its milliseconds too. Raises PrecisionDebugError."""
+        """Return a hand-over run as its user would; its milliseconds too. Raises PrecisionDebugError."""
         begun = time.monotonic()
         options, opening = dict(handed.options), self._as(handed.mode, handed.model, handed.options)
         with contextlib.ExitStack() as stack:
@@ -182,7 +182,7 @@ class Trials:
     def _checked(
         self, saved: Path | None, results: list[tuple[bool, float, str]]
     ) -> list[tuple[bool, float, str]]:  # fmt: skip
-        """What was judged; where a command of the user's decides, its word, once for all samples."""
+        """Return what was judged; where a command of the user's decides, its word, once for all samples."""
         if self.criterion.check is None or saved is None:
             return results
         passes, text = self.criterion.check.passes(saved)
@@ -225,7 +225,7 @@ class Trials:
 
 
 def outputs_of(session: Session, feeds: Feeds, label: str) -> dict[str, Any]:
-    """The outputs of a run, copied: an engine may use its memory again."""
+    """Return the outputs of a run, copied: an engine may use its memory again."""
     found = guarded(label, lambda: session.run(feeds))
     return {name: np.array(as_array(value, name=name)) for name, value in found.items()}
 
@@ -308,7 +308,8 @@ _ENGINES = 9
 
 
 def switches_of(units: Units) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Units that leave out what the user's command asks for, and those that forbid rounding in FP32 operators."""
+    """Return units that leave out what the user's command asks for, and those that forbid rounding in FP32
+    operators."""
     ends = range(units.operators, len(units))
     rounding = tuple(unit for unit in ends if units.units[unit].key == TF32_OFF)
     return tuple(unit for unit in ends if unit not in rounding), rounding
@@ -317,7 +318,7 @@ def switches_of(units: Units) -> tuple[tuple[int, ...], tuple[int, ...]]:
 def grown(
     oracle: Oracle, units: Units, ranked: Rank | Sequence[Group], start: frozenset[int] | None
 ) -> Found:  # fmt: skip
-    """The smallest set that holds of those that grow along the data, in few builds.
+    """Return the smallest set that holds of those that grow along the data, in few builds.
 
     ranked: the groups of a ranking, or what gives them. start: what holds in a simulation; None: the ranking's first.
     """

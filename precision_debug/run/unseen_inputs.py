@@ -84,7 +84,7 @@ def tell_unseen(work: Comparing, both: OpenPair, subject: Subject, explanation: 
 
 
 def calibrates_on_compared(base: OpenSide, target: OpenSide, feed_set: FeedSet) -> bool:
-    """Whether the ranges of the target were taken from the very inputs that it is judged on."""
+    """Return whether the ranges of the target were taken from the very inputs that it is judged on."""
     mode = target.opening.mode
     if mode is None or not mode.calibrates or feed_set.has_unseen:
         return False
@@ -123,7 +123,7 @@ def _others(
 
 
 def _as_fed(varied: Mapping[str, Any], feed_set: FeedSet) -> Mapping[str, Any] | None:
-    """The target's own names and types; None where it is fed other shapes."""
+    """Return the target's own names and types; None where it is fed other shapes."""
     theirs = {}
     for name, value in feed_set.for_target().feeds[0].items():
         ours = varied.get(feed_set.names.get(name, name))
@@ -134,7 +134,7 @@ def _as_fed(varied: Mapping[str, Any], feed_set: FeedSet) -> Mapping[str, Any] |
 
 
 def variations(feeds: Feeds) -> Iterator[Mapping[str, Any]]:
-    """The same input with some noise, and a little smaller; ids moved on by one; masks as they are."""
+    """Yield the same input with some noise, and a little smaller; ids moved on by one; masks as they are."""
     for number in range(_OTHERS):
         random = np.random.default_rng(number)
         varied = {name: _varied(value, random, noised=number == 0) for name, value in feeds.items()}

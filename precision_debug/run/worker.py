@@ -83,7 +83,7 @@ def _outlive() -> None:
 
 
 def _deliver(folder: Path, outputs: Sequence[Path], locks: Sequence[Path]) -> int:
-    """What the supervisor would have done; the locks are still held by what this process has open."""
+    """Return what the supervisor would have done; the locks are still held by what this process has open."""
     from . import companion_files, deliver
 
     failure = "the supervising process was killed"

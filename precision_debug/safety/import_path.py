@@ -22,7 +22,8 @@ spec.loader.exec_module(sys.modules[spec.name])
 
 
 def running_as_module() -> bool:
-    """Whether ``python -m precision_debug`` is starting: this package's __init__ then runs before its __main__."""
+    """Return whether ``python -m precision_debug`` is starting: this package's __init__ then runs before its
+    __main__."""
     interpreter = sys.orig_argv[: len(sys.orig_argv) - len(sys.argv) + 1]
     if sys.argv[:1] != ["-m"] or not interpreter:
         return False
@@ -57,7 +58,8 @@ def entries() -> list[str]:
 
 
 def command(code: str) -> list[str]:
-    """A command line that runs Python code in another interpreter like this one, with ``entries`` for its path."""
+    """Return a command line that runs Python code in another interpreter like this one, with ``entries`` for its
+    path."""
     flags = ["-I"] if sys.flags.isolated else ["-E"] * sys.flags.ignore_environment + ["-s"] * sys.flags.no_user_site
     if sys.version_info >= (3, 11):
         flags.append("-P")

@@ -73,7 +73,8 @@ def rank_groups(
 
 
 def _budget(explanation: Explanation | None, shares: Mapping[str, float] | None) -> dict[str, float]:
-    """Share of the squared error by tensor: as they add up, unless a culprit was found, whose effect is then known."""
+    """Return the share of the squared error by tensor: as they add up, unless a culprit was found, whose effect is then
+    known."""
     if shares and not (explanation is not None and explanation.culprits):
         return {name: share for name, share in shares.items() if share > _LEAST}
     return dict(explanation.budget) if explanation is not None else {}
@@ -129,7 +130,8 @@ def kept_units(units: Units, kept: Iterable[int], groups: Sequence[Group] = ()) 
 
 
 def _with_what_stays(group: Group, units: Units, out_of_range: Sequence[str]) -> Group:
-    """What overflows stays out of range until something divides it: every edge on the way there needs both its ends."""
+    """Return what overflows stays out of range until something divides it: every edge on the way there needs both its
+    ends."""
     if not group.certain:
         return group
     chosen, left = set(group.units), list(out_of_range)

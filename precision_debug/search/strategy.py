@@ -129,7 +129,8 @@ def minimise(
 
 
 def predicted(oracle: Oracle, rank: Rank) -> tuple[frozenset[int] | None, tuple[Group, ...]]:
-    """What one ranking predicts to be enough, seen to hold in at most a few sets; None where it is not; and its groups.
+    """Return what one ranking predicts to be enough, seen to hold in at most a few sets; None where it is not; and its
+    groups.
 
     It is not made any smaller: of a simulation, whose engine decides what of it matters.
     """
@@ -226,7 +227,7 @@ def _part(oracle: Oracle, units: Units, steps: Steps, groups: Sequence[Group]) -
 
 
 def _weights(oracle: Oracle, units: Units, groups: Sequence[Group]) -> dict[int, float]:
-    """How likely each unit is to be needed."""
+    """Return how likely each unit is to be needed."""
     weight = dict.fromkeys(range(oracle.count), 0.0)
     for group in groups:
         for unit in group.units:
@@ -459,7 +460,7 @@ def _without_single(
 
 
 def _alone(oracle: Oracle, kept: frozenset[int]) -> dict[int, float]:
-    """Units to the error without them, as far as it was seen: of the smallest set that has all the others."""
+    """Return units to the error without them, as far as it was seen: of the smallest set that has all the others."""
     found: dict[int, tuple[int, float]] = {}
     for some, judged in oracle.asked.items():
         missing = kept - some

@@ -117,7 +117,7 @@ class Units:
         return frozenset(found)
 
     def beside(self, reader: int, makers: Collection[int]) -> frozenset[int]:
-        """All that read what a unit reads of some makers: it takes one rounding less for each of them."""
+        """Return all that read what a unit reads of some makers: it takes one rounding less for each of them."""
         read = {source for meta in self.units[reader].metas for source in meta.inputs if self._of.get(source) in makers}
         return frozenset().union(*(self.readers[name] for name in read if len(self.readers[name]) <= _MANY_READERS))
 

@@ -200,7 +200,8 @@ class Setting:
         return say("up_to", high=self.high) if self.high is not None else ""
 
     def typed(self, raw: Any) -> str:
-        """How a command line gives this value, to be pasted into a shell; ``read`` makes the value of it again."""
+        """Return how a command line gives this value, to be pasted into a shell; ``read`` makes the value of it
+        again."""
         if self.kind == "pairs" and isinstance(raw, Mapping):
             raw = ",".join(f"{key}={value}" for key, value in raw.items())
         many = not isinstance(raw, (str, Mapping)) and isinstance(raw, Sequence)
@@ -243,7 +244,8 @@ def value(table: Sequence[Setting], options: Mapping[str, Any], name: str) -> An
 
 
 def _literal(name: str) -> str:
-    """A name between double quotes, as ``_names`` reads it; in escapes where somebody could not see what is copied."""
+    """Return a name between double quotes, as ``_names`` reads it; in escapes where somebody could not see what is
+    copied."""
     plain = json.dumps(name, ensure_ascii=False)
     if visible(plain) == plain:
         return plain

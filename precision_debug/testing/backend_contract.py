@@ -122,7 +122,8 @@ class Recorder:
 
 
 def nearly_the_same(first: Any, second: Any) -> bool:
-    """Whether the difference of two arrays is within 5 % of the first, as L2 norms; enough for two INT8 engines."""
+    """Return whether the difference of two arrays is within 5 % of the first, as L2 norms; enough for two INT8
+    engines."""
     if first.shape != second.shape or first.dtype != second.dtype:
         return False
     one, other = np.asarray(first, np.float64), np.asarray(second, np.float64)

@@ -59,7 +59,7 @@ _LONGEST = 160
 
 @pytest.fixture
 def assert_precision(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Report]:
-    """A function with ``precision_debug.compare``'s arguments; fails the test unless the verdict is good.
+    """Return a function with ``precision_debug.compare``'s arguments; fails the test unless the verdict is good.
 
     Further: ``golden=PATH`` (a .json report: only what got worse than in it fails, and so does one that is not there;
     it is written with --precision_golden write) and ``thresholds`` (a mapping as in pyproject.toml, or the path of
@@ -118,7 +118,8 @@ def _keep(report: Report, request: pytest.FixtureRequest, tmp_path: Path, call: 
 
 
 def _name(test: str) -> str:
-    """A test's id as a file name that no other test has: FILE.TEST, with a digest where that does not say it all."""
+    """Return a test's id as a file name that no other test has: FILE.TEST, with a digest where that does not say it
+    all."""
     path = test.replace("::", ".").replace("/", ".")
     plain = "".join(c if c.isalnum() or c in "-_." else "_" for c in path)
     if plain == path and len(plain.encode()) <= _LONGEST:

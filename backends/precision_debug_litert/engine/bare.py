@@ -15,7 +15,7 @@ __all__ = ["run_bare"]
 
 
 def run_bare(path: str, recipe: Recipe, feeds: Feeds) -> bool:
-    """Whether it could be tried: not of the float file that is made of a quantised one. Quantised inputs get the
+    """Return whether it could be tried: not of the float file that is made of a quantised one. Quantised inputs get the
     integers that the real numbers stand for."""
     if recipe.widened:
         return False

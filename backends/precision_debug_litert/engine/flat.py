@@ -69,7 +69,7 @@ class Flat:
         return self.model.subgraphs[0]
 
     def packed(self) -> bytes:
-        """The flatbuffer of the model as it is now, with every weight inside."""
+        """Return the flatbuffer of the model as it is now, with every weight inside."""
         import flatbuffers
 
         for buffer in self.model.buffers:
@@ -81,12 +81,13 @@ class Flat:
         return bytes(builder.Output())
 
     def is_constant(self, tensor: Any) -> bool:
-        """Whether the file holds its value."""
+        """Return whether the file holds its value."""
         buffer = self.model.buffers[tensor.buffer]
         return bool(tensor.buffer) and (bool(buffer.size) or (buffer.data is not None and len(buffer.data) > 0))
 
     def array(self, tensor: Any) -> Array | None:
-        """A constant as it is stored; None of one that is sparse, text, or of a type that numpy does not have."""
+        """Return a constant as it is stored; None of one that is sparse, text, or of a type that numpy does not
+        have."""
         if not self.is_constant(tensor) or tensor.sparsity is not None:
             return None
         kind, raw = dtype_of(tensor.type), self.stored(self.model.buffers[tensor.buffer])
@@ -100,7 +101,7 @@ class Flat:
         return raw[: size * dtype.itemsize].view(dtype).reshape(shape)
 
     def real(self, tensor: Any) -> Array | None:
-        """A quantised constant, or one of halves, as float32; None where it is neither or cannot be undone."""
+        """Return a quantised constant, or one of halves, as float32; None where it is neither or cannot be undone."""
         stored, scale = self.array(tensor), scale_of(tensor)
         if stored is not None and stored.dtype.name in {"float16", "bfloat16"}:
             return stored.astype(np.float32)
@@ -116,7 +117,7 @@ class Flat:
         return np.asarray(wide * factor.reshape(shape if axis is not None else ()), np.float32)
 
     def real_numbers(self) -> RealNumbers:
-        """What the quantised tensors of the main subgraph stand for, by name."""
+        """Return what the quantised tensors of the main subgraph stand for, by name."""
         found = {
             tensor.name.decode(): scale for tensor in self.main.tensors
             if dtype_of(tensor.type) in {"int8", "uint8", "int16"} and (scale := scale_of(tensor)) is not None
@@ -124,7 +125,7 @@ class Flat:
         return RealNumbers(by_name=found)
 
     def stored(self, buffer: Any) -> Array:
-        """A buffer's bytes."""
+        """Return a buffer's bytes."""
         if buffer.size:
             return np.frombuffer(self.content, np.uint8, int(buffer.size), int(buffer.offset))
         return np.asarray(buffer.data, np.uint8)

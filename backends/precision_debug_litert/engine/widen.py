@@ -74,20 +74,21 @@ class _Work:
         return self.flat.main.tensors[index]
 
     def is_code(self, index: int) -> bool:
-        """Whether a tensor is less than float32: whole numbers with a scale, or halves."""
+        """Return whether a tensor is less than float32: whole numbers with a scale, or halves."""
         tensor = self.tensor(index)
         kind = dtype_of(tensor.type)
         return kind in _HALVES or (kind in _STEPS and scale_of(tensor) is not None)
 
     def quantised(self, op: Any) -> bool:
-        """Whether anything of it is; not where it only widens a constant."""
+        """Return whether anything of it is; not where it only widens a constant."""
         reads = [int(one) for one in _listed(op.inputs) if int(one) >= 0]
         if self.kind(op) == "DEQUANTIZE" and dtype_of(self.tensor(reads[0]).type) in _HALVES:
             return not self.flat.is_constant(self.tensor(reads[0])) and self.tensor(reads[0]).sparsity is None
         return any(self.is_code(one) for one in [*reads, *map(int, _listed(op.outputs))] if one >= 0)
 
     def able(self, op: Any) -> bool:
-        """Whether it can compute in float32: no subgraph, no state, and every quantised constant can be undone."""
+        """Return whether it can compute in float32: no subgraph, no state, and every quantised constant can be
+        undone."""
         if self.kind(op) in BODIES | STATES or _listed(op.intermediates) or not self.quantised(op):
             return False
         for index in (int(one) for one in _listed(op.inputs) if int(one) >= 0):
@@ -145,7 +146,7 @@ class _Work:
         self._signatures()
 
     def _read(self, index: int) -> int:
-        """The float form of what a widened operator reads."""
+        """Return the float form of what a widened operator reads."""
         if index < 0 or not self.is_code(index):
             return index
         if index not in self.real:
@@ -162,7 +163,7 @@ class _Work:
         return dtype_of(self.tensor(index).type) == "float32"
 
     def _float_of(self, index: int, *, renamed: bool) -> int:
-        """A new float tensor in a quantised one's place. renamed: it takes the name."""
+        """Return a new float tensor in a quantised one's place. renamed: it takes the name."""
         if index not in self.real:
             tensor = self.tensor(index)
             name = tensor.name
@@ -196,7 +197,7 @@ class _Work:
         return len(self.flat.model.buffers) - 1
 
     def _code(self, name: str) -> int:
-        """The index of an operator code, which is added where the file lacks it."""
+        """Return the index of an operator code, which is added where the file lacks it."""
         from ai_edge_litert import schema_py_generated as schema
 
         codes = self.flat.model.operatorCodes

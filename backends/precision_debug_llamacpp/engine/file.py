@@ -154,7 +154,7 @@ def _read_one(path: str) -> GgufFile:
 
 
 def data_of(weight: Weight, size: int) -> bytes:
-    """A weight's data, so many bytes. Raises OSError or ValueError."""
+    """Return a weight's data, so many bytes. Raises OSError or ValueError."""
     with Path(weight.file).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
         data = mapped[weight.start : weight.start + size]
     if len(data) != size:
@@ -163,7 +163,8 @@ def data_of(weight: Weight, size: int) -> bytes:
 
 
 def numbers_of(weight: Weight, size: int, decode: Decode) -> Any:
-    """A weight in float32, which is exact of each type. size: bytes of its data. Raises OSError or ValueError."""
+    """Return a weight in float32, which is exact of each type. size: bytes of its data. Raises OSError or
+    ValueError."""
     data = data_of(weight, size)
     if weight.kind in PLAIN:
         return np.frombuffer(data, PLAIN[weight.kind]).astype(np.float32).reshape(weight.shape)
@@ -199,7 +200,8 @@ def write_widened(
 
 
 def _with_values(head: bytes, pairs: int, values: Mapping[str, Any]) -> tuple[bytes, int]:
-    """The head with other values, each in the type that it has there, and how many pairs it holds; None: left out."""
+    """Return the head with other values, each in the type that it has there, and how many pairs it holds; None: left
+    out."""
     reader = _Reader(io.BytesIO(head))
     kept, waiting = list[bytes](), dict(values)
     for _ in range(pairs):
@@ -228,12 +230,13 @@ def _pair(key: str, kind: int, value: Any) -> bytes:
 
 
 def _kind_of(value: Any) -> int:
-    """The type in which llama.cpp asks for such a value, where the head had none: uint32, float32, bool, text."""
+    """Return the type in which llama.cpp asks for such a value, where the head had none: uint32, float32, bool,
+    text."""
     return _TEXT if isinstance(value, str) else 7 if isinstance(value, bool) else 4 if isinstance(value, int) else 6
 
 
 def _as_one_file(head: bytes) -> bytes:
-    """The head without saying that further files follow: how many of them is set to 0, and nothing moves."""
+    """Return the head without saying that further files follow: how many of them is set to 0, and nothing moves."""
     key = b"split.count"
     place = head.find(struct.pack("<Q", len(key)) + key)
     if place < 0:

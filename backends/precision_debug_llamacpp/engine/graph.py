@@ -95,7 +95,7 @@ class NodeCounter:
 
 
 def see(library: Library, address: int, counter: NodeCounter) -> Seen:
-    """A node while the callback has it."""
+    """Return a node while the callback has it."""
     tensor = Tensor.from_address(address)
     sources = [(int(one), _name(Tensor.from_address(one))) for one in tensor.src if one]
     root = tensor
@@ -113,7 +113,7 @@ def _name(tensor: Tensor) -> str:
 
 
 def listed(seen: Sequence[Seen], quantised: frozenset[str], weights: frozenset[str], many: int) -> tuple[Node, ...]:
-    """The tensors of a graph in the order in which they are computed.
+    """Return the tensors of a graph in the order in which they are computed.
 
     quantised, weights: names of the file's tensors, those of blocks, and all. many: how many tokens the run had.
     """
@@ -156,7 +156,7 @@ def _leading(shape: tuple[int, ...]) -> int:
 
 
 def _reads_keys(one: Seen, walk: _Walk) -> bool:
-    """Whether it is the product of queries with a cache's keys."""
+    """Return whether it is the product of queries with a cache's keys."""
     return one.op == "MUL_MAT" and bool(one.sources) and walk.root_name(one.sources[0][0]).startswith("cache_k")
 
 
@@ -169,7 +169,7 @@ class _Walk:
         self.writers: dict[int, int] = {one.view_of: one.address for one in seen if one.op == "SET_ROWS"}
 
     def resolve(self, address: int) -> int | None:
-        """The node that computed what a source holds; None of weights and inputs."""
+        """Return the node that computed what a source holds; None of weights and inputs."""
         one = self.by_address.get(address)
         while one is not None and one.op in _VIEWS:
             if one.view_of in self.writers:
@@ -185,7 +185,7 @@ class _Walk:
         return one.view_name if one is not None else ""
 
     def alive(self) -> set[int]:
-        """Those that lead to the logits."""
+        """Return those that lead to the logits."""
         last = next((one for one in reversed(self.seen) if one.key[0] == OUTPUT and one.op not in _VIEWS), None)
         found: set[int] = set()
         waiting = [last.address] if last is not None else []
@@ -199,7 +199,7 @@ class _Walk:
         return found
 
     def names(self) -> dict[int, str]:
-        """A name of each node that no other has, the same whatever else the graph has: llama.cpp's own, with the
+        """Return a name of each node that no other has, the same whatever else the graph has: llama.cpp's own, with the
         operator where another one's result has it first, and a number where one operator's had it before."""
         found: dict[int, str] = {}
         taken: set[str] = set()
@@ -231,7 +231,7 @@ class _Walk:
             yield one, _SUFFIXES.sub("", own)
 
     def _by_view(self, one: Seen) -> str:
-        """What a node without a name is called where another one looks at it."""
+        """Return what a node without a name is called where another one looks at it."""
         for other in self.seen:
             name = other.key[0]
             looks = other.op in _VIEWS and other.sources and other.sources[0][0] == one.address
@@ -240,7 +240,7 @@ class _Walk:
         return ""
 
     def _by_source(self, one: Seen, found: Mapping[int, str]) -> str:
-        """What a node without a name is called after its weight, or after what it reads."""
+        """Return what a node without a name is called after its weight, or after what it reads."""
         if weight := next((name for _, name in one.sources if name in self.weights), ""):
             return weight.removesuffix(".weight")
         places = [self.resolve(address) for address, _ in one.sources]
@@ -249,7 +249,7 @@ class _Walk:
 
 
 def attributes_of(node: Node) -> Mapping[str, Any]:
-    """What an operator was told, of those whose numbers are known (ggml.h, and ggml.c where it writes them)."""
+    """Return what an operator was told, of those whose numbers are known (ggml.h, and ggml.c where it writes them)."""
     packed = struct.pack("<16i", *node.numbers)
 
     def real(place: int) -> float:

@@ -158,12 +158,12 @@ class Library:
             self._said.append(text.decode("utf-8", "replace").strip())
 
     def said(self) -> str:
-        """What it warned of since this was asked last, on one line."""
+        """Return what it warned of since this was asked last, on one line."""
         lines, self._said[:] = list(self._said), []
         return " ".join(filter(None, lines)) or "it does not say why"
 
     def type_name(self, kind: int) -> str:
-        """ "Q4_K", "F16"; what is not known by its number."""
+        """Return "Q4_K", "F16"; what is not known by its number."""
         known = self.ggml_type_name(kind) if 0 <= kind < _KNOWN_TYPES else None
         return known.decode().upper() if known else f"type {kind}"
 
@@ -171,7 +171,7 @@ class Library:
         return str(self.ggml_op_name(op).decode())
 
     def data_size(self, kind: int, elements: int) -> int:
-        """Bytes that so many numbers take. Raises ValueError."""
+        """Return bytes that so many numbers take. Raises ValueError."""
         traits = self._traits(kind)
         if elements % traits.blck_size:
             raise ValueError(f"{elements} numbers are no whole blocks of {self.type_name(kind)}")
@@ -232,6 +232,6 @@ def find(package: str = _PACKAGE) -> tuple[str, str]:
 
 @functools.cache
 def library() -> Library:
-    """The one of this process. Raises ModuleNotFoundError, OSError or ValueError, in one line."""
+    """Return the one of this process. Raises ModuleNotFoundError, OSError or ValueError, in one line."""
     path, version = find()
     return Library(path, LAYOUTS[version], version)

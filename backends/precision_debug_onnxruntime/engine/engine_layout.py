@@ -28,7 +28,7 @@ _BLOCKS = (16, 8, 4)
 
 
 def rounded(entry: Entry, values: Array, constants: FileOperators) -> Array | None:
-    """What the engine holds of these values, in the model's own numbers; None where that is not known."""
+    """Return what the engine holds of these values, in the model's own numbers; None where that is not known."""
     if values.dtype.kind not in "fV" and values.dtype.name != "bfloat16":
         return values
     if entry.rounds_to:

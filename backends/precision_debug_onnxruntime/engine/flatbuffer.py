@@ -57,7 +57,7 @@ class Table:
         return _text(self.data, at) if at else ""
 
     def table(self, number: int) -> Table | None:
-        """A table, also one of a union."""
+        """Return a table, also one of a union."""
         at = self._field(number)
         return Table(self.data, _follow(self.data, at)) if at else None
 
@@ -77,7 +77,8 @@ class Table:
 
 
 def root(data: bytes) -> Table:
-    """The table that a buffer begins with. Reading what is no such buffer raises struct.error or UnicodeDecodeError."""
+    """Return the table that a buffer begins with. Reading what is no such buffer raises struct.error or
+    UnicodeDecodeError."""
     return Table(data, _follow(data, 0))
 
 

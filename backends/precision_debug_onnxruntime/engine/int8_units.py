@@ -66,7 +66,7 @@ def _quantised_types(change: str) -> frozenset[str]:
 
 
 def _becomes_product(node: Any, change: str, types: frozenset[str]) -> bool:
-    """Whether the dynamic quantiser, whose table has no Gemm, makes a MatMul of it first and quantises that."""
+    """Return whether the dynamic quantiser, whose table has no Gemm, makes a MatMul of it first and quantises that."""
     if change != "int8_dynamic" or node.op_type != "Gemm" or "MatMul" not in types:
         return False
     settings = {attribute.name: attribute for attribute in node.attribute}
@@ -75,7 +75,7 @@ def _becomes_product(node: Any, change: str, types: frozenset[str]) -> bool:
 
 
 def _single_numbers(graph: Any) -> frozenset[str]:
-    """Constants of one element."""
+    """Return constants of one element."""
     found = {tensor.name for tensor in graph.initializer if all(size == 1 for size in tensor.dims)}
     for node in graph.node:
         if node.op_type == "Constant" and node.attribute:
@@ -86,7 +86,7 @@ def _single_numbers(graph: Any) -> frozenset[str]:
 
 
 def _handed_on(node: Any, numbers: frozenset[str]) -> str:
-    """The input whose grid a node's output has; "" where it has its own."""
+    """Return the input whose grid a node's output has; "" where it has its own."""
     if node.op_type in ("BatchNormalization", "Identity", "Dropout"):
         return str(node.input[0])
     if node.op_type not in ("Mul", "Div") or len(node.input) != 2:

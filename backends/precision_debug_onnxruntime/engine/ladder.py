@@ -14,7 +14,7 @@ __all__ = ["rungs"]
 
 
 def rungs(spec: SessionSpec) -> tuple[Rung, ...]:
-    """The stages up to ``spec.mode``."""
+    """Return the stages up to ``spec.mode``."""
     target = modes.recipe(spec.mode)
     found = [_rung("everything off", "ort_fp32")]
     if target.optimise:

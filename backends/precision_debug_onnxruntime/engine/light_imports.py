@@ -63,7 +63,7 @@ _PROTOBUF = "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"
 
 
 def lean_import(name: str) -> Any:
-    """A module by its full name, with torch and transformers hidden from it. Raises ImportError."""
+    """Return a module by its full name, with torch and transformers hidden from it. Raises ImportError."""
     if name in sys.modules:
         return sys.modules[name]
     with _lock:
@@ -84,12 +84,13 @@ def lean_import(name: str) -> Any:
 
 
 def extensions() -> Any:
-    """The module ``onnxruntime_extensions``. Raises ImportError where it is not installed."""
+    """Return the module ``onnxruntime_extensions``. Raises ImportError where it is not installed."""
     return lean_import("onnxruntime_extensions")
 
 
 def quantisation() -> Any:
-    """The module ``onnxruntime.quantization``. Raises BackendUnavailable where a package that it imports is missing."""
+    """Return the module ``onnxruntime.quantization``. Raises BackendUnavailable where a package that it imports is
+    missing."""
     try:
         return importlib.import_module("onnxruntime.quantization")
     except ImportError as error:

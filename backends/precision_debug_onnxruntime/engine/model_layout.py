@@ -46,7 +46,7 @@ class View:
         return self.label == "" and self.unseen.code in _AT_END
 
     def nodes(self, name: str, prefix: str) -> tuple[list[Any], str]:
-        """The side branch off ``name``, and the value at its end; new names begin with prefix."""
+        """Return the side branch off ``name``, and the value at its end; new names begin with prefix."""
         made = []
         for place, step in enumerate(self.steps):
             output = f"{prefix}.{place}"
@@ -60,7 +60,8 @@ _AT_END = frozenset({_STRINGS.code, say("kind", kind="sequence").code})
 
 
 def view_of(info: TypeInfo, form: Form, channels: int | None, shape: tuple[int | str, ...] | None) -> View:
-    """The view of one value. channels, shape: of the source tensor, where a layout or blocks have to be undone."""
+    """Return the view of one value. channels, shape: of the source tensor, where a layout or blocks have to be
+    undone."""
     if info.kind == "tensor" and info.elem == _STRING:
         return View(unseen=_STRINGS)
     if info.kind != "tensor":
@@ -85,7 +86,7 @@ def _unblocked(info: TypeInfo, channels: int | None, perm: tuple[int, ...]) -> V
 
 
 def _fits(info: TypeInfo, perm: tuple[int, ...], shape: tuple[int | str, ...] | None) -> bool:
-    """Whether a transposed value's shape can be the source tensor's."""
+    """Return whether a transposed value's shape can be the source tensor's."""
     if not perm:
         return True
     if any(len(known) != len(perm) for known in (shape, info.shape) if known is not None):

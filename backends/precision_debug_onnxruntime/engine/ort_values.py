@@ -17,7 +17,7 @@ __all__ = ["checked_feeds", "run"]
 # Checks what a caller feeds against what a session takes.
 
 def checked_feeds(feeds: Feeds, known: Collection[str], required: Collection[str]) -> dict[str, Any]:
-    """The feeds as numpy arrays; lists, dicts and None (sequences, maps, absent optionals) as they are.
+    """Return the feeds as numpy arrays; lists, dicts and None (sequences, maps, absent optionals) as they are.
 
     Raises InputError for a name that the model does not have and for a required one that is missing.
     """
@@ -81,14 +81,14 @@ def _to_ort(name: str, value: Any) -> Any:
 
 
 def _bits(elem: int) -> int:
-    """Bits of one number where it lies packed in memory."""
+    """Return bits of one number where it lies packed in memory."""
     if elem in _BYTES:
         return 8
     return 4 if elem in _HALF_BYTES else 2 if elem in _QUARTER_BYTES else 16
 
 
 def _packed(raw: Any, bits: int) -> Any:
-    """Numbers of one byte each, the first one into the lowest bits."""
+    """Return numbers of one byte each, the first one into the lowest bits."""
     import numpy as np
 
     each = 8 // bits

@@ -53,7 +53,7 @@ def configure(options: Any, given: Mapping[str, str], *, optimise: str) -> None:
 
 
 def _member(enumeration: str, prefix: str, name: str, text: str) -> Any:
-    """A member of one of ONNX Runtime's enumerations, by its own name or by what follows the prefix."""
+    """Return a member of one of ONNX Runtime's enumerations, by its own name or by what follows the prefix."""
     import onnxruntime
 
     members = getattr(onnxruntime, enumeration).__members__
@@ -70,7 +70,8 @@ def _refused(name: str, text: str, hint: str) -> UsageError:
 
 @functools.lru_cache(maxsize=256)
 def _is_read(name: str) -> bool:
-    """Whether the name stands in ONNX Runtime's libraries: it takes any entry, and tells nobody which it reads."""
+    """Return whether the name stands in ONNX Runtime's libraries: it takes any entry, and tells nobody which it
+    reads."""
     from onnxruntime.capi import onnxruntime_pybind11_state
 
     own = Path(onnxruntime_pybind11_state.__file__)

@@ -55,7 +55,7 @@ class Optimisers:
 
 
 def switches(spec: SessionSpec) -> tuple[Optimisers, ...]:
-    """Those that change the model; then all others that run, which matter once the first are off."""
+    """Return those that change the model; then all others that run, which matter once the first are off."""
     recipe = modes.recipe(spec.mode)
     if not recipe.optimise:
         return ()
@@ -76,10 +76,9 @@ def _with_rules(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def passes_of(spec: SessionSpec) -> tuple[tuple[str, bool], ...]:
-    """The graph transformers that ONNX Runtime applies to a model in a mode, and whether each changes it, as a session
-    in a process of its own logs them; all that this release has, as if each did, where one of them ends the session,
-    since those after it are not reached. Raises BackendError.
-    """
+    """Return the graph transformers that ONNX Runtime applies to a model in a mode, and whether each changes it, as a
+    session in a process of its own logs them; all that this release has, as if each did, where one of them ends the
+    session, since those after it are not reached. Raises BackendError. """
     options = {name: one for name, one in spec.options.items() if name != "save_model"}
     args = (spec.mode, spec.model.model_file, json.dumps(options, default=list))
     done = subprocess.run(
@@ -126,7 +125,7 @@ def _log(mode: str, file: str, options: str) -> None:
 
 
 def _smallest() -> Any:
-    """A model of one operator, on which every transformer of the release runs and says so."""
+    """Return a model of one operator, on which every transformer of the release runs and says so."""
     from onnx import TensorProto, helper
 
     from precision_debug.onnx.model import Model

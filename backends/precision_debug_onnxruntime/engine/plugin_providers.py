@@ -30,7 +30,7 @@ class Plugin:
     library: str = ""
 
     def resolved(self) -> dict[str, str]:
-        """The options with paths filled in. Raises BackendUnavailable."""
+        """Return the options with paths filled in. Raises BackendUnavailable."""
         module = _module(self) if any(text.startswith("@") for text in self.options.values()) else None
         return {
             name: str(getattr(module, text[1:])()) if text.startswith("@") else text
@@ -59,7 +59,7 @@ _registering = threading.Lock()
 
 
 def devices_of(plugin: Plugin) -> list[Any]:
-    """The devices that a provider offers here, registered once in the process. Raises BackendUnavailable."""
+    """Return the devices that a provider offers here, registered once in the process. Raises BackendUnavailable."""
     import onnxruntime as ort
 
     if not hasattr(ort, "register_execution_provider_library"):

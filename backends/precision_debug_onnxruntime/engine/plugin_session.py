@@ -218,7 +218,7 @@ def _unseen(meta: TensorMeta, why: Reason) -> TensorMeta:
 
 
 def _gap(real: Mapping[str, Any], marked: Mapping[str, Any]) -> float:
-    """Largest difference of a float output between the unmarked and the marked session."""
+    """Return the largest difference of a float output between the unmarked and the marked session."""
     worst = 0.0
     for name, value in real.items():
         one, two = np.asarray(value), np.asarray(marked[name])

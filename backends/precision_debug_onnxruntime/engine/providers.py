@@ -42,11 +42,11 @@ class Shares:
         self.nodes = nodes
 
     def of(self, provider: str) -> int:
-        """How many nodes a provider took."""
+        """Return how many nodes a provider took."""
         return sum(self.nodes.get(provider, {}).values())
 
     def note(self, asked: str) -> Reason:
-        """ "CUDAExecutionProvider took 57 of 60 nodes (95.00 %); CPUExecutionProvider 3 (Shape 2, Gather 1)"."""
+        """Return "CUDAExecutionProvider took 57 of 60 nodes (95.00 %); CPUExecutionProvider 3 (Shape 2, Gather 1)"."""
         total = sum(map(self.of, self.nodes))
         share = 100 * self.of(asked) / total if total else 0.0
         parts = [say("took", provider=asked, count=self.of(asked), all=total, share=share)]
@@ -68,7 +68,7 @@ class Shares:
 
 
 def shares_of(session: Any) -> Shares | None:
-    """Who took which node of an open session; None where this ONNX Runtime does not tell (before 1.24)."""
+    """Return who took which node of an open session; None where this ONNX Runtime does not tell (before 1.24)."""
     tell = getattr(session, "get_provider_graph_assignment_info", None)
     if tell is None:
         return None
@@ -80,7 +80,7 @@ def shares_of(session: Any) -> Shares | None:
 
 
 def saved_shares(data: bytes) -> Shares:
-    """The same out of a model that was saved in ONNX Runtime's own format by a session with these providers.
+    """Return the same out of a model that was saved in ONNX Runtime's own format by a session with these providers.
 
     Every release writes it, but none does where a provider compiles its nodes, as TensorRT's.
     """
@@ -95,7 +95,7 @@ def saved_shares(data: bytes) -> Shares:
 
 
 def unknown(asked: str) -> Doubt:
-    """What is in doubt where nobody tells what a provider took."""
+    """Return what is in doubt where nobody tells what a provider took."""
     import onnxruntime as ort
 
     detail = say("does_not_tell", version=ort.__version__)
@@ -104,7 +104,7 @@ def unknown(asked: str) -> Doubt:
 
 @functools.cache
 def missing(provider: str) -> str:
-    """Why a provider that ONNX Runtime lists does not come up here; "" where it does. Never raises."""
+    """Return why a provider that ONNX Runtime lists does not come up here; "" where it does. Never raises."""
     import onnxruntime as ort
 
     options = ort.SessionOptions()
@@ -124,7 +124,7 @@ def missing(provider: str) -> str:
 
 
 def _cannot_load(provider: str, folder: Path) -> str:
-    """What the loader says of the provider's library."""
+    """Return what the loader says of the provider's library."""
     short = provider.removesuffix("ExecutionProvider").lower()
     for path in sorted(folder.glob(f"*onnxruntime_providers_{short}.*")):
         try:
@@ -137,7 +137,7 @@ def _cannot_load(provider: str, folder: Path) -> str:
 
 
 def _smallest() -> bytes:
-    """A model whose only node no accelerator takes, so that none builds an engine for it."""
+    """Return a model whose only node no accelerator takes, so that none builds an engine for it."""
     from onnx import TensorProto, helper
 
     x, y = (helper.make_tensor_value_info(name, TensorProto.STRING, [1]) for name in ("x", "y"))

@@ -267,7 +267,7 @@ class _ReferenceSession:
             raise failed from error
 
     def _fits(self, node: Any, outputs: Sequence[Any]) -> bool:
-        """Whether the outputs have the shapes that onnx infers, as far as it does."""
+        """Return whether the outputs have the shapes that onnx infers, as far as it does."""
         return all(
             len(value.shape) == len(shape)
             and all(size in (mine, -1) or isinstance(size, str) for mine, size in zip(value.shape, shape, strict=True))

@@ -31,7 +31,7 @@ class Borrowed:
         self.output: Sequence[str] = node.output
 
     def need_context(self) -> bool:
-        """Whether it reads more of the graph than its inputs."""
+        """Return whether it reads more of the graph than its inputs."""
         return False
 
 
@@ -42,7 +42,8 @@ class OneByOne:
         self._model, self._sessions = model, dict[int, tuple[Any, list[str], list[int]]]()
 
     def run(self, node: Any, inputs: Sequence[Any], key: Any) -> list[Any]:
-        """The outputs of a node, "" included (as None). key: of the node's scope. Raises what ONNX Runtime raises."""
+        """Return the outputs of a node, "" included (as None). key: of the node's scope. Raises what ONNX Runtime
+        raises."""
         import onnxruntime
 
         if id(node) not in self._sessions:
@@ -89,7 +90,8 @@ class OneByOne:
 
 
 def _elem(info: TypeInfo, value: Any) -> int:
-    """What the model has in this place; where that is not known, the value's own type, in float32 for float64."""
+    """Return what the model has in this place; where that is not known, the value's own type, in float32 for
+    float64."""
     if info.kind == "tensor" and info.elem:
         return info.elem
     name = "float32" if str(value.dtype) == "float64" else str(value.dtype)

@@ -34,7 +34,7 @@ class Corrected:
         self.output: Sequence[str] = node.output
 
     def need_context(self) -> bool:
-        """Whether it reads more of the graph than its inputs."""
+        """Return whether it reads more of the graph than its inputs."""
         return False
 
     def run(self, *inputs: Any) -> tuple[Any, ...]:
@@ -42,7 +42,8 @@ class Corrected:
 
 
 def corrected(node: Any, version: int) -> Corrected | None:
-    """The node done right; None where onnx.reference's own will do. version: the opset that the model asks for."""
+    """Return the node done right; None where onnx.reference's own will do. version: the opset that the model asks
+    for."""
     if node.domain not in {"", "ai.onnx"} or any(item.ref_attr_name for item in node.attribute):
         return None
     found: Compute | None = None
@@ -58,7 +59,7 @@ def corrected(node: Any, version: int) -> Corrected | None:
 
 
 def refusal(node: Any, version: int) -> Reason:
-    """Why onnx.reference's own result of a node is worth nothing; "" where it is."""
+    """Return why onnx.reference's own result of a node is worth nothing; "" where it is."""
     if node.domain not in {"", "ai.onnx"}:
         return NOTHING
     if node.op_type in _RANDOM:
@@ -114,9 +115,8 @@ def _batch_normalization(node: Any, x: Any, scale: Any, bias: Any, mean: Any, va
 
 
 def _dilated(node: Any, x: Any, weight: Any, bias: Any = None) -> tuple[Any, ...]:
-    """A convolution whose kernel has gaps. onnx.reference fills them with zeros and unfolds the input as often as the
-    filled kernel is long: 30 GB for a kernel of 3 with a dilation of 4096.
-    """
+    """Return a convolution whose kernel has gaps. onnx.reference fills them with zeros and unfolds the input as often
+    as the filled kernel is long: 30 GB for a kernel of 3 with a dilation of 4096. """
     import numpy as np
 
     rank = x.ndim - 2

@@ -18,7 +18,7 @@ Execute = Callable[[Any, Mapping[str, Any], Any], list[Any]]
 
 
 def evaluator_class(execute: Execute) -> Any:
-    """A ReferenceEvaluator that leaves running a graph's nodes to ``execute``.
+    """Return a ReferenceEvaluator that leaves running a graph's nodes to ``execute``.
 
     onnx.reference makes the evaluators of inner graphs from the class of the outer one, so it runs those as well.
     """
@@ -28,7 +28,7 @@ def evaluator_class(execute: Execute) -> Any:
 
     class Evaluator(ReferenceEvaluator):  # type: ignore[misc]
         def _load_impl(self, node: Any, input_types: Any = None) -> Any:
-            """A maker of the node: a right one in place of a wrong one, or one that says that there is none."""
+            """Return a maker of the node: a right one in place of a wrong one, or one that says that there is none."""
             version = self.opsets.get(node.domain, 0)
             right, why = corrected(node, version), refusal(node, version)
             if right is not None or why:
@@ -85,7 +85,7 @@ def inner_of(node: Any, key: Any) -> list[tuple[Any, Any]]:
 
 
 def run_loop(node: Any, inputs: list[Any], results: Mapping[str, Any], attributes: Any) -> list[Any]:
-    """The operator Loop.
+    """Return the operator Loop.
 
     onnx.reference's own takes a missing condition for false, and joins rows along their first axis.
     """
@@ -122,7 +122,7 @@ def last_uses(evaluator: Any) -> dict[int, list[str]]:
 
 
 def is_float(value: Any, name: str = "") -> bool:
-    """Whether a value is an array of floats; of the type ``name`` where one is given."""
+    """Return whether a value is an array of floats; of the type ``name`` where one is given."""
     if not hasattr(value, "dtype"):
         return False
     dtype = value.dtype
@@ -130,7 +130,7 @@ def is_float(value: Any, name: str = "") -> bool:
 
 
 def wide(value: Any) -> Any:
-    """Floats as float64."""
+    """Return floats as float64."""
     return value.astype("float64") if is_float(value) and not is_float(value, "float64") else value
 
 

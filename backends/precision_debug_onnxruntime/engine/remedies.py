@@ -72,8 +72,8 @@ _BEHIND = 24
 def _scales_apart(
     change: str, options: Mapping[str, Any], model: str, culprits: Sequence[Culprit]
 ) -> Iterator[Remedy]:
-    """What packs unlike quantities left unquantised, so that each of them keeps a scale of its own: alone, and with all
-    that comes after it, where another operator would give the whole one scale again."""
+    """Yield what packs unlike quantities left unquantised, so that each of them keeps a scale of its own: alone, and
+    with all that comes after it, where another operator would give the whole one scale again."""
     joins = list(dict.fromkeys(one.node for one in culprits if one.cause == "packed" and one.node))
     if not joins or change != "int8":
         return
@@ -115,7 +115,7 @@ def _of_int8(
 
 
 def _of_a_later_opset(options: Mapping[str, Any], model: str) -> Iterator[Remedy]:
-    """The opset from which weights have a scale for each channel, of a model before it."""
+    """Yield the opset from which weights have a scale for each channel, of a model before it."""
     read = read_model(model)
     have = max((one.version for one in read.proto.opset_import if one.domain in {"", "ai.onnx"}), default=0)
     if 0 < have < PER_CHANNEL and setting(options, "per_channel") is None and not setting(options, "raise_opset"):

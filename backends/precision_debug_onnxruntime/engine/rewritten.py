@@ -20,7 +20,7 @@ __all__ = ["turned", "with_absorbed", "with_quantised_again"]
 # Into which operator of the running graph the source's tensors went that it does not have.
 
 def with_absorbed(entries: Sequence[Entry], holdings: Mapping[tuple[Any, str], Holding], known: Known) -> list[Entry]:
-    """The entries, each with the source tensors that lie between what its operator reads and what it gives."""
+    """Return the entries, each with the source tensors that lie between what its operator reads and what it gives."""
     stands: dict[tuple[Any, str], set[str]] = {}
     for (key, name), holding in holdings.items():
         own = {holding.origin or name} & known.source.tensors.keys()
@@ -63,7 +63,7 @@ COLUMN = "Inserted by ONNX Runtime"
 
 
 def with_quantised_again(entries: Sequence[Entry], running: Any, given: Any, types: Types) -> list[Entry]:
-    """The entries; those that ONNX Runtime quantises though the model does not, with a column that says so.
+    """Return the entries; those that ONNX Runtime quantises though the model does not, with a column that says so.
 
     running: the graph that it runs. given: the one that it was given, with the quantisers that the mode wrote into it.
     """
@@ -78,8 +78,8 @@ def with_quantised_again(entries: Sequence[Entry], running: Any, given: Any, typ
 
 
 def _inserted(running: Any, given: Any) -> Mapping[str, Any]:
-    """Outputs of pairs that were not there, and that stand at no tensor which was quantised, each with the pair's
-    QuantizeLinear."""
+    """Return outputs of pairs that were not there, and that stand at no tensor which was quantised, each with the
+    pair's QuantizeLinear."""
     had = {name for node in _quantisers(given, "QuantizeLinear") for name in (node.input[0], node.output[0])}
     made = {node.output[0]: node for node in _quantisers(running, "QuantizeLinear")}
     found: dict[str, Any] = {}
@@ -139,7 +139,7 @@ def turned(
 def _only(
     mine: _Shape | None, theirs: _Shape | None, own: set[tuple[int, ...]], together: set[tuple[int, ...]]
 ) -> tuple[int, ...] | None:
-    """The transposition of the model's that leads to a shape; None where there is none, or several that differ.
+    """Return the transposition of the model's that leads to a shape; None where there is none, or several that differ.
 
     Those that move only axes of size 1 otherwise give the same array and are one; a size that both shapes call alike is
     at the same place in both.
@@ -154,13 +154,13 @@ def _only(
 
 
 def _alike(mine: _Shape, theirs: _Shape, perm: tuple[int, ...]) -> bool:
-    """Whether each size that has one name in both shapes stays that one."""
+    """Return whether each size that has one name in both shapes stays that one."""
     both = {size for size in mine if isinstance(size, str) and not _MADE_UP.match(size)} & set(theirs)
     return all(size not in both or size == theirs[axis] for size, axis in zip(mine, perm, strict=True))
 
 
 def _turns(nodes: Iterable[Any]) -> set[tuple[int, ...]]:
-    """The transpositions of a graph and their inverses, and for each rank none."""
+    """Return the transpositions of a graph and their inverses, and for each rank none."""
     found: set[tuple[int, ...]] = set()
     for perm in {tuple(attribute(node, "perm") or ()) for node in nodes if node.op_type == "Transpose"} - {()}:
         found |= {perm, tuple(perm.index(axis) for axis in range(len(perm))), tuple(range(len(perm)))}
@@ -168,7 +168,8 @@ def _turns(nodes: Iterable[Any]) -> set[tuple[int, ...]]:
 
 
 def _combined(turns: set[tuple[int, ...]]) -> set[tuple[int, ...]]:
-    """What these transpositions make one after the other, which moving them past a Squeeze or an Unsqueeze brings."""
+    """Return what these transpositions make one after the other, which moving them past a Squeeze or an Unsqueeze
+    brings."""
     found = set(turns)
     new = steps = {perm for perm in found if len(perm) <= _MOST_AXES}
     while new:  # inverses are among them, so that steps lead everywhere
@@ -179,7 +180,7 @@ def _combined(turns: set[tuple[int, ...]]) -> set[tuple[int, ...]]:
 
 
 def _fits(mine: _Shape | None, theirs: _Shape | None, perm: tuple[int, ...]) -> bool:
-    """Whether a transposition may lead from one shape to the other; a size that is not known may be any."""
+    """Return whether a transposition may lead from one shape to the other; a size that is not known may be any."""
     if mine is None or theirs is None or not len(mine) == len(theirs) == len(perm):
         return False
     pairs = ((size, theirs[axis]) for size, axis in zip(mine, perm, strict=True))

@@ -83,7 +83,7 @@ class Runtime:
         self, model: Model, *, optimise: str = "none", taps: bool = False, dump: Path | None = None,
         inline: bool = False,
     ) -> Any:  # fmt: skip
-        """An InferenceSession.
+        """Return an InferenceSession.
 
         optimise: "none", "basic" or "all". dump: where to write the graph that it runs, ``.onnx`` or ``.ort``, with
         its weights inside (inline) or in a file beside it. Raises BackendUnavailable where the provider that was asked
@@ -147,7 +147,8 @@ class Runtime:
             found.demand(self.asked, where)
 
     def shares(self, session: Any, model: Model) -> Shares | None:
-        """Who took which node of a model in an open session; None where this release of ONNX Runtime does not tell.
+        """Return who took which node of a model in an open session; None where this release of ONNX Runtime does not
+        tell.
 
         Raises BackendUnavailable where the provider that was asked for took none.
         """
@@ -263,7 +264,7 @@ def plain(text: str) -> str:
 
 
 def _after_signature(text: str) -> str:
-    """What follows a C++ function's signature, which ends at the bracket that closes its arguments."""
+    """Return what follows a C++ function's signature, which ends at the bracket that closes its arguments."""
     begin, depth = text.find("("), 0
     for place in range(max(begin, 0), len(text)):
         depth += {"(": 1, ")": -1}.get(text[place], 0)

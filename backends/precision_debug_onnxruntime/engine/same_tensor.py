@@ -47,7 +47,8 @@ class Layouts(Protocol):
         """Of a value, by its name; None where that is not known."""
 
     def guessed(self, name: str) -> bool:
-        """Whether a transposition was moved past what gives a value: its shape alone tells the layout, if at all."""
+        """Return whether a transposition was moved past what gives a value: its shape alone tells the layout, if at
+        all."""
 
     def made(self, node: Any, index: int) -> tuple[int, ...]:
         """Of a node's output, by the node's name, before the node's inputs were transposed; () where not known."""
@@ -92,7 +93,7 @@ class Edge:
 
 
 def is_carrier(node: Any, source_nodes: Collection[str]) -> bool:
-    """Whether a node only changes the form of a tensor."""
+    """Return whether a node only changes the form of a tensor."""
     if node.op_type in _QUANTISE | _COPY or (node.domain == NCHWC and node.op_type in _REORDER):
         return True
     if node.name in source_nodes or node.name.startswith(f"{node.op_type}:"):
@@ -103,7 +104,7 @@ def is_carrier(node: Any, source_nodes: Collection[str]) -> bool:
 def find_edges(
     scope: Scope, nodes: Iterable[Any], types: Types, source_nodes: Collection[str], layouts: Layouts
 ) -> list[Edge]:
-    """The edges of one graph, whose nodes come in an order in which they can run.
+    """Return the edges of one graph, whose nodes come in an order in which they can run.
 
     source_nodes: names of the source model's nodes; a cast or transpose with another name is a carrier.
     """
@@ -150,7 +151,7 @@ class _Finder:
         self.made[name] = (node, index)
 
     def _bits(self, name: str) -> int:
-        """Bits of the mantissa's carrier: 8 for int8 and so on; a plain integer or string counts as exact."""
+        """Return bits of the mantissa's carrier: 8 for int8 and so on; a plain integer or string counts as exact."""
         scale = self.scales.get(name)
         dtype = self.types.of(self.scope.key, name).dtype
         digits = "".join(c for c in dtype.split("_")[0] if c.isdigit())
@@ -163,8 +164,8 @@ class _Finder:
         return None if root is None else self.forms[root][name]
 
     def _is_real(self, node: Any) -> bool:
-        """Whether a transposition leads from one of the source's tensors to another: ONNX Runtime merged some then, and
-        some into the reordering of a blocked value."""
+        """Return whether a transposition leads from one of the source's tensors to another: ONNX Runtime merged some
+        then, and some into the reordering of a blocked value."""
         turn = self._turn(node)
         if not turn:
             return False
@@ -179,11 +180,11 @@ class _Finder:
         return node.op_type in _REORDER and any(_after(perm, turn) != then for perm in here)
 
     def _anchored(self, forms: Iterable[str]) -> bool:
-        """Whether the name of one of these values tells its layout."""
+        """Return whether the name of one of these values tells its layout."""
         return any(self.layouts.layout(name) is not None for name in forms)
 
     def _turn(self, node: Any) -> tuple[int, ...]:
-        """How a carrier transposes what it reads; () where it does not."""
+        """Return how a carrier transposes what it reads; () where it does not."""
         if node.op_type == "Transpose":
             return tuple(attribute(node, "perm") or ())
         if node.op_type not in _REORDER or not attribute(node, "channels_last", 0):
@@ -194,7 +195,7 @@ class _Finder:
         return found if rank else ()
 
     def _layout_ahead(self, name: str) -> tuple[int, ...] | None:
-        """The layout of a value, or of what it is quantised to or from: the name may stand there alone."""
+        """Return the layout of a value, or of what it is quantised to or from: the name may stand there alone."""
         for _ in range(_FARTHEST):
             found = self.layouts.layout(name)
             read = self.readers.get(name, ())
@@ -252,7 +253,7 @@ class _Finder:
         return dataclasses.replace(form, perm=_after(self.layouts.made(node, index), form.perm))
 
     def _from_inputs(self, node: Any, name: str, form: Form) -> Form:
-        """The layout that the operator gives its output."""
+        """Return the layout that the operator gives its output."""
         if node.domain == NCHWC:
             return dataclasses.replace(form, blocked=True)
         rank = len(self.types.of(self.scope.key, name).shape or ())
@@ -272,8 +273,9 @@ class _Finder:
         return dataclasses.replace(form, perm=perm)
 
     def _over_axes(self, node: Any, perm: tuple[int, ...]) -> tuple[int, ...] | None:
-        """The layout behind an operator that drops axes of a transposed value, or inserts some; None where its axes
-        are not known. Inserted axes lie where the tensor has them: ONNX Runtime moves transpositions past them so."""
+        """Return the layout behind an operator that drops axes of a transposed value, or inserts some; None where its
+        axes are not known. Inserted axes lie where the tensor has them: ONNX Runtime moves transpositions past them
+        so."""
         axes = self._axes(node)
         if axes is None:
             return None
@@ -290,7 +292,7 @@ class _Finder:
         return _after((), [sorted(left).index(axis) for axis in left])
 
     def _axes(self, node: Any) -> tuple[int, ...] | None:
-        """The axes that an operator drops, inserts or reduces; None where it has none, or they are computed."""
+        """Return the axes that an operator drops, inserts or reduces; None where it has none, or they are computed."""
         if node.op_type not in _OVER_AXES:
             return None
         given = attribute(node, "axes")

@@ -16,7 +16,7 @@ __all__ = ["Shown", "wanted"]
 
 
 def wanted(entry: Entry, names: Collection[str] | None) -> bool:
-    """Whether a tensor is asked for, in any iteration."""
+    """Return whether a tensor is asked for, in any iteration."""
     if names is None or entry.meta.name in names:
         return True
     return entry.looped and any(name.rpartition("@")[0] == entry.meta.name for name in names)
@@ -42,7 +42,7 @@ class Shown:
         self._turns[loop] = self._turns.get(loop, -1) + 1
 
     def instance(self, entry: Entry) -> TensorMeta | None:
-        """The tensor as this iteration calls it, "name@iteration"; None where it was not asked for."""
+        """Return the tensor as this iteration calls it, "name@iteration"; None where it was not asked for."""
         meta = self._in_turn(entry) if entry.looped else entry.meta
         if self._names is not None and not {entry.meta.name, meta.name} & self._names:
             return None
@@ -74,7 +74,8 @@ class Shown:
         return name + self._suffix(self._scope_of.get(name, ()), back)
 
     def listed(self) -> Iterator[TensorMeta]:
-        """Every tensor in the order in which it was shown; one for each iteration, or why the hook was not called.
+        """Yield every tensor in the order in which it was shown; one for each iteration, or why the hook was not
+        called.
 
         What was not shown keeps its place among its neighbours, for a loop after what was shown of it.
         """

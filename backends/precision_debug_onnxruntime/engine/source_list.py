@@ -20,7 +20,8 @@ __all__ = ["inferred_types", "list_of_source"]
 def list_of_source(
     proto: Any, types: Mapping[str, tuple[int, tuple[int | str, ...] | None]], *, floats: str = ""
 ) -> list[Entry]:
-    """Every tensor of a model as its file has it, in execution order. floats: the type that all floats are held in."""
+    """Return every tensor of a model as its file has it, in execution order. floats: the type that all floats are held
+    in."""
     found = all_values(proto.graph)
     names = Labels(found)
     outputs = {item.name for item in proto.graph.output}

@@ -73,7 +73,7 @@ class Source:
         return False
 
     def made(self, node: Any, index: int) -> tuple[int, ...]:  # noqa: ARG002
-        """Nodes of the converted graph tell nothing of their own."""
+        """Return nodes of the converted graph tell nothing of their own."""
         return ()
 
 
@@ -103,7 +103,7 @@ class Known:
         return cls(source=first, converted=second, edge_of=edge_of)
 
     def members(self, name: str) -> list[str]:
-        """The source tensors on the converted graph's edge of a value, in the order of the edge.
+        """Return the source tensors on the converted graph's edge of a value, in the order of the edge.
 
         A quantiser that lets ONNX Runtime prepare a model of float16 goes on with its casts to float32, which are all
         that is left of the tensors then.
@@ -115,7 +115,7 @@ class Known:
         return list(dict.fromkeys(filter(None, found)))
 
     def quantised(self, name: str) -> bool:
-        """Whether a value of the converted graph holds quantised numbers, or such that were."""
+        """Return whether a value of the converted graph holds quantised numbers, or such that were."""
         edge = self.edge_of.get(name)
         return edge is not None and bool(edge.forms[name].code)
 
@@ -124,7 +124,7 @@ class Known:
         return set() if edge is None else {form.scale.code for form in edge.forms.values() if form.scale is not None}
 
     def layout(self, name: str) -> tuple[int, ...] | None:
-        """How a value of the running graph is transposed against its source tensor, where its name tells it."""
+        """Return how a value of the running graph is transposed against its source tensor, where its name tells it."""
         if name in self.turned or self.after(name) or self.copied(name):
             return self.turned.get(name)
         for plain in spellings(name):
@@ -142,12 +142,12 @@ class Known:
         return frozenset(self.source.tensors) - frozenset(self.converted.tensors)
 
     def outputs(self, node: Any) -> tuple[str, ...]:
-        """The outputs that a node of the running graph had in the converted one; () where it was not there."""
+        """Return the outputs that a node of the running graph had in the converted one; () where it was not there."""
         return self.converted.nodes.get(node.name) or self.converted.nodes.get(_TOKEN.sub("", node.name)) or ()
 
     def fused_outputs(self, node: Any) -> tuple[str, ...]:
-        """The same for a node that a fusion made, which ONNX Runtime calls after the last node that went into it; a
-        Gemm of a MatMul and an Add after the first."""
+        """Return the same for a node that a fusion made, which ONNX Runtime calls after the last node that went into
+        it; a Gemm of a MatMul and an Add after the first."""
         found = _FUSION.match(node.name)
         outputs = self.converted.nodes.get(found.group(1), ()) if found else ()
         if _BIAS not in node.name or len(outputs) != 1:
@@ -156,7 +156,8 @@ class Known:
         return tuple(readers[0].output) if len(readers) == 1 and readers[0].op_type == "Add" else ()
 
     def named_after(self, name: str) -> str:
-        """The tensor that a node gives whose name a value bears; "" where that is not so, or there are several."""
+        """Return the tensor that a node gives whose name a value bears; "" where that is not so, or there are
+        several."""
         node = _TOKEN.sub("", name)
         if name in self.converted.tensors or name in self.edge_of:
             return ""
@@ -165,8 +166,9 @@ class Known:
         return outputs[0] if same and len(outputs) == 1 else ""
 
     def copied(self, name: str) -> str:
-        """The tensor that a cast was named after when another value had that name; "" for other values. ONNX Runtime
-        names so what stands before a transposition that it moved behind the cast, whose layout is another then."""
+        """Return the tensor that a cast was named after when another value had that name; "" for other values. ONNX
+        Runtime names so what stands before a transposition that it moved behind the cast, whose layout is another
+        then."""
         if not name.startswith(INSERTED_CAST) or _TOKEN.sub("", name) == name:
             return ""
         tensor = _TOKEN.sub("", name.removeprefix(INSERTED_CAST))
@@ -174,15 +176,16 @@ class Known:
         return "" if taken or tensor not in self.source.tensors else tensor
 
     def after(self, name: str) -> str:
-        """The one output of the converted graph's node whose name a value of the running graph bears; "" where it is
-        called otherwise. ONNX Runtime calls values so that it transposed."""
+        """Return the one output of the converted graph's node whose name a value of the running graph bears; "" where
+        it is called otherwise. ONNX Runtime calls values so that it transposed."""
         if name in self.converted.tensors or name in self.edge_of:
             return ""
         outputs = [output for output in self.converted.nodes.get(_TOKEN.sub("", name), ()) if output]
         return outputs[0] if len(outputs) == 1 else ""
 
     def between(self, inputs: Collection[str], tensor: str, most: int = 64) -> list[str] | None:
-        """The source tensors on the way from these to a value of the converted graph; None where it also needs others.
+        """Return the source tensors on the way from these to a value of the converted graph; None where it also needs
+        others.
 
         Constants count for nothing. most: how many values are looked at.
         """
@@ -203,18 +206,18 @@ class Known:
         return [name for name in dict.fromkeys(inside) if name in self.source.producer]
 
     def guessed(self, name: str) -> bool:
-        """Whether a value's layout, if it is known, was found by its shape."""
+        """Return whether a value's layout, if it is known, was found by its shape."""
         return name in self.turned
 
     def made(self, node: Any, index: int) -> tuple[int, ...]:
-        """How a node's output was transposed in the converted graph; () where that is not known."""
+        """Return how a node's output was transposed in the converted graph; () where that is not known."""
         name = next(iter(self.outputs(node)[index : index + 1]), "")
         edge = self.edge_of.get(name)
         return () if edge is None else edge.forms[name].perm or ()
 
 
 def spellings(name: str) -> Iterator[str]:
-    """The name, and what it was before ONNX Runtime decorated it."""
+    """Yield the name, and what it was before ONNX Runtime decorated it."""
     yield name
     plain = _MOVED.sub("", name.removesuffix("/duplicated"))
     if plain != name:

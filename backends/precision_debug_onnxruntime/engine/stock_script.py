@@ -131,6 +131,6 @@ def int8_script(
 
 
 def later_opset(model: str, opset: int) -> tuple[str, str]:
-    """Lines that write a model at a later opset, by onnx's own converter, and the file that they write."""
+    """Return lines that write a model at a later opset, by onnx's own converter, and the file that they write."""
     made = f"{model.removesuffix('.onnx')}.opset{opset}.onnx"
     return _LATER.format(model=model, opset=opset, made=made), made

@@ -125,13 +125,14 @@ class _Builder:
         graph.node.extend(nodes)
 
     def _raw(self, entry: Entry) -> str:
-        """What the engine's own tensor of an entry is called where another goes on in its place; "" where none can."""
+        """Return what the engine's own tensor of an entry is called where another goes on in its place; "" where none
+        can."""
         exchanged = self.exchanging and not entry.never_written and put_of(elem_of(entry.meta.dtype))[0]
         several = len(self.by_key[entry.value.key]) > 1
         return f"{_PREFIX}.raw.{entry.value.name}" if exchanged and not several else ""
 
     def _put(self, entry: Entry, raw: str) -> Iterator[Any]:
-        """The nodes that let another tensor go on in place of an entry's own."""
+        """Yield the nodes that let another tensor go on in place of an entry's own."""
         from onnx import helper
 
         elem = elem_of(entry.meta.dtype)
@@ -148,7 +149,7 @@ class _Builder:
             yield helper.make_node("Cast", [made], [entry.value.name], name=f"{_PREFIX}{number}.back", to=elem)
 
     def _seen(self, entry: Entry, lent: MutableSequence[_Loan], raw: str) -> Iterator[Any]:
-        """The nodes that show an entry; where it is lent, that is added to ``lent``."""
+        """Yield the nodes that show an entry; where it is lent, that is added to ``lent``."""
         place = len(self.taps)
         made, end = entry.view.nodes(raw or entry.value.name, f"{_PREFIX}{place}")
         yield from made
@@ -177,7 +178,7 @@ def insert_taps(
     model: Model, entries: Collection[Entry], session: int, *, lending: Mapping[str, int] | None = None,
     writing: bool = False, on_device: bool = False, exchanging: bool = False,
 ) -> TappedGraph:  # fmt: skip
-    """A copy of the running graph with a tap for each entry, for the session number that ``taps.connect`` gave.
+    """Return a copy of the running graph with a tap for each entry, for the session number that ``taps.connect`` gave.
 
     lending: what a tap shows stays as it is until the next node of its graph has run, or some more of them where it is
     small; then a second tap says so. Its value: sizes of axes that the graph only names, as far as they are known.

@@ -64,7 +64,7 @@ _registered: list[Any] = []
 
 
 def borrows_memory() -> bool:
-    """Whether a tensor is ONNX Runtime's own memory, and gone after the call."""
+    """Return whether a tensor is ONNX Runtime's own memory, and gone after the call."""
     return _own() is not None
 
 
@@ -74,7 +74,7 @@ def types() -> frozenset[int]:
 
 
 def exchanges() -> bool:
-    """Whether a run can go on with other values: where memory is not borrowed, through ``Put``."""
+    """Return whether a run can go on with other values: where memory is not borrowed, through ``Put``."""
     if borrows_memory():
         return True
     try:
@@ -84,14 +84,15 @@ def exchanges() -> bool:
 
 
 def put_of(elem: int) -> tuple[str, int]:
-    """The operator that exchanges a tensor of an ONNX element type, and the type that it takes; ("", 0) for none."""
+    """Return the operator that exchanges a tensor of an ONNX element type, and the type that it takes; ("", 0) for
+    none."""
     if elem in _VIA_FLOAT:
         return f"Put{_FLOAT}", _FLOAT
     return (f"Put{elem}", elem) if elem in _PUTS else ("", 0)
 
 
 def library() -> str:
-    """Path of the library that has the operator. Raises ImportError where there is none."""
+    """Return the path of the library that has the operator. Raises ImportError where there is none."""
     return str(LIBRARY) if borrows_memory() else str(extensions().get_library_path())
 
 
@@ -112,8 +113,8 @@ def register() -> None:
 
 
 def connect(receive: Callable[[int, Any], Any], *, on_a_card: bool = False) -> int:
-    """A session number for taps, whose place and tensor ``receive`` gets from now on; what it returns goes on in place
-    of the tensor, where the tap is a ``Put``, and None lets it go on itself.
+    """Return a session number for taps, whose place and tensor ``receive`` gets from now on; what it returns goes on in
+    place of the tensor, where the tap is a ``Put``, and None lets it go on itself.
 
     It must not raise: an exception on this way is lost, or ends the process. on_a_card: tensors of the session may lie
     in a GPU's memory.
@@ -175,7 +176,7 @@ def _receive(session: int, place: int, data: int | None, elem: int, rank: int, s
 
 
 def _where_it_lies(data: int | None, elem: int, shape: tuple[int, ...], stream: int) -> Any:
-    """The memory at ``data``, of a device or of the host; None where that cannot be told.
+    """Return the memory at ``data``, of a device or of the host; None where that cannot be told.
 
     The driver is asked, not the kind of the tap: of what a body (If, Loop, Scan) takes from outside, ONNX Runtime gives
     a tap of the host the device's address, and a tap of the device the host's. What the host asked for it gets, as a
@@ -210,7 +211,7 @@ def _where_it_lies(data: int | None, elem: int, shape: tuple[int, ...], stream: 
 
 
 def _array(data: int | None, elem: int, shape: tuple[int, ...]) -> Any:
-    """The memory at ``data`` as a read-only numpy array."""
+    """Return the memory at ``data`` as a read-only numpy array."""
     import numpy as np
 
     dtype = np.dtype(numpy_dtype(elem))

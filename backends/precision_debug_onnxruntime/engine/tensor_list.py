@@ -53,7 +53,8 @@ IN_INT8 = 4
 
 
 def rounds_what_it_reads(node: Any) -> bool:
-    """Whether an operator of float tensors rounds the first of them to integers itself, by the file's own word."""
+    """Return whether an operator of float tensors rounds the first of them to integers itself, by the file's own
+    word."""
     if node is None or node.domain != "com.microsoft":
         return False
     in_blocks = node.op_type == "MatMulNBits" and (attribute(node, "accuracy_level") or 0) >= IN_INT8
@@ -79,7 +80,7 @@ class Labels:
         self.holdings = holdings or {}
 
     def of(self, key: Any, name: str) -> str:
-        """The session's name of a value seen from a graph, resolved to the one it repeats; "" for a constant."""
+        """Return the session's name of a value seen from a graph, resolved to the one it repeats; "" for a constant."""
         depth = next((d for d in range(len(key), -1, -1) if (key[:d], name) in self.by_key), None)
         if depth is None:
             return ""
@@ -93,7 +94,8 @@ class Labels:
         return self.by_key[key[:depth], holding.same_as or name]
 
     def inputs(self, value: Value) -> tuple[tuple[str, ...], tuple[tuple[str, bool], ...]]:
-        """Names that the value's operator reads, and those from a loop's second iteration on (see Entry.later)."""
+        """Return names that the value's operator reads, and those from a loop's second iteration on (see
+        Entry.later)."""
         if value.node is None:
             return (), ()
         key, loop = value.scope.key, carried(value.scope)
@@ -110,7 +112,7 @@ class Labels:
         return tuple(name for name in first if name), tuple(item for item in later if item[0])
 
     def _formal(self, key: Any, name: str) -> str:
-        """The graph input that a value is or repeats."""
+        """Return the graph input that a value is or repeats."""
         holding = self.holdings.get((key, name))
         return holding.repeats if holding is not None and holding.repeats else name
 
@@ -166,7 +168,8 @@ def _view(value: Value, holding: Holding, info: TypeInfo, shape: Any, names: Lab
 
 
 def _channels(holding: Holding, shape: tuple[int | str, ...] | None) -> int | None:
-    """How many channels a blocked value has: along its own second axis, wherever that is in the source tensor."""
+    """Return how many channels a blocked value has: along its own second axis, wherever that is in the source
+    tensor."""
     if shape is None or len(shape) < 2 or holding.form.perm is None:
         return None
     found = shape[holding.form.perm[1] if holding.form.perm else 1]
@@ -193,7 +196,7 @@ def _root_input(maker: Value, own: str, names: Labels) -> tuple[str, ...]:
 
 
 def op_type(value: Value) -> str:
-    """The type of the operator that makes a value; "Input" or "Constant" where none does.
+    """Return the type of the operator that makes a value; "Input" or "Constant" where none does.
 
     A Conv of ONNX Runtime's in blocks of channels that has an activation in it is FusedConv, as elsewhere.
     """
@@ -209,7 +212,7 @@ def _node_name(value: Value) -> str:
 
 
 def with_dropped(entries: list[Entry], source: Any) -> list[Entry]:
-    """The entries, and after their predecessors those tensors of the source that ONNX Runtime left out."""
+    """Return the entries, and after their predecessors those tensors of the source that ONNX Runtime left out."""
     listed = {entry.value.key for entry in entries}
     # a tensor whose float16 ONNX Runtime computes in float32 is there under that one's name, as its origin
     taken = {name for entry in entries for name in (entry.meta.name, entry.meta.origin)}

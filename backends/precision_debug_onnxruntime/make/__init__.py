@@ -52,7 +52,7 @@ class Built:
 def changed(
     source: Model, recipe: Recipe, runtime: Runtime, feeds: Sequence[Feeds], folder: Path
 ) -> tuple[Model, tuple[Reason, ...]]:
-    """The graph that a run mode gives to ONNX Runtime, converted or quantised, and notes on how it came about.
+    """Return the graph that a run mode gives to ONNX Runtime, converted or quantised, and notes on how it came about.
 
     What has to be written goes to folder. Raises ModelError or BackendError.
     """
@@ -76,8 +76,8 @@ def changed(
 
 
 def _multiplied_in_float32(source: Model) -> tuple[Model, tuple[Reason, ...]]:
-    """The model with what its file lets multiply in int8 done in float32, and a note where there is some: whoever asks
-    for the unfused run in float32 asks what that costs."""
+    """Return the model with what its file lets multiply in int8 done in float32, and a note where there is some:
+    whoever asks for the unfused run in float32 asks what that costs."""
     if not any(map(_may_multiply_in_int8, _nodes(source.proto))):
         return source, ()
     copy = type(source.proto)()
@@ -119,7 +119,7 @@ def build(source: Model, model: Model, recipe: Recipe, runtime: Runtime, folder:
 
 
 def _writing(runtime: Runtime, recipe: Recipe) -> Runtime:
-    """How sessions are opened whose graphs are written: one with TensorRT's compiled nodes cannot be."""
+    """Return how sessions are opened whose graphs are written: one with TensorRT's compiled nodes cannot be."""
     if recipe.engine != "tensorrt":
         return runtime
     return dataclasses.replace(runtime, providers=("CPUExecutionProvider",), provider_options=())
@@ -139,7 +139,7 @@ def _after(recipe: Recipe) -> contextlib.AbstractContextManager[None]:
 
 
 def _places(source: Model) -> dict[str, int]:
-    """Place of each node and output in the source model, so that every mode runs in its order."""
+    """Return the place of each node and output in the source model, so that every mode runs in its order."""
     places: dict[str, int] = {}
     for graph in all_graphs(source.proto.graph):
         for node in graph.node:

@@ -39,7 +39,7 @@ _DOES = Trouble(
 
 
 def convert(source: Model, runtime: Runtime, folder: Path) -> tuple[Model, tuple[Reason, ...]]:
-    """The model in float16 with float32 inputs and outputs, and notes on what was done to it.
+    """Return the model in float16 with float32 inputs and outputs, and notes on what was done to it.
 
     It is what the stock converter makes of the file. Where that does not load, because the converter goes by onnx's
     inference, which knows none of ONNX Runtime's own operators, it is told the types that ONNX Runtime infers.
@@ -68,7 +68,8 @@ _MOST_TYPES, _MOST_BYTES = 24, 1 << 27
 def _type_that_stands_in_the_way(
     source: Model, runtime: Runtime, folder: Path, named: Blocked, said: str
 ) -> str:  # fmt: skip
-    """The operator type without whose conversion the model is converted and loads, tried; "" where no single one is."""
+    """Return the operator type without whose conversion the model is converted and loads, tried; "" where no single one
+    is."""
     if Path(source.path).stat().st_size > _MOST_BYTES:
         return ""
     nodes = [node for graph in all_graphs(source.proto.graph) for node in graph.node]
@@ -144,7 +145,8 @@ _one_at_a_time = threading.Lock()
 
 
 def _inferred(proto: Any) -> Any:
-    """The model with the types that onnx infers, as the converter would do it, but without large weights meanwhile.
+    """Return the model with the types that onnx infers, as the converter would do it, but without large weights
+    meanwhile.
 
     No shape depends on those; with them, a model is written and read again twice as a whole.
     """
@@ -254,7 +256,8 @@ def _is_float16(info: object) -> bool:
 
 
 def float16_notes(running: Model, types: Types, on_cpu: bool) -> tuple[Reason, ...]:
-    """Which nodes of the running graph really compute in float16; one that only moves numbers computes in no type."""
+    """Return which nodes of the running graph really compute in float16; one that only moves numbers computes in no
+    type."""
     half = single = casts = 0
     for scope in scopes(running.proto.graph):
         for node in scope.graph.node:

@@ -32,14 +32,14 @@ class Trouble:
 
 
 def constant_tensor(node: Any) -> Any:
-    """The tensor of a Constant node; None where it has none, or the node is another."""
+    """Return the tensor of a Constant node; None where it has none, or the node is another."""
     if node.op_type != "Constant" or node.domain not in {"", "ai.onnx"}:
         return None
     return next((item.t for item in node.attribute if item.name == "value" and item.HasField("t")), None)
 
 
 def constants_of(proto: Any, elem: int = _FLOAT) -> Iterator[tuple[str, Any]]:
-    """Name and array of each constant of an ONNX element type. External data must have been loaded."""
+    """Yield the name and array of each constant of an ONNX element type. External data must have been loaded."""
     from onnx import numpy_helper
 
     for graph in all_graphs(proto.graph):
@@ -57,7 +57,8 @@ _BLOCK = 1 << 16
 
 
 def trouble(array: Any, to: str) -> tuple[int, int, int]:
-    """How many of an array's float32 numbers are beyond a type, below its smallest number, and in its subnormals."""
+    """Return how many of an array's float32 numbers are beyond a type, below its smallest number, and in its
+    subnormals."""
     narrow = NUMBER_TYPES[to]
     flat = np.asarray(array).reshape(-1)
     beyond = below = subnormal = 0
@@ -72,7 +73,7 @@ def trouble(array: Any, to: str) -> tuple[int, int, int]:
 
 
 def as_float16(array: Any, least: float = 5.96e-08, most: float = 65504.0) -> Any:
-    """What onnxruntime.transformers.float16.convert_np_to_float16 gives, bit for bit, in a tenth of the time.
+    """Return what onnxruntime.transformers.float16.convert_np_to_float16 gives, bit for bit, in a tenth of the time.
 
     Positive numbers below ``least`` become it, finite ones beyond ``most`` become that, and negative ones alike.
     """

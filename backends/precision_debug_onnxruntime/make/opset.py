@@ -13,12 +13,12 @@ __all__ = ["opset_of", "raised"]
 
 
 def opset_of(model: Model) -> int:
-    """The version of ONNX's own operators that a model asks for; 0 where it asks for none."""
+    """Return the version of ONNX's own operators that a model asks for; 0 where it asks for none."""
     return max((item.version for item in model.proto.opset_import if item.domain in {"", "ai.onnx"}), default=0)
 
 
 def raised(model: Model, opset: int, why: str) -> tuple[Model, tuple[Reason, ...]]:
-    """The model at that opset at least, and a note where it was converted. Raises ModelError."""
+    """Return the model at that opset at least, and a note where it was converted. Raises ModelError."""
     have = opset_of(model)
     if not have or have >= opset:
         return model, ()

@@ -53,7 +53,7 @@ _HINT = "keep what it stumbles over in float: options nodes_to_exclude, op_types
 def quantise(
     source: Model, change: str, runtime: Runtime, feeds: Sequence[Feeds], folder: Path
 ) -> tuple[Model, tuple[Reason, ...]]:
-    """The quantised model and what the reader must know of it.
+    """Return the quantised model and what the reader must know of it.
 
     Constants are folded first (ONNX Runtime's basic optimisations), as its own guide asks. Where the quantiser fails,
     leaves all of it in float, or makes what does not load, it is asked for less, and a note says so: weights per
@@ -129,7 +129,7 @@ class _NothingLeft(ModelError):
 
 
 def _otherwise(refused: PrecisionDebugError | None, as_it_is: bool) -> Reason:
-    """What is said of a way that failed before the one that worked."""
+    """Return what is said of a way that failed before the one that worked."""
     if refused is None:
         return NOTHING
     done = say("not_folded") if as_it_is else say("per_channel_off")
@@ -194,7 +194,7 @@ def _quantised(
 
 
 def _left(found: Mapping[str, Reason], stock: float | None, ours: float | None) -> Iterator[Reason]:
-    """What stays in float since the quantiser would remove it, a note for each reason.
+    """Yield what stays in float since the quantiser would remove it, a note for each reason.
 
     stock, ours: how far the quantiser's own file and the one that is compared are off; None where that could not run.
     """
@@ -207,8 +207,8 @@ def _left(found: Mapping[str, Reason], stock: float | None, ours: float | None) 
 
 
 def _off_by(source: Model, result: Path, feeds: Sequence[Feeds]) -> float | None:
-    """Relative L2 error of the worst output of a written file against the source's on the first sample, both as a
-    script of a few lines runs them; None where one of them does not run or no output has numbers to compare."""
+    """Return relative L2 error of the worst output of a written file against the source's on the first sample, both as
+    a script of a few lines runs them; None where one of them does not run or no output has numbers to compare."""
     import onnxruntime as ort
 
     if not feeds:
@@ -232,8 +232,8 @@ def _off_by(source: Model, result: Path, feeds: Sequence[Feeds]) -> float | None
 
 
 def _give_biases_names(graph: Any) -> list[str]:
-    """A bias that several nodes read becomes one for each, where the quantiser's own copy, whose name has the next
-    number behind it ("conv1d_25" gives "conv1d_252"), would have the name of another tensor. Gives their names."""
+    """Return a bias that several nodes read becomes one for each, where the quantiser's own copy, whose name has the
+    next number behind it ("conv1d_25" gives "conv1d_252"), would have the name of another tensor. Gives their names."""
     names = {name for node in graph.node for name in (*node.input, *node.output)}
     biases = Counter(node.input[2] for node in graph.node if node.op_type in _BIASED and len(node.input) > 2)
     held = {item.name: item for item in graph.initializer if biases[item.name] > 1}
@@ -259,7 +259,7 @@ def after_quantisation() -> Iterator[None]:
 
 
 def _told_by(error: Exception) -> str:
-    """What an error of the quantiser says where it was raised on purpose; else only where it happened."""
+    """Return what an error of the quantiser says where it was raised on purpose; else only where it happened."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     on_purpose = (last.line or "").startswith("raise") or "onnxruntime" in type(error).__module__
     return plain(str(error)) if on_purpose else f"{type(error).__name__} in its {last.name}"
@@ -317,9 +317,9 @@ class _Settings:
 
 
 def _absorbing(names: Sequence[str], prepared: Model, source: Model) -> list[str]:
-    """The prepared graph's nodes that source nodes of these names went into: a product and a sum become one Gemm, under
-    a name of its own and, of more than two dimensions, between two Reshapes; and a normalisation goes into its
-    convolution."""
+    """Return the prepared graph's nodes that source nodes of these names went into: a product and a sum become one
+    Gemm, under a name of its own and, of more than two dimensions, between two Reshapes; and a normalisation goes into
+    its convolution."""
     there = {node.name for node in prepared.proto.graph.node}
     lost = {name for name in names if name not in there}
     if not lost or prepared is source:
@@ -346,7 +346,8 @@ def _absorbing(names: Sequence[str], prepared: Model, source: Model) -> list[str
 
 
 def _reached(node: Any, maker: Mapping[str, Any], readers: Mapping[str, Sequence[Any]]) -> list[str]:
-    """The source's tensors that a prepared node makes, itself or by way of tensors that the source does not have."""
+    """Return the source's tensors that a prepared node makes, itself or by way of tensors that the source does not
+    have."""
     found: list[str] = []
     waiting = [name for name in node.output if name]
     while waiting:
@@ -369,7 +370,7 @@ def _ranges(runtime: Runtime, as_it_is: bool) -> Path | None:
 
 
 def _not_finite(feeds: Sequence[Feeds]) -> list[str]:
-    """Inputs with NaN or Inf in them, of which no range can be taken."""
+    """Return inputs with NaN or Inf in them, of which no range can be taken."""
     arrays = [(name, np.asarray(value)) for fed in feeds for name, value in fed.items()]
     found = [name for name, value in arrays if value.dtype.kind == "f" and not np.isfinite(value).all()]
     return list(dict.fromkeys(found))
@@ -453,7 +454,7 @@ def _mark_prepared(model: Model) -> None:
 
 
 def _read(path: Path, source: Model, before: Model) -> Model:
-    """The quantised model. Raises ModelError where nothing in it is quantised that was not before."""
+    """Return the quantised model. Raises ModelError where nothing in it is quantised that was not before."""
     import onnx
 
     proto = onnx.load(str(path), load_external_data=False)
@@ -477,7 +478,7 @@ def _read(path: Path, source: Model, before: Model) -> Model:
 
 
 def _quantised_types(proto: Any) -> Counter[str]:
-    """How many operators of each type make or read quantised tensors."""
+    """Return how many operators of each type make or read quantised tensors."""
     kinds = Counter(node.op_type for graph in all_graphs(proto.graph) for node in graph.node)
     return Counter({kind: number for kind, number in kinds.items() if _QUANTISED.search(kind)})
 

@@ -124,7 +124,7 @@ def _keep_scales(graph: Any, source_graph: Any) -> None:
 
 
 def unoptimised(model: Model, runtime: Runtime, folder: Path) -> Model:
-    """The graph that runs with every optimisation off; weights stay where they are.
+    """Return the graph that runs with every optimisation off; weights stay where they are.
 
     ONNX Runtime still inlines functions and inserts casts then, which does not depend on the weights: they are left
     out while it does, except where a kernel insists on having them.
@@ -139,7 +139,7 @@ def unoptimised(model: Model, runtime: Runtime, folder: Path) -> Model:
 
 
 def infer_types(model: Model, runtime: Runtime, folder: Path) -> Types:
-    """Type and shape of every value, subgraphs included, by loading the model without its large weights."""
+    """Return the type and shape of every value, subgraphs included, by loading the model without its large weights."""
     path = folder / f"types{next(_numbers)}.ort"
     try:
         runtime.open(_light(model)[0], dump=path)

@@ -54,7 +54,7 @@ _MOVERS = words("""
 
 
 def simulate(plain: Model, types: Types, to: str, folder: Path, blocked: Blocked) -> tuple[Model, tuple[Reason, ...]]:
-    """A copy of the unoptimised graph that rounds, with its weights rounded in a file of its own; and notes.
+    """Return a copy of the unoptimised graph that rounds, with its weights rounded in a file of its own; and notes.
 
     to: "float16" or "bfloat16". blocked: what computes in float32; between two such operators nothing is rounded, nor
     are the weights that they read.
@@ -92,15 +92,15 @@ def _inside(tensor: Any, folder: Path) -> None:
 
 
 def is_rounded(node: Any, scope: Scope, blocked: Blocked) -> bool:
-    """Whether what a node of the simulating graph gives is rounded: by it, or before it."""
+    """Return whether what a node of the simulating graph gives is rounded: by it, or before it."""
     if node is None or node.name.startswith(_BEHIND):
         return True
     return node.op_type in _MOVERS and not blocked.covers(node) and not blocked.covers_scope(scope)
 
 
 def internal(name: str) -> bool:
-    """Whether a value only exists because of the simulation: an operator's exact result, its narrow form, or a rounded
-    copy of what is kept."""
+    """Return whether a value only exists because of the simulation: an operator's exact result, its narrow form, or a
+    rounded copy of what is kept."""
     return name.endswith((_EXACT, _NARROW, _COPY))
 
 

@@ -46,7 +46,7 @@ class Value:
         return self.names[0]
 
     def constants(self) -> Mapping[str, Any]:
-        """What its operator reads of the model's constants, numpy arrays by name."""
+        """Return what its operator reads of the model's constants, numpy arrays by name."""
         found = {}
         for port in self.op.inputs():
             source = port.get_source_output().get_node()
@@ -72,8 +72,8 @@ class Graph:
         return {name: value for value in self.values.values() for name in value.names}
 
     def operator(self, value: Value) -> Operator:
-        """The operator that makes a tensor, as the source model has it: with the weight of a product whose bias is
-        an operator of its own here."""
+        """Return the operator that makes a tensor, as the source model has it: with the weight of a product whose bias
+        is an operator of its own here."""
         parts, waiting = [value], list(value.reads)
         while waiting:
             part = self.values[waiting.pop(0)]
@@ -88,17 +88,17 @@ class Graph:
         return (value for value in self.values.values() if value.op_type not in _GIVEN and not value.scope)
 
     def inside(self) -> Iterator[Value]:
-        """What is computed in bodies of loops and branches."""
+        """Return what is computed in bodies of loops and branches."""
         return (value for value in self.values.values() if value.scope)
 
 
 def key_of(port: Any) -> Key:
-    """The key of a port."""
+    """Return the key of a port."""
     return str(port.get_node().get_friendly_name()), int(port.get_index())
 
 
 def bodies(op: Any) -> Sequence[Any]:
-    """The graphs inside an operator: two of an If, one of a loop, none of others."""
+    """Return the graphs inside an operator: two of an If, one of a loop, none of others."""
     kind = op.get_type_name()
     if kind == "If":
         return [op.get_function(0), op.get_function(1)]

@@ -38,7 +38,7 @@ class Transformations:
 
 
 def rungs(spec: SessionSpec) -> tuple[Rung, ...]:
-    """The stages up to ``spec.mode``."""
+    """Return the stages up to ``spec.mode``."""
     found = [("everything off", "ov_fp32"), ("fusions", "ov_opt_fp32")]
     if spec.mode not in {mode for _, mode in found}:
         found.append((spec.mode, spec.mode))
@@ -47,7 +47,7 @@ def rungs(spec: SessionSpec) -> tuple[Rung, ...]:
 
 
 def switches(spec: SessionSpec) -> tuple[Transformations, ...]:
-    """Those that the user has not set already; none of a mode that does not fuse."""
+    """Return those that the user has not set already; none of a mode that does not fuse."""
     if not modes.recipe(spec.mode).fused or setting(spec.options, "device") != "CPU":
         return ()
     before = setting(spec.options, "config")

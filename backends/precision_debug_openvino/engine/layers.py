@@ -67,18 +67,18 @@ class Layer:
         }  # fmt: skip
 
     def held(self, port: int) -> str:
-        """numpy's name of the type in which it holds what a port gives; "" where it does not tell."""
+        """Return numpy's name of the type in which it holds what a port gives; "" where it does not tell."""
         kinds = self.outputs
         return numpy_name(kinds[port] if port < len(kinds) else kinds[-1]) if kinds else ""
 
 
 def precision_name(kind: str) -> str:
-    """ "BF16" of "bf16"."""
+    """Return "BF16" of "bf16"."""
     return _NAMES.get(kind.lower(), kind.upper())
 
 
 def read_layers(compiled: Any, known: Collection[str]) -> tuple[Layer, ...]:
-    """The layers of a compiled model in execution order; inputs, outputs and constants are left out.
+    """Return the layers of a compiled model in execution order; inputs, outputs and constants are left out.
 
     known: source operators.
     """
@@ -105,7 +105,7 @@ def read_layers(compiled: Any, known: Collection[str]) -> tuple[Layer, ...]:
 
 
 def names_of(text: str, known: Collection[str]) -> list[str]:
-    """originalLayersNames joins by commas, which a name may have itself: the longest known name wins."""
+    """Split originalLayersNames, joined by commas, which a name may have itself: the longest known name wins."""
     parts, found = text.split(",") if text else [], []
     while parts:
         size = next((n for n in range(len(parts), 0, -1) if ",".join(parts[:n]) in known), 1)
@@ -145,5 +145,5 @@ def engine_layers(
 
 
 def precision_counts(layers: Iterable[Layer]) -> Counter[str]:
-    """How many layers computed in which precision; those that only move or reshape are left out."""
+    """Return how many layers computed in which precision; those that only move or reshape are left out."""
     return Counter(precision_name(layer.precision) for layer in layers if layer.kind not in _IDLE | BODIES)

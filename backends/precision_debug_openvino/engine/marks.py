@@ -36,7 +36,7 @@ class Marked:
 
 
 def surviving(graph: Graph, layers: Sequence[Layer]) -> list[Key]:
-    """What the plain graph's layers give, in execution order."""
+    """Return what the plain graph's layers give, in execution order."""
     home = {op: number for number, layer in enumerate(layers) for op in layer.ops}
     readers: dict[Key, set[str]] = {}
     for value in graph.computed():
@@ -122,7 +122,7 @@ def disturbed(plain: Sequence[Layer], there: Sequence[Layer], *, exact: bool) ->
 
 
 def _near(graph: Graph, ops: Collection[str], reach: int) -> set[str]:
-    """Operators that are at most so many edges away from some."""
+    """Return operators that are at most so many edges away from some."""
     edges: dict[str, set[str]] = {}
     for value in graph.computed():
         for name, _ in value.reads:

@@ -29,7 +29,7 @@ _QUANTISERS = frozenset({"FakeQuantize", "FakeConvert"})
 
 
 def is_quantised(model: Any) -> bool:
-    """Whether a model brings its own quantisation; OpenVINO reads QuantizeLinear as FakeQuantize too."""
+    """Return whether a model brings its own quantisation; OpenVINO reads QuantizeLinear as FakeQuantize too."""
     return any(op.get_type_name() in _QUANTISERS for op in model.get_ops())
 
 
@@ -37,7 +37,7 @@ def quantised(
     model: Any, feeds: Sequence[Mapping[str, Any]], options: Mapping[str, Any], ignored: Sequence[str], path: str,
     leave: Path | None = None,
 ) -> tuple[Any, tuple[Reason, ...]]:  # fmt: skip
-    """The model that is to run, and what to say of how it was quantised.
+    """Return the model that is to run, and what to say of how it was quantised.
 
     feeds: contiguous arrays by input name. ignored: operators that stay as they are. leave: a folder that may be
     "calibrated" for others (see ``settings.passed``): a model with nothing ignored is left there. Raises
@@ -126,7 +126,7 @@ def _by_nncf(
 
 
 def _without_correction(model: Any, data: Any, given: Mapping[str, Any]) -> Any | None:
-    """The model as NNCF quantises it with biases left as they are; None where it fails at that, too."""
+    """Return the model as NNCF quantises it with biases left as they are; None where it fails at that, too."""
     import nncf
 
     plainer = nncf.AdvancedQuantizationParameters(disable_bias_correction=True)
@@ -136,8 +136,8 @@ def _without_correction(model: Any, data: Any, given: Mapping[str, Any]) -> Any 
 
 
 def rows_of_constants(model: Any) -> list[str]:
-    """The lookups of a constant table by constant indices, a window's position biases say: NNCF takes each for an
-    embedding, looks for where it is reached from an input, and gives up on the whole model (KeyError)."""
+    """Return the lookups of a constant table by constant indices, a window's position biases say: NNCF takes each for
+    an embedding, looks for where it is reached from an input, and gives up on the whole model (KeyError)."""
     made: set[str] = set()
     found: list[str] = []
     for op in model.get_ordered_ops():
@@ -150,7 +150,7 @@ def rows_of_constants(model: Any) -> list[str]:
 
 
 def _idle_branches(model: Any, feeds: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], list[str]]:
-    """The operators of each branch of the main graph's that none of the feeds enters, by the name of its If and
+    """Return the operators of each branch of the main graph's that none of the feeds enters, by the name of its If and
     "then" or "else": NNCF has nothing to calibrate them with, and gives up on the whole model for that."""
     from openvino import Core, opset13
 
@@ -176,7 +176,7 @@ def _idle_branches(model: Any, feeds: Sequence[Mapping[str, Any]]) -> dict[tuple
 
 
 def _inside(body: Any) -> list[str]:
-    """What is computed in a body, and in those inside it."""
+    """Return what is computed in a body, and in those inside it."""
     found: list[str] = []
     for op in body.get_ordered_ops():
         if op.get_type_name() not in {"Constant", "Parameter", "Result"}:

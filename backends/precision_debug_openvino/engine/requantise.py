@@ -33,8 +33,8 @@ _SHAPED = frozenset({"Reshape", "Unsqueeze", "Squeeze", "Broadcast", "Transpose"
 
 
 def without_quantisers(quantised: Any, model: Any, names: Collection[str]) -> Any:
-    """A copy of a quantised model in which operators of these names read what was not quantised for them, and have
-    their own weights and biases. model: as it was before its quantisation, which kept the names."""
+    """Return a copy of a quantised model in which operators of these names read what was not quantised for them, and
+    have their own weights and biases. model: as it was before its quantisation, which kept the names."""
     clone = quantised.clone()
     untouched = model.clone()
     before = {str(op.get_friendly_name()): op for op in _with_bodies(untouched)}
@@ -52,7 +52,7 @@ def without_quantisers(quantised: Any, model: Any, names: Collection[str]) -> An
 
 
 def _with_bodies(model: Any) -> list[Any]:
-    """All operators, those in branches and loops too, in execution order."""
+    """Return all operators, those in branches and loops too, in execution order."""
     found: list[Any] = []
     for op in model.get_ordered_ops():
         for body in bodies(op):
@@ -77,7 +77,7 @@ def _undo(port: Any, ignored: Collection[str]) -> None:
 
 
 def _readers(port: Any) -> list[str]:
-    """Names of the operators that read a port's numbers, behind what only moves these."""
+    """Return names of the operators that read a port's numbers, behind what only moves these."""
     found: list[str] = []
     for reader in port.get_target_inputs():
         op = reader.get_node()

@@ -62,7 +62,7 @@ class Shown:
         return fed
 
     def receive(self, key: Key, memory: Any) -> Any:
-        """What a tensor's readers get in place of the engine's own values; None: those. Never raises."""
+        """Return what a tensor's readers get in place of the engine's own values; None: those. Never raises."""
         if self.error is not None:
             return None
         new: Any = None
@@ -105,7 +105,8 @@ class Shown:
         return new if shown is value or new is None else self.real.codes(entry.value.name, new, value)
 
     def listed(self) -> Iterator[TensorMeta]:
-        """Every tensor in the order in which it came; what did not come stays behind its neighbour, and says why."""
+        """Yield every tensor in the order in which it came; what did not come stays behind its neighbour, and says
+        why."""
         last = {name: place for place, (name, _) in enumerate(self._order)}
         after: dict[str, list[TensorMeta]] = {}
         before = ""
@@ -123,7 +124,8 @@ class Shown:
 
 
 def _typed(memory: np.ndarray[Any, Any], dtype: str, copies: bool) -> np.ndarray[Any, Any]:
-    """The engine's array in the model's type where that is not a float: it holds int64 as int32, bool as uint8."""
+    """Return the engine's array in the model's type where that is not a float: it holds int64 as int32, bool as
+    uint8."""
     if memory.dtype.kind != "f" and memory.dtype.name != dtype and dtype in _WHOLE:
         return memory.astype(dtype)
     return memory.copy() if copies else memory

@@ -30,7 +30,7 @@ def list_tensors(
     graph: Graph, layers: Sequence[Layer], order: Sequence[Key], *, dropped: Collection[Key] = (),
     folded: Collection[Key] = (), fused: bool = True, tells: bool = True,
 ) -> list[Entry]:  # fmt: skip
-    """Inputs first, then in the order in which the taps come.
+    """Return inputs first, then in the order in which the taps come.
 
     order: what is shown. dropped: what survives and is not shown since that would disturb. folded: what turned out to
     be no computation. fused: the engine fuses; what is neither shown nor dropped is inside a layer, and not listed.
@@ -81,7 +81,7 @@ def list_tensors(
 
 
 def _held(value: Value, layer: Layer | None) -> str:
-    """The type in which the engine holds it; the model's own for all but floats."""
+    """Return the type in which the engine holds it; the model's own for all but floats."""
     if value.dtype not in _FLOATS or layer is None:
         return value.dtype
     held = layer.held(value.key[1])
@@ -89,7 +89,7 @@ def _held(value: Value, layer: Layer | None) -> str:
 
 
 def _quantises(graph: Graph, value: Value, known: Collection[Key]) -> str:
-    """The source tensor that a FakeQuantize of the quantiser's holds, where that one is not listed itself."""
+    """Return the source tensor that a FakeQuantize of the quantiser's holds, where that one is not listed itself."""
     if value.op_type != "FakeQuantize" or not value.own or not value.reads:
         return ""
     source = graph.values[value.reads[0]]
@@ -97,7 +97,7 @@ def _quantises(graph: Graph, value: Value, known: Collection[Key]) -> str:
 
 
 def _merged(first: Sequence[Key], second: Sequence[Key], places: Mapping[Key, tuple[int, int]]) -> list[Key]:
-    """The first in its own order, each of the second before the first one that comes after it in the model."""
+    """Return the first in its own order, each of the second before the first one that comes after it in the model."""
     waiting = sorted(dict.fromkeys(second), key=lambda key: places[key])
     found: list[Key] = []
     for key in first:
@@ -108,7 +108,7 @@ def _merged(first: Sequence[Key], second: Sequence[Key], places: Mapping[Key, tu
 
 
 def _reads(graph: Graph, value: Value, known: Mapping[Key, str]) -> tuple[str, ...]:
-    """The nearest listed tensors upstream."""
+    """Return the nearest listed tensors upstream."""
     found: dict[str, None] = {}
     waiting, done = list(value.reads), set()
     while waiting:
@@ -124,8 +124,8 @@ def _reads(graph: Graph, value: Value, known: Mapping[Key, str]) -> tuple[str, .
 def _inside(
     graph: Graph, listed: Collection[Key]
 ) -> tuple[Mapping[Key, tuple[str, ...]], Mapping[Key, tuple[str, ...]]]:
-    """What is not listed, by the first listed tensor that is computed from it; and of what the quantiser rounds there,
-    which source tensors."""
+    """Return what is not listed, by the first listed tensor that is computed from it; and of what the quantiser rounds
+    there, which source tensors."""
     found: dict[Key, list[str]] = {}
     rounds: dict[Key, list[str]] = {}
     taken: set[Key] = set()

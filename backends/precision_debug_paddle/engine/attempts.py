@@ -35,7 +35,8 @@ class Attempts:
         self.widened: frozenset[str] = frozenset()
 
     def changes(self, names: Sequence[str]) -> Counter[str]:
-        """What is otherwise where these are fetched, by kernel; "": how many did not come, all where it cannot run."""
+        """Return what is otherwise where these are fetched, by kernel; "": how many did not come, all where it cannot
+        run."""
         self._built += 1
         tell(say("building_predictor", build=self._built, most=max(self._most, self._built), marks=len(names)))
         runner, witness = self._edited(names), Witness()
@@ -57,7 +58,7 @@ class Attempts:
         return changed
 
     def runner_of(self, names: Sequence[str]) -> Runner | None:
-        """The predictor that is open, where it fetches just these."""
+        """Return the predictor that is open, where it fetches just these."""
         return self._kept[1] if self._kept is not None and self._kept[0] == tuple(names) else None
 
     def close(self) -> None:

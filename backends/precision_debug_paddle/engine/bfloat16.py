@@ -51,12 +51,12 @@ _SEEN_AS = {
 
 
 def lowered_as(kind: str) -> tuple[str, ...]:
-    """The names under which an operator of the program may be run in BF16; () where it never is."""
+    """Return the names under which an operator of the program may be run in BF16; () where it never is."""
     return tuple(name for name in _SEEN_AS.get(kind, (kind,)) if name in LOWERED)
 
 
 def all_but(kept: Collection[str], named: Sequence[str] = ()) -> tuple[str, ...]:
-    """What to hand to ``set_bfloat16_op`` so that the types ``kept`` stay in FP32, and nothing else does.
+    """Return what to hand to ``set_bfloat16_op`` so that the types ``kept`` stay in FP32, and nothing else does.
 
     named: a list that the user has already, in place of all.
     """
@@ -83,7 +83,7 @@ class Offer:
 def first_that_runs(
     kinds: Collection[str], failing: str, start: Callable[[Sequence[str]], Runner], feeds: Feeds
 ) -> Offer | None:
-    """The largest list of a few that runs and puts anything into bfloat16; None where none does.
+    """Return the largest list of a few that runs and puts anything into bfloat16; None where none does.
 
     kinds: the program's operator types. failing: the one that Paddle named, "" where it named none. start: makes a
     predictor with a list.
@@ -104,7 +104,7 @@ def first_that_runs(
 
 
 def opening_takes(opened: Callable[[], Session], builds: int) -> float:
-    """Seconds that opening a session takes which builds so many predictors, from one that may build fewer.
+    """Return seconds that opening a session takes which builds so many predictors, from one that may build fewer.
 
     opened: opens that one; it tells of each predictor that it builds.
     """
@@ -123,7 +123,7 @@ def opening_takes(opened: Callable[[], Session], builds: int) -> float:
 
 
 def _lists(kinds: Collection[str], failing: str) -> Iterator[tuple[str, ...]]:
-    """All but what fails; then products alone; then convolutions alone. Each once, and none that is empty."""
+    """Yield all but what fails; then products alone; then convolutions alone. Each once, and none that is empty."""
     told: set[tuple[str, ...]] = {()}
     for left in (
         [kind for kind in kinds if kind != failing] if failing else (),
@@ -150,7 +150,8 @@ Made = TypeVar("Made")
 
 
 def placed(text: str) -> tuple[int, int] | None:
-    """Operators in bfloat16, and all that give floats, of what Paddle printed; None where it printed no such pass."""
+    """Return operators in bfloat16, and all that give floats, of what Paddle printed; None where it printed no such
+    pass."""
     _, found, rest = text.rpartition(_AFTER)
     if not found:
         return None
@@ -165,7 +166,8 @@ def placed(text: str) -> tuple[int, int] | None:
 
 
 def built(make: Callable[[], Made], folder: Path) -> tuple[Made, tuple[int, int] | None]:
-    """What ``make`` gives, a predictor that prints its passes, and what was put where. folder: an existing one."""
+    """Return what ``make`` gives, a predictor that prints its passes, and what was put where. folder: an existing
+    one."""
     with tempfile.TemporaryFile(dir=folder) as said:
         with _written_to(said.fileno()):
             made = make()

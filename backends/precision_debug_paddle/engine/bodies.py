@@ -66,7 +66,7 @@ class Recorder:
         self._seen.clear()
 
     def owns(self, variable: str) -> bool:
-        """Whether a variable is the copy's own."""
+        """Return whether a variable is the copy's own."""
         return variable.startswith(_PREFIX)
 
     def take(self, variable: str, array: Array) -> Iterator[tuple[str, str, Array]]:
@@ -109,7 +109,7 @@ def _arrays(one: _Recorded) -> list[str]:
 
 
 def _also(op: Field, names: Sequence[str]) -> Field:
-    """An operator that runs a body, with more variables that this reads and writes."""
+    """Return an operator that runs a body, with more variables that this reads and writes."""
     fields = []
     for one in wire.parse(op.data):
         if one.tag in (1, 2):
@@ -198,7 +198,7 @@ class _Edit:
     def _record(
         self, name: str, turn: str, zero: str, own: list[Field], *, loops: bool
     ) -> tuple[_Recorded, list[Field], list[Field], list[Field]]:
-        """The value, and the operators before the body, in it, and behind it. own: the body's variables."""
+        """Return the value, and the operators before the body, in it, and behind it. own: the body's variables."""
         var = self._program.variable(name)
         key = f"{_PREFIX}{self._count}"
         self._count += 1
@@ -226,7 +226,7 @@ class _Edit:
         return recorded, starts, writes, joins
 
     def _array(self, row: str, array: str, joined: str, code: int, zero: str) -> tuple[list[Field], list[Field]]:
-        """A tensor array that is never empty, and the operator that joins it."""
+        """Return a tensor array that is never empty, and the operator that joins it."""
         first = f"{row}/first"
         for name in (first, joined):
             self._declare(name, code, [1 if name == first else -1])
@@ -292,6 +292,7 @@ def _text(name: str, value: str) -> Field:
 
 
 def ints(name: str, values: Sequence[int]) -> Field:
+    """Return an attribute of whole numbers."""
     return _attribute(name, _INTS, *(wire.number(6, value % (1 << 64)) for value in values))
 
 

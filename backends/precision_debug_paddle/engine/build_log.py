@@ -49,7 +49,8 @@ def audible() -> Iterator[None]:
 
 @functools.cache
 def _libraries() -> tuple[tuple[Any, Any], ...]:
-    """glog's variable and function in each of Paddle's libraries that has a glog of its own: two in GPU wheels."""
+    """Return glog's variable and function in each of Paddle's libraries that has a glog of its own: two in GPU
+    wheels."""
     home = Path(paddle_module().__file__).parent
     found = []
     for path in (home / "base" / "libpaddle.so", home / "libs" / "libphi.so"):

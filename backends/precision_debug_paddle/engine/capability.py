@@ -40,7 +40,8 @@ class Gpu:
 
 @functools.cache
 def gpu() -> Gpu | None:
-    """The first GPU; None where this Paddle has no CUDA or the machine no card. Runs a kernel once, elsewhere."""
+    """Return the first GPU; None where this Paddle has no CUDA or the machine no card. Runs a kernel once,
+    elsewhere."""
     paddle = paddle_module()
     if not paddle.is_compiled_with_cuda() or paddle.device.cuda.device_count() == 0:
         return None
@@ -61,7 +62,7 @@ print("RIGHT" if np.allclose(result, np.maximum(values * 3 + 1, 0), rtol=1e-5, a
 
 @functools.cache
 def _probing() -> subprocess.Popen[str] | None:
-    """The process that tries a kernel, once it is started; None where it cannot be."""
+    """Return the process that tries a kernel, once it is started; None where it cannot be."""
     try:
         return subprocess.Popen(
             import_path.command(_PROBE), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -71,7 +72,7 @@ def _probing() -> subprocess.Popen[str] | None:
 
 
 def _kernels_work() -> bool:
-    """Whether a sum that the GPU computed is the right one.
+    """Return whether a sum that the GPU computed is the right one.
 
     In a process of its own: a kernel without code for the card leaves an error behind in its CUDA context, and the
     next thing that asks for errors, TensorRT for one, fails with "no kernel image is available".
@@ -88,7 +89,7 @@ def _kernels_work() -> bool:
 
 
 def gpu_works() -> bool:
-    """Whether there is a GPU on which Paddle's own kernels work."""
+    """Return whether there is a GPU on which Paddle's own kernels work."""
     card = gpu()
     return card is not None and card.works
 
@@ -100,7 +101,7 @@ def tensorrt_version() -> tuple[int, ...]:
 
 
 def missing(*, gpu: bool, own_kernels: bool, onednn: bool, tensorrt: bool, precision: str) -> str:
-    """What a run mode needs that is not here, and how to get it; "" where it can run. May raise ImportError."""
+    """Return what a run mode needs that is not here, and how to get it; "" where it can run. May raise ImportError."""
     if gpu and _CARDS.exists():
         _probing()  # imports Paddle beside this process: a GPU wheel takes seconds
     paddle = paddle_module()

@@ -130,5 +130,5 @@ class Copies:
         return {name: value for name, value in values.items() if witness.count(value)}
 
     def shaped(self, name: str, array: Array) -> Array:
-        """A fetched copy in the shape of what it is a copy of."""
+        """Return a fetched copy in the shape of what it is a copy of."""
         return array.reshape(()) if not self._ranks[name] else array

@@ -24,16 +24,16 @@ class Watcher(Protocol):
     """What the calls of a thread are told to; each method runs what it is given and returns its result."""
 
     def called(self, op_type: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """An operator, by Paddle's name for it."""
+        """Return an operator, by Paddle's name for it."""
 
     def applied(self, kind: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """A PyLayer, by its class's name."""
+        """Return a PyLayer, by its class's name."""
 
     def context_made(self, context: Any) -> None:
         """A PyLayer's context, of the one that is applied last."""
 
     def went_back(self, context: Any, function: Callable[..., Any], gradients: Sequence[Any]) -> Any:
-        """The backward of the PyLayer that the context is of."""
+        """Return the backward of the PyLayer that the context is of."""
 
     def goes_back(self, tensors: Sequence[Any], gradients: Sequence[Any] | None) -> None:
         """A backward pass is about to begin from these tensors, with gradients of them, None for ones."""
@@ -106,7 +106,8 @@ def _put(owner: Any, name: str, new: Any) -> None:
 
 
 def _imported(operators: Mapping[str, Any]) -> list[tuple[Any, str, Any]]:
-    """Modules that hold an operator by a name of their own, as Paddle's do (from paddle._C_ops import matmul)."""
+    """Return modules that hold an operator by a name of their own, as Paddle's do (from paddle._C_ops import
+    matmul)."""
     known = {id(one) for one in operators.values()}
     own = {"paddle._C_ops", "paddle.base.libpaddle"}  # and those inside the library itself
     modules = [one for name, one in [*sys.modules.items()] if ".".join(name.split(".")[:3]) not in own]

@@ -53,7 +53,7 @@ class Layer:
 
 
 def is_factory(path: str) -> bool:
-    """Whether a model file names Python code: FILE.py:FUNCTION."""
+    """Return whether a model file names Python code: FILE.py:FUNCTION."""
     return ".py:" in path or path.endswith(".py")
 
 
@@ -95,7 +95,7 @@ def _described(parts: StepParts, text: str) -> Layer:
 
 
 def arrays_of(module: Any) -> dict[str, np.ndarray[Any, Any]]:
-    """Parameters and buffers of an nn.Layer, by their names in its state dict."""
+    """Return parameters and buffers of an nn.Layer, by their names in its state dict."""
     return {name: decoded(np.asarray(tensor.numpy()), str(tensor.dtype)) for name, tensor in _state(module)}
 
 

@@ -225,7 +225,7 @@ class DygraphSession:
 
 
 def _plain(value: Any, name: str) -> Iterator[tuple[str, Any]]:
-    """Numbers and texts in a nest of lists and dicts, with where they are."""
+    """Yield numbers and texts in a nest of lists and dicts, with where they are."""
     if isinstance(value, (bool, int, float, str)):
         yield name, value
     elif isinstance(value, Mapping):

@@ -64,7 +64,7 @@ class Watch:
         self.calls: dict[str, tuple[str, Any]] = {}
 
     def listed(self) -> tuple[TensorMeta, ...]:
-        """What was shown, and what was not."""
+        """Return what was shown, and what was not."""
         return tuple(self._metas.values())
 
     @property
@@ -174,20 +174,20 @@ class Watch:
             self._stack.pop()
 
     def row_of(self, tensor: Any) -> str:
-        """The name of the row that a tensor has; "": none."""
+        """Return the name of the row that a tensor has; "": none."""
         name = self._names.get(id(tensor), "")
         return name if name or not self._step else self._at.get(memory_of(tensor), "")
 
     def meta_of(self, name: str) -> TensorMeta | None:
-        """A row that was there before."""
+        """Return a row that was there before."""
         return self._metas.get(name)
 
     def is_leaf(self, tensor: Any) -> bool:
-        """Whether a tensor was there before the run."""
+        """Return whether a tensor was there before the run."""
         return id(tensor) in self._known
 
     def name_once(self, name: str) -> str:
-        """A name with the number of times that it was asked for."""
+        """Return a name with the number of times that it was asked for."""
         self._counts[name] += 1
         return name if self._counts[name] == 1 else f"{name}#{self._counts[name]}"
 
@@ -213,7 +213,7 @@ class Watch:
             raise
 
     def tensor_like(self, values: Any, like: Any) -> Any:
-        """Values as a tensor of another one's type and place, which is no operator of the model's."""
+        """Return values as a tensor of another one's type and place, which is no operator of the model's."""
         with self.quiet(), paddle_module().no_grad():
             return tensor_of(values, like)
 
@@ -230,7 +230,7 @@ class Watch:
         self._metas[name] = TensorMeta(name=name, op_type=op_type, unseen=reason, phase=phase)
 
     def outputs(self, made: Mapping[str, Any], copied: Mapping[str, Any]) -> dict[str, Any]:
-        """Rows of what a step gave, and what it goes on with in their place. copied: what some are copies of."""
+        """Return rows of what a step gave, and what it goes on with in their place. copied: what some are copies of."""
         found = {}
         for name, tensor in made.items():
             kind, _, parameter = name.partition("/")
@@ -257,7 +257,7 @@ class Watch:
         return f"{self.phase}/{owner}" if owner else self.phase
 
     def _owner_of(self, arguments: Any) -> str:
-        """The parameter that the first of some tensors belongs to, where one does."""
+        """Return the parameter that the first of some tensors belongs to, where one does."""
         places = [memory_of(one) for _, one in leaves(arguments, "")]
         return next((self._owners[at] for at in places if at in self._owners), "")
 
@@ -279,7 +279,8 @@ class Watch:
         return leave
 
     def _input(self, tensor: Any, reader: str) -> str:
-        """The name of a tensor that an operator reads; one that was never shown is listed as such; "": a constant."""
+        """Return the name of a tensor that an operator reads; one that was never shown is listed as such; "": a
+        constant."""
         known = self.row_of(tensor)
         if known or self.phase != FORWARD or (self._step and tensor.stop_gradient):
             return known  # labels, an optimiser's rate and its states are constants of the step
@@ -324,7 +325,7 @@ class Watch:
         return f"{base}{found[0][0]}"
 
     def _optimised(self, op_type: str, name: str, found: Sequence[tuple[str, Any]], arguments: Any) -> str:
-        """Rows of an operator of the optimiser's, each by the parameter that it belongs to, itself the last.
+        """Return rows of an operator of the optimiser's, each by the parameter that it belongs to, itself the last.
 
         One that reads nothing of the step makes a constant, a state as it begins or a rate, and has none."""
         inputs = [self.row_of(tensor) for _, tensor in leaves(arguments, "")]
@@ -349,7 +350,7 @@ class Watch:
 
 
 def leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
-    """Tensors in a nest of lists and dicts, with where they are: "name", "name[0]", "name.key"."""
+    """Yield tensors in a nest of lists and dicts, with where they are: "name", "name[0]", "name.key"."""
     if isinstance(value, paddle_module().Tensor):
         yield name, value
     elif isinstance(value, Mapping):
@@ -361,12 +362,12 @@ def leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def rounded_as(array: Any, dtype: str) -> Any:
-    """An array as a tensor of a type holds it, in the array's own type; finite numbers stay finite."""
+    """Return an array as a tensor of a type holds it, in the array's own type; finite numbers stay finite."""
     return rounded(array, narrow_type(dtype)) if dtype in {"bfloat16", "float16", "float32"} else array
 
 
 def tensor_of(values: Any, like: Any) -> Any:
-    """Values as a tensor of another one's type and place, rounded to it."""
+    """Return values as a tensor of another one's type and place, rounded to it."""
     held = np.asarray(values)
     held = held.astype(np.float32) if held.dtype.kind == "V" or held.dtype.name == "bfloat16" else held
     held = rounded_as(held, str(like.dtype).removeprefix("paddle.")) if held.dtype.kind == "f" else held
@@ -383,7 +384,7 @@ def _put(watch: Watch, tensor: Any, values: Any) -> None:
 
 
 def _kept(value: Any, constant: Collection[int]) -> Any:
-    """What an operator was given, without the tensors that were computed: they are not to outlive the run."""
+    """Return what an operator was given, without the tensors that were computed: they are not to outlive the run."""
     if isinstance(value, paddle_module().Tensor):
         return value if id(value) in constant else None
     if isinstance(value, Mapping):

@@ -42,7 +42,7 @@ class Print:
         return cls(size=values.size, quantiles=tuple(values[places].tolist()))
 
     def fits(self, other: Print) -> bool:
-        """Whether both can be the same tensor, but for rounding in FP32."""
+        """Return whether both can be the same tensor, but for rounding in FP32."""
         if self.size != other.size:
             return False
         ours, theirs = np.array(self.quantiles), np.array(other.quantiles)
@@ -64,14 +64,14 @@ class Trace:
             self.kernels[naming.kernel(op_type), array.dtype.name] += 1
 
     def executed(self, narrow: str) -> tuple[int, int]:
-        """How many kernels gave a tensor of a narrow type, and how many gave one of any that has a precision."""
+        """Return how many kernels gave a tensor of a narrow type, and how many gave one of any that has a precision."""
         counts: collections.Counter[str] = collections.Counter()
         for (_, dtype), count in self.kernels.items():
             counts["low" if dtype in (narrow, f"u{narrow}") else "float" if "float" in dtype else ""] += count
         return counts["low"], counts["low"] + counts["float"]
 
     def changed(self, other: Trace) -> collections.Counter[str]:
-        """How many kernels of each type differ, in type or number; "" stands for an output whose bits differ.
+        """Return how many kernels of each type differ, in type or number; "" stands for an output whose bits differ.
 
         Only outputs that both have are compared. Empty: both did the same. Kernels that only write wider than this
         run's (``widened``) count as the same where the outputs are.
@@ -164,7 +164,7 @@ def search(
     budget: int,
     late: Callable[[], bool] = lambda: False,
 ) -> Found:
-    """The marks to keep: at most one value a group, found in as few builds as bisecting takes.
+    """Return the marks to keep: at most one value a group, found in as few builds as bisecting takes.
 
     groups: operator type of the fused program, and the values that its output may be, likeliest first.
     changes: builds the program with these marks, in program order, and says what changed (``Trace.changed``).

@@ -197,7 +197,7 @@ class FetchSession:
         self._list(everything, changed, found, shown | copies, wrong)
 
     def _copied(self, groups: Groups, witness: Witness, feeds: Feeds) -> frozenset[str]:
-        """What is fetched through copies of a legacy program."""
+        """Return what is fetched through copies of a legacy program."""
         if self._copies is None:
             return frozenset()
         outputs = {name for name, value in self._values.items() if value.output}
@@ -295,7 +295,7 @@ class FetchSession:
         return outputs
 
     def _outputs(self, feeds: Feeds) -> Mapping[str, Any]:
-        """Those of the program that ships, before anybody asked what else it can show."""
+        """Return those of the program that ships, before anybody asked what else it can show."""
         self._look(feeds)
         self._shipped = self._shipped or self._start(self._model.file, "")
         self._shipped.execute(feeds)
@@ -359,7 +359,7 @@ class FetchSession:
         return self._operators.get(name)
 
     def _value(self, runner: Runner, name: str, key: str) -> np.ndarray[Any, Any]:
-        """A fetched value as the program that ships has it."""
+        """Return a fetched value as the program that ships has it."""
         array = runner.output(key)
         if self._copies is not None and key == naming.fetch_name(name):
             return self._copies.shaped(name, array)
@@ -381,7 +381,8 @@ class FetchSession:
         self._closed = True
 
     def _groups(self, feeds: Feeds) -> tuple[Groups, list[Changed]]:
-        """What the fused program computes in FP32, each with the values that it may be; see ``groups_by_value``."""
+        """Return what the fused program computes in FP32, each with the values that it may be; see
+        ``groups_by_value``."""
         runner = self._start(self._model.file, "float32")
         if not self._model.program.pir:
             named: dict[str, str] = {}
@@ -463,11 +464,11 @@ class FetchSession:
             self._notes.append(say("shown_rounded", count=len(self._rounded)))
 
     def edited(self, names: Sequence[str]) -> Runner:
-        """A predictor of the program with these fetched."""
+        """Return a predictor of the program with these fetched."""
         return self._start(self._edited(names), "")
 
     def trace(self, runner: Runner, feeds: Feeds, witness: Witness | None = None) -> Trace:
-        """What the hook was shown in one run, and the outputs."""
+        """Return what the hook was shown in one run, and the outputs."""
         trace = Trace()
 
         def look(op_type: str, name: str, array: Any) -> None:
@@ -489,7 +490,7 @@ class FetchSession:
         return self._model.program.with_fetches(names, path)
 
     def keys(self, outputs: Sequence[str]) -> dict[str, str]:
-        """The predictor's names of its outputs to ours, in the predictor's order."""
+        """Return the predictor's names of its outputs to ours, in the predictor's order."""
         pir = self._model.program.pir
         values = self._values.items()
         known = {naming.fetch_name(name) if pir else value.variable or name: name for name, value in values}

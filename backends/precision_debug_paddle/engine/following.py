@@ -59,7 +59,7 @@ class _Follower:
             raise OutputError(f"cannot be written: {error.strerror}", where=str(log)) from error
 
     def stepped(self, own: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """The optimiser's step, with what it reads and what it changes."""
+        """Return the optimiser's step, with what it reads and what it changes."""
         if self._inside:  # of another step of this optimiser's, which is told as one
             return own(*args, **kwargs)
         if self.step % self._every:
@@ -105,7 +105,7 @@ class _Follower:
         self._samples[name] = first, touched | (gradient != 0)
 
     def _still(self, name: str, now: Array) -> float | None:
-        """Share of the elements that ever had a gradient, and are what they were at first."""
+        """Return the share of the elements that ever had a gradient, and are what they were at first."""
         first, touched = self._samples.get(name, (None, None))
         if first is None or touched is None or not touched.any():
             return None
@@ -123,7 +123,7 @@ class _Follower:
 
 
 def _host(tensor: Any) -> Array:
-    """A tensor's values; float32 of what numpy has no type for."""
+    """Return a tensor's values; float32 of what numpy has no type for."""
     narrow = "bfloat16" in str(tensor.dtype)
     found: Array = (tensor.detach().astype("float32") if narrow else tensor.detach()).numpy()
     return found

@@ -31,7 +31,7 @@ __all__ = [
 
 @functools.cache
 def paddle_module() -> Any:
-    """The paddle package. Its import warns of tools that only its extension builder needs; that is kept quiet.
+    """Return the paddle package. Its import warns of tools that only its extension builder needs; that is kept quiet.
 
     CUDA loads a kernel when it is first launched, unless CUDA_MODULE_LOADING says otherwise: the default from CUDA
     12.2 on (CUDA programming guide, "Lazy Loading"), and what TensorRT's own log asks for before. Where it is imported
@@ -105,7 +105,7 @@ def _first(text: str) -> str:
 
 
 def custom_operators(program: str) -> list[str]:
-    """The custom operators of a PIR program (.json), by name; [] of any other file."""
+    """Return the custom operators of a PIR program (.json), by name; [] of any other file."""
     if not program.lower().endswith(".json"):
         return []
     try:
@@ -127,7 +127,7 @@ def memory_of(tensor: Any) -> int:
 
 
 def sparse_values(parameter: Any) -> Array:
-    """A parameter's sparse gradient: the rows that it has, and 0 for the others."""
+    """Return a parameter's sparse gradient: the rows that it has, and 0 for the others."""
     gradient = parameter.grad
     rows = gradient._get_selected_rows() if hasattr(gradient, "_get_selected_rows") else gradient.get_selected_rows()
     values = np.array(rows.get_tensor())
@@ -137,7 +137,7 @@ def sparse_values(parameter: Any) -> Array:
 
 
 def can_write() -> bool:
-    """Whether this Paddle tells where a tensor lies."""
+    """Return whether this Paddle tells where a tensor lies."""
     return hasattr(paddle_module().Tensor, "data_ptr")
 
 

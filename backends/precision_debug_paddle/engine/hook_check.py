@@ -44,7 +44,7 @@ class Witness:
         self._count: collections.Counter[tuple[int, int]] = collections.Counter()
 
     def count(self, value: tuple[int, int]) -> int:
-        """How many operators, but for those that only carry, wrote something with this digest."""
+        """Return how many operators, but for those that only carry, wrote something with this digest."""
         return self._count[value]
 
     def saw(self, op_type: str, name: str, array: np.ndarray[Any, Any]) -> None:

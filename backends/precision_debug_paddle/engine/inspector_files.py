@@ -80,7 +80,7 @@ def _literal(name: str) -> str:
 
 
 def precision_note(layers: Sequence[EngineLayer], precision: str, mode: str, *, marked: bool) -> Reason:
-    """What the layers really ran in, loud where none ran in what the mode asks for.
+    """Return what the layers really ran in, loud where none ran in what the mode asks for.
 
     precision: of the recipe ("float16"). marked: of the engine with marks.
     """
@@ -110,7 +110,7 @@ def _listed(counts: Mapping[str, int]) -> str:
 
 
 def without_suffixes(layers: Sequence[EngineLayer]) -> tuple[EngineLayer, ...]:
-    """The layers with Paddle's subgraph numbers taken out of their names, so that two builds can be compared."""
+    """Return the layers with Paddle's subgraph numbers taken out of their names, so that two builds can be compared."""
     return tuple(dataclasses.replace(layer, name=_SUFFIX.sub("", layer.name)) for layer in layers)
 
 
@@ -145,7 +145,7 @@ def columns(layers: Sequence[EngineLayer], shipped: Sequence[EngineLayer] = ()) 
 
 
 def kept(layers: Sequence[EngineLayer], names: Sequence[str]) -> dict[str, str]:
-    """Tensors of the program to the precision that their layer ran in: of those names that a layer tells of.
+    """Return tensors of the program to the precision that their layer ran in: of those names that a layer tells of.
 
     Paddle sets a layer's precision where ``disable_tensorrt_half_ops`` names its output or its type, and lets TensorRT
     prefer that to speed, which it need not follow (op_converter.h, SupportFP32MixPrecision).
@@ -155,7 +155,8 @@ def kept(layers: Sequence[EngineLayer], names: Sequence[str]) -> dict[str, str]:
 
 
 def precisions_differ(found: Mapping[str, Mapping[str, str]]) -> Reason:
-    """A note on the tensors whose layer has another precision in the engine that ships; "" where there is none."""
+    """Return a note on the tensors whose layer has another precision in the engine that ships; "" where there is
+    none."""
     pairs = [(extra["Real Precision"], extra.get("Precision There", "not reported")) for extra in found.values()]
     count = sum(one != two for one, two in pairs if "not reported" not in (one, two))
     if not count:
@@ -175,7 +176,7 @@ def _named(layers: Sequence[EngineLayer]) -> dict[str, EngineLayer]:
 
 
 def _computes(layer: EngineLayer, made_by: Mapping[str, EngineLayer]) -> EngineLayer:
-    """The layer whose values it moves, where it only moves values."""
+    """Return the layer whose values it moves, where it only moves values."""
     while not layer.tactic_name and layer.layer_type in _MOVES and layer.inputs:
         before = made_by.get(layer.inputs[0].name)
         if before is None or before is layer:

@@ -34,7 +34,7 @@ def given_by(ops: list[dict[str, Any]]) -> Mapping[int, dict[str, Any]]:
 
 
 def with_kept(program: dict[str, Any], kept: Collection[int]) -> dict[str, Any]:
-    """A copy of a program in which the operators of the main block that give these values run in float32.
+    """Return a copy of a program in which the operators of the main block that give these values run in float32.
 
     The addition behind a kept product is kept with it: the passes make one operator of the two.
     """
@@ -120,7 +120,7 @@ class _Writer:
         })  # fmt: skip
 
     def handed_on(self, number: int, what: str) -> int:
-        """The value through an x - 0."""
+        """Return the value through an x - 0."""
         if number not in self._handed:
             self._handed[number] = self._typed(number)
             self.subtract(number, self.zero(), self.known[self._handed[number]], what)
@@ -132,7 +132,7 @@ class _Writer:
         return found
 
     def _typed(self, number: int) -> int:
-        """A new number for a value of the same type."""
+        """Return a new number for a value of the same type."""
         fresh = self.fresh()
         self.known[fresh] = {**copy.deepcopy(self.known[number]), "%": fresh}
         return fresh

@@ -84,7 +84,7 @@ class Operators:
 
 
 def rungs(spec: SessionSpec) -> tuple[Rung, ...]:
-    """The stages up to ``spec.mode``."""
+    """Return the stages up to ``spec.mode``."""
     target = modes.recipe(spec.mode)
     if target.device == "gpu":
         off, names = "gpu_fp32", [("passes", "gpu_opt")]
@@ -107,7 +107,7 @@ def rungs(spec: SessionSpec) -> tuple[Rung, ...]:
 
 
 def switches(spec: SessionSpec, rung: Rung, op_types: Collection[str]) -> tuple[Switch, ...]:
-    """Operators first, where the stage has a precision or an engine of its own; then passes."""
+    """Return operators first, where the stage has a precision or an engine of its own; then passes."""
     recipe = modes.recipe(rung.mode)
     if not recipe.optimise:
         return ()
@@ -136,9 +136,8 @@ def switches(spec: SessionSpec, rung: Rung, op_types: Collection[str]) -> tuple[
 
 
 def passes_of(model: Model, mode: str, options: Mapping[str, Any]) -> tuple[str, ...]:
-    """The passes that Paddle runs for a mode, as a predictor in a process of its own logs them; without those that it
-    cannot do without. Raises BackendError.
-    """
+    """Return the passes that Paddle runs for a mode, as a predictor in a process of its own logs them; without those
+    that it cannot do without. Raises BackendError. """
     args = (mode, str(model.file), str(model.params), json.dumps(dict(options)))
     done = subprocess.run(
         import_path.command(f"from precision_debug_paddle.engine.ladder import _log; _log(*{args!a})"),

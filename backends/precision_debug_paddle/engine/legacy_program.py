@@ -110,11 +110,11 @@ class LegacyProgram:
         }  # fmt: skip
 
     def variable(self, name: str) -> _Var:
-        """What the program declares of a variable."""
+        """Return what the program declares of a variable."""
         return self._vars.get(name, _Var())
 
     def variable_of(self, name: str) -> str:
-        """The variable that a value of the main block lies in."""
+        """Return the variable that a value of the main block lies in."""
         return self._variables.get(name, name)
 
     def code(self, dtype: str) -> int:
@@ -129,7 +129,7 @@ class LegacyProgram:
         return (*tensors, *(InputMeta(name=name, dtype="int64", shape=("offsets",), optional=True) for name in levels))
 
     def declared(self, name: str) -> tuple[str, tuple[int | str, ...] | None]:
-        """Type and shape that the program gives a parameter."""
+        """Return the type and shape that the program gives a parameter."""
         found = self.variable(name)
         return found.dtype, found.shape
 
@@ -176,7 +176,7 @@ class LegacyProgram:
         self, block: int, fetched: Collection[str], constant: set[str], writes: Mapping[str, int],
         now: dict[str, str], seen: set[str],
     ) -> Iterator[Value]:  # fmt: skip
-        """Values of a block and of those that its operators run, which come before what such an operator gives.
+        """Yield values of a block and of those that its operators run, which come before what such an operator gives.
 
         writes: how many operators of the main block write a variable. now: variable to the name of the value in it.
         """
@@ -267,7 +267,7 @@ def _op(data: bytes) -> _Op:
 
 
 def _attributes(data: bytes) -> Iterator[tuple[str, Any]]:
-    """An operator's plain attributes: numbers, texts, and lists of them."""
+    """Yield an operator's plain attributes: numbers, texts, and lists of them."""
     for field in wire.parse(data):
         if field.tag != _OP_ATTRS:
             continue
@@ -289,7 +289,7 @@ def _number(field: Field, single: bool) -> Any:
 
 
 def _runs(fields: Sequence[Field]) -> int:
-    """The block that an operator runs (its attribute sub_block); 0: none."""
+    """Return the block that an operator runs (its attribute sub_block); 0: none."""
     for field in fields:
         if field.tag == _OP_ATTRS:
             attribute = wire.parse(field.data)
@@ -311,7 +311,7 @@ def _slots(fields: Sequence[Field], tag: int) -> tuple[tuple[str, tuple[str, ...
 
 
 def fetch_of(name: str, column: int) -> bytes:
-    """An operator that hands a variable out."""
+    """Return an operator that hands a variable out."""
 
     def slot(parameter: str, argument: str) -> bytes:
         return wire.message([wire.text(1, parameter), wire.text(2, argument)])

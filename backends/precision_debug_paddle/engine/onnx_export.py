@@ -44,7 +44,7 @@ _ATTRIBUTES = {
 
 
 def weights_of(model: Model) -> dict[str, np.ndarray[Any, Any]]:
-    """The parameters, by name. Raises ModelError where the file does not fit the program."""
+    """Return the parameters, by name. Raises ModelError where the file does not fit the program."""
     names = sorted(model.program.parameters())
     try:
         values = list(_tensors(Path(model.params).read_bytes()))
@@ -98,14 +98,15 @@ def layers_named(names: Iterable[str]) -> dict[str, Layer]:
 
 
 def layer_of(meta: TensorMeta) -> str:
-    """The operator, as its name counts it: "conv2d_0" of "conv2d_0@Net/Conv2D"; the sublayer in dynamic graph."""
+    """Return the operator, as its name counts it: "conv2d_0" of "conv2d_0@Net/Conv2D"; the sublayer in dynamic
+    graph."""
     if meta.node and meta.name.startswith(f"{meta.node}/"):
         return meta.node
     return meta.name.partition("@")[0].partition(".")[0]
 
 
 def modules_in(path: str) -> dict[str, str]:
-    """Names of a paddle2onnx file's tensors to the operators that they come from. Raises ModelError."""
+    """Return names of a paddle2onnx file's tensors to the operators that they come from. Raises ModelError."""
     graph = loaded(path).graph
     names = (name for node in graph.node for name in node.output)
     found: Mapping[str, Any] = {name: _NAMED.match(name) for name in names}

@@ -37,7 +37,8 @@ class Operators:
         return self._operators.get(name) or self._operators.get(_counted(name))
 
     def held(self, name: str, value: Any) -> Any:
-        """What an engine that keeps the program's types holds of an array; None where the program does not say."""
+        """Return what an engine that keeps the program's types holds of an array; None where the program does not
+        say."""
         array = np.asarray(value)
         dtype = self._types.get(name, "")
         if array.dtype.kind not in "fV" or dtype == array.dtype.name:
@@ -71,5 +72,5 @@ class Operators:
 
 
 def _counted(name: str) -> str:
-    """A PIR operator as ``reading`` names it: "topk_0" of "topk_0.1@Net"."""
+    """Return a PIR operator as ``reading`` names it: "topk_0" of "topk_0.1@Net"."""
     return name.partition("@")[0].partition(".")[0]

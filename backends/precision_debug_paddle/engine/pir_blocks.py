@@ -70,7 +70,7 @@ class Item:
 
 
 def mark_of(variable: str) -> str:
-    """What the variables of one block begin with; "" of those of the program's outputs."""
+    """Return what the variables of one block begin with; "" of those of the program's outputs."""
     return variable.rpartition(_MARK)[0]
 
 
@@ -84,7 +84,7 @@ class Reader:
     _flags: dict[int, bool] = field(default_factory=dict)
 
     def items(self, calls: Sequence[Call]) -> Iterator[Item]:
-        """What the bodies computed, in the order of the run."""
+        """Yield what the bodies computed, in the order of the run."""
         first = next((mark_of(call.variable) for call in calls if mark_of(call.variable)), "")
         yield from self._block(self.root, calls, first, loop=None)
 
@@ -150,7 +150,7 @@ class Reader:
 
     @staticmethod
     def _between(block: Block, first: int, end: int) -> int:
-        """The one loop or branch between two operators; -1 where there is none or several."""
+        """Return the one loop or branch between two operators; -1 where there is none or several."""
         found = [number for number in range(first + 1, end) if block.ops[number].blocks]
         return found[0] if len(found) == 1 else -1
 
@@ -168,7 +168,7 @@ class Reader:
 
 
 def _same_output(group: Sequence[Call], call: Call) -> bool:
-    """Whether a call is an operator's next turn, and not its next output."""
+    """Return whether a call is an operator's next turn, and not its next output."""
     return any(one.variable == call.variable for one in group)
 
 

@@ -40,7 +40,7 @@ class _Run:
     outputs: Mapping[str, Array]
 
     def by_key(self) -> dict[Key, list[Call]]:
-        """The calls inside bodies, in the order of the run."""
+        """Return the calls inside bodies, in the order of the run."""
         root = next((mark_of(call.variable) for call in self.calls if mark_of(call.variable)), "")
         blocks: dict[str, int] = {}
         variables: dict[tuple[int, int], list[str]] = {}
@@ -118,7 +118,7 @@ class PirBodies:
                 yield item.name, item.full, item.call.array
 
     def listed(self, value: Value, otherwise: TensorMeta) -> list[TensorMeta]:
-        """The rows of a value of a body. otherwise: where this run did not enter the body."""
+        """Return the rows of a value of a body. otherwise: where this run did not enter the body."""
         if value.name in self.metas:
             return self.metas[value.name]
         if self.unseen:
@@ -129,7 +129,7 @@ class PirBodies:
         return [replace(otherwise, name=full, unseen=unseen) for full in self._full[value.name]] if unseen else []
 
     def in_order(self, metas: Sequence[TensorMeta]) -> list[TensorMeta]:
-        """A listing whose values of bodies stand in the order of the run: one iteration after the other."""
+        """Return a listing whose values of bodies stand in the order of the run: one iteration after the other."""
         return in_order(metas, self._place)
 
     def close(self) -> None:
@@ -219,8 +219,8 @@ class PirBodies:
         )  # fmt: skip
 
     def _source(self, name: str | tuple[str, str], item: Item) -> str:
-        """What it reads in its iteration. name: a value, or what a loop carries: what it starts with, and what an
-        iteration carries on."""
+        """Return what it reads in its iteration. name: a value, or what a loop carries: what it starts with, and what
+        an iteration carries on."""
         turn = item.full[len(item.name) + 1 :]
         if isinstance(name, tuple):
             first, later = name
@@ -233,7 +233,7 @@ def _base(full: Sequence[str]) -> str:
 
 
 def _turned(full: Sequence[str]) -> bool:
-    """Whether names of a value have an iteration; layers stand behind an @ too."""
+    """Return whether names of a value have an iteration; layers stand behind an @ too."""
     return bool(full) and full[0].rpartition("@")[2].isdigit()
 
 
@@ -264,7 +264,8 @@ def _inputs(root: Block) -> dict[str, list[str | tuple[str, str]]]:
 def _by_numbers(
     keys: Mapping[Key, Sequence[Call]], base: Mapping[str, Sequence[Item]], values: Mapping[str, Value]
 ) -> tuple[dict[Key, str], frozenset[str]]:
-    """Which operator's output is which value, and the values whose elements come in an order of the engine's own.
+    """Return which operator's output is which value, and the values whose elements come in an order of the engine's
+    own.
 
     One of the same type is taken before one that other operators were fused into, which has the last one's value.
     """

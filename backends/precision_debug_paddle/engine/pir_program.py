@@ -60,7 +60,7 @@ class PirProgram:
         return tuple(found)
 
     def declared(self, name: str) -> tuple[str, tuple[int | str, ...] | None]:
-        """Type and shape that the program gives a parameter."""
+        """Return the type and shape that the program gives a parameter."""
         found = next(op for op in self._block if op["#"] == "p" and str(op["A"][-1]) == name)
         return _typed(_outputs(found)[0])
 
@@ -68,8 +68,8 @@ class PirProgram:
         return frozenset(str(op["A"][-1]) for op in self._block if op["#"] == "p")
 
     def reading(self) -> Iterator[tuple[str, str, tuple[str, ...], dict[str, Any]]]:
-        """Each operator as ``values`` counts it: its name, type, the parameters in place of its inputs ("" where it is
-        none), attributes. A parameter is followed through the operators that only give it another shape or type.
+        """Yield each operator as ``values`` counts it: its name, type, the parameters in place of its inputs ("" where
+        it is none), attributes. A parameter is followed through the operators that only give it another shape or type.
         """
         held = {_outputs(op)[0]["%"]: str(op["A"][-1]) for op in self._block if op["#"] == "p"}
         for name, kind, op in self._named():
@@ -94,7 +94,7 @@ class PirProgram:
         }
 
     def _named(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
-        """The operators that ``values`` counts: name without layer, type, and the operator."""
+        """Yield the operators that ``values`` counts: name without layer, type, and the operator."""
         namer = Namer()
         for op in self._block:
             kind = _kind(op)
@@ -106,8 +106,8 @@ class PirProgram:
                 yield namer.name(kind, ""), kind, op
 
     def blocks(self) -> Block:
-        """The program with its loops and branches, as Paddle's hook numbers the operators: without those whose results
-        nobody reads, which every predictor drops."""
+        """Return the program with its loops and branches, as Paddle's hook numbers the operators: without those whose
+        results nobody reads, which every predictor drops."""
         names = {out["%"]: name for name, out in self._number.items()}
         dead = _dead(self._block)
 
@@ -308,7 +308,7 @@ def _attribute(op: dict[str, Any], name: str) -> Any:
 
 
 def _kind(op: dict[str, Any]) -> str:
-    """What an operator is, or was before it was written anew to be kept."""
+    """Return what an operator is, or was before it was written anew to be kept."""
     return str(_attribute(op, KIND) or "") or plain_type(op["#"])
 
 

@@ -77,13 +77,13 @@ class Runner:
             raise self._failures.pop()
 
     def output(self, name: str) -> Array:
-        """A copy of one output of the last run."""
+        """Return a copy of one output of the last run."""
         with our_errors(self._where, mode=self._mode):
             handle = self._open().get_output_handle(name)
             return decoded(np.array(handle.copy_to_cpu()), str(handle.type()))
 
     def peek(self, name: str) -> Array | None:
-        """The same; None where the operator never wrote it, as with an output that only training fills."""
+        """Return the same; None where the operator never wrote it, as with an output that only training fills."""
         try:
             return self.output(name)
         except BackendError as error:

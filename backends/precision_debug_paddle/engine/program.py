@@ -26,18 +26,18 @@ __all__ = ["NESTED", "REWRITTEN", "Program", "Value", "dims", "in_order", "is_lo
 # ….
 
 def lod_names(name: str, levels: int) -> list[str]:
-    """The inputs that hold the offsets of a tensor with so many levels."""
+    """Return the inputs that hold the offsets of a tensor with so many levels."""
     return [f"{name}.lod"] if levels == 1 else [f"{name}.lod.{level}" for level in range(levels)]
 
 
 def is_lod(key: str, inputs: Collection[str]) -> bool:
-    """Whether a feed holds offsets of one of the inputs."""
+    """Return whether a feed holds offsets of one of the inputs."""
     before, dot, level = key.rpartition(".lod")
     return bool(dot) and before in inputs and (not level or level[1:].isdigit())
 
 
 def lod_of(name: str, feeds: Feeds, rows: int, where: str) -> list[list[int]]:
-    """The offsets of a tensor of so many rows, level by level; [] where none are given. Raises InputError."""
+    """Return the offsets of a tensor of so many rows, level by level; [] where none are given. Raises InputError."""
     keys = [key for key in feeds if is_lod(key, [name])]
     keys.sort(key=lambda key: int(key.rpartition(".lod")[2][1:] or 0))
     found: list[list[int]] = []
@@ -107,7 +107,7 @@ class Program(Protocol):
         """How many running statistics and shape records were left out of ``values``."""
 
     def parameters(self) -> frozenset[str]:
-        """Names of the persistable variables."""
+        """Return names of the persistable variables."""
 
     def with_fetches(self, names: Sequence[str], path: Path) -> Path:
         """Write a copy in which these values are predictor outputs too; returns ``path``.
@@ -122,7 +122,7 @@ def dims(shape: Sequence[int]) -> tuple[int | str, ...]:
 
 
 def in_order(metas: Sequence[TensorMeta], place: Mapping[str, int]) -> list[TensorMeta]:
-    """A listing whose values of bodies stand in the order of the run: one iteration after the other.
+    """Return a listing whose values of bodies stand in the order of the run: one iteration after the other.
 
     place: of each value of a body, by name, where the run came upon it; the others stay where they are.
     """

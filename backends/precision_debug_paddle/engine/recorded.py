@@ -95,11 +95,11 @@ class Bodies:
         yield from found
 
     def listed(self, value: Value, otherwise: TensorMeta) -> list[TensorMeta]:
-        """The rows of a value of a body. otherwise: where this run did not enter the body."""
+        """Return the rows of a value of a body. otherwise: where this run did not enter the body."""
         return self.metas.get(value.name) or [replace(otherwise, unseen=self.unseen) if self.unseen else otherwise]
 
     def in_order(self, metas: Sequence[TensorMeta]) -> list[TensorMeta]:
-        """A listing whose recorded values stand in the order of the run: one iteration after the other."""
+        """Return a listing whose recorded values stand in the order of the run: one iteration after the other."""
         return in_order(metas, self._place)
 
     def close(self) -> None:
@@ -116,7 +116,8 @@ class Bodies:
         )  # fmt: skip
 
     def _input(self, name: str, turn: str) -> str:
-        """What a value of a body reads in an iteration: of the same one, or what the one before it carried on."""
+        """Return what a value of a body reads in an iteration: of the same one, or what the one before it carried
+        on."""
         loops = self._recorder.loops
         if name in loops:
             return f"{name}@{turn}" if loops[name] and turn else name
@@ -155,7 +156,7 @@ class Delivery:
 
 
 def outlives(mode: str, params: Path, options: Mapping[str, Any]) -> Callable[[Path, Feeds], bool]:
-    """A trial in a process of its own: a pass that meets what it does not expect ends the process."""
+    """Return a trial in a process of its own: a pass that meets what it does not expect ends the process."""
 
     def trial(path: Path, feeds: Feeds) -> bool:
         feeds_file = path.with_suffix(".npz")

@@ -73,7 +73,8 @@ _QUANTISERS = re.compile(r"fake_quantize|fake_dequantize|quantize_linear")
 
 
 def shape_range(options: Mapping[str, Any], *, calibrates: bool, feeds: Sequence[Feeds]) -> str:
-    """How the engine's shapes are found: "static", "given", "collected", "file", or "feeds": the inputs' own shapes.
+    """Return how the engine's shapes are found: "static", "given", "collected", "file", or "feeds": the inputs' own
+    shapes.
 
     Raises UsageError on settings that contradict each other, and on those on which Paddle aborts.
     """
@@ -109,7 +110,7 @@ def shape_range(options: Mapping[str, Any], *, calibrates: bool, feeds: Sequence
 
 
 def _given_shapes(options: Mapping[str, Any]) -> dict[str, Mapping[str, tuple[int, ...]]]:
-    """Those of min_shapes, opt_shapes and max_shapes that were given, in this order."""
+    """Return those of min_shapes, opt_shapes and max_shapes that were given, in this order."""
     found = {key: setting(options, key) for key in ("min_shapes", "opt_shapes", "max_shapes")}
     return {key: shapes for key, shapes in found.items() if shapes}
 
@@ -144,7 +145,7 @@ class Builder:
         self.ranges = self._ranges()
 
     def markable(self, plain: Sequence[EngineLayer]) -> tuple[str, ...]:
-        """What may be marked: with fused_only what the unmarked engine still computes, else every tensor.
+        """Return what may be marked: with fused_only what the unmarked engine still computes, else every tensor.
 
         The program's outputs are shown by any engine: a mark of theirs would only ask for another build.
         """
@@ -161,7 +162,7 @@ class Builder:
         return tuple(name for name in known if name in fused)
 
     def built(self, marks: Sequence[str]) -> tuple[Path, Runner]:
-        """A predictor that is ready, and the folder that its inspector file lies in."""
+        """Return a predictor that is ready, and the folder that its inspector file lies in."""
         try:
             return self._built(marks)
         except BackendError as error:
@@ -208,7 +209,7 @@ class Builder:
         return folder, runner
 
     def took(self) -> Reason:
-        """The builds so far, for a report; "" where there is none yet."""
+        """Return the builds so far, for a report; "" where there is none yet."""
         if not self.seconds:
             return NOTHING
         parts = [
@@ -330,9 +331,8 @@ class Builder:
         return path
 
     def _range_feeds(self) -> list[Feeds]:
-        """The first sample set in the smallest, the usual (more often, so that Paddle takes it) and the largest shape
-        that the user gave, its values repeated.
-        """
+        """Return the first sample set in the smallest, the usual (more often, so that Paddle takes it) and the largest
+        shape that the user gave, its values repeated. """
         shapes, first = _given_shapes(self.options), self.feeds[0]
         if "min_shapes" not in shapes:
             return []
@@ -343,7 +343,7 @@ class Builder:
         ]
 
     def inspected(self, folder: Path) -> tuple[EngineLayer, ...]:
-        """The layers in the inspector files of one build; none where TensorRT took no subgraph."""
+        """Return the layers in the inspector files of one build; none where TensorRT took no subgraph."""
         found = self._written[folder].written()
         if not found:
             self.notes.append(say("no_inspector_file"))

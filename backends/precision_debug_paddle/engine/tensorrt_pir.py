@@ -37,7 +37,7 @@ __all__ = ["open_pir"]
 def open_pir(
     spec: SessionSpec, model: Model, recipe: Recipe, feeds: Sequence[Feeds], folder: Path, versions: Mapping[str, str]
 ) -> Session:
-    """A session in which every value of the program leaves its TensorRT engine. Raises our errors."""
+    """Return a session in which every value of the program leaves its TensorRT engine. Raises our errors."""
     if not feeds:
         raise UsageError("an engine is built for given inputs, and there are none", where=model.path)
     if setting(spec.options, "fused_only"):
@@ -100,7 +100,7 @@ def _config(converter: Any, spec: SessionSpec, recipe: Recipe, feeds: Sequence[F
 
 
 def _operators(types: Sequence[str]) -> list[str]:
-    """Types as Paddle 3 names them, with their dialect."""
+    """Return types as Paddle 3 names them, with their dialect."""
     return [name if "." in name else f"pd_op.{name}" for name in types]
 
 

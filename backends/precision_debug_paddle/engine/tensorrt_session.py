@@ -129,7 +129,7 @@ class EngineSession:
         return (Doubt(code="precision_not_run", values={"precision": wanted, "detail": instead}),) if instead else ()
 
     def obeyed(self) -> Sequence[str]:
-        """What the inspector says of each output whose operator is to stay in FP32, in the engine that ships."""
+        """Return what the inspector says of each output whose operator is to stay in FP32, in the engine that ships."""
         found = kept(self._plain or (), setting(self._builder.options, "disable_tensorrt_half_ops"))
         tf32 = f"runs in TF32, as FP32 layers of {self._builder.recipe.mode.name} may"
         words = {"FP32": "runs as asked", "TF32": tf32, "": "not reported"}
@@ -213,7 +213,7 @@ class EngineSession:
         self.tensors = tuple(dataclasses.replace(meta, extra=extra.get(meta.name, {})) for meta in self.tensors)
 
     def _probed(self, layers: Sequence[EngineLayer]) -> HookSession:
-        """What the hook of the engine at hand shows. layers: its own."""
+        """Return what the hook of the engine at hand shows. layers: its own."""
         assert self._runner is not None
         builder = self._builder
         shown = HookSession(
@@ -223,7 +223,7 @@ class EngineSession:
         return shown
 
     def _compared(self, marked: Sequence[EngineLayer]) -> tuple[Reason, ...]:
-        """What the marks did to the engine."""
+        """Return what the marks did to the engine."""
         if not self._plain or not marked:
             return (say("marks_unknown"),)
         diff = diff_engines(without_suffixes(self._plain), without_suffixes(marked))
@@ -263,7 +263,7 @@ class EngineSession:
 
 
 def outputs_apart(real: Mapping[str, Any], marked: Mapping[str, Any]) -> Reason:
-    """What marks did to the outputs; "" where that is nothing. real: of the engine that ships."""
+    """Return what marks did to the outputs; "" where that is nothing. real: of the engine that ships."""
     worst = 0.0
     for name in set(real) & set(marked):
         one, two = (np.asarray(side[name]) for side in (real, marked))

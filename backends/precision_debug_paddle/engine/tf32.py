@@ -35,7 +35,7 @@ def settle(recipe: Recipe, options: Mapping[str, Any]) -> None:
 
 
 def tensorrt_note(recipe: Recipe, options: Mapping[str, Any]) -> Reason:
-    """What the reader must know of it; "" where there is nothing to say."""
+    """Return what the reader must know of it; "" where there is nothing to say."""
     if recipe.precision == "float32" and setting(options, "tf32"):
         return say("tf32_left_on")
     if recipe.precision == "float32":

@@ -53,7 +53,7 @@ def watching_of(config: Any, folder: Path) -> Watching | None:
 
 
 def _model_of(config: Any) -> Model:
-    """The model that a Config names. Raises UsageError where its tensors cannot be watched."""
+    """Return the model that a Config names. Raises UsageError where its tensors cannot be watched."""
     if config.model_from_memory():
         raise UsageError("the model is in memory", where="watch", hint="give the Config the model's files")
     if config.tensorrt_engine_enabled():

@@ -36,7 +36,7 @@ def same_shapes(feeds: Sequence[Feeds]) -> None:
 
 
 def make_calibrator(trt: Any, feeds: Sequence[Feeds], device: Device, table: CalibrationTable) -> Any:
-    """An entropy calibrator over ``feeds``, whose arrays have the network's own types.
+    """Return an entropy calibrator over ``feeds``, whose arrays have the network's own types.
 
     It keeps its table in ``table`` and takes it from there at the next build, so that a build with more outputs gets
     the same scales. Its ``failure`` is what went wrong inside TensorRT's call, where an exception would be lost.

@@ -33,8 +33,8 @@ _ENDLESS = 1e30
 
 
 def fits(op_type: str, value: Array, kind: Any) -> bool:
-    """Whether an operator computes the same with a constant in a type (``kind``: a dtype) as with the FP32 one, up to
-    rounding."""
+    """Return whether an operator computes the same with a constant in a type (``kind``: a dtype) as with the FP32 one,
+    up to rounding."""
     if value.dtype != np.float32 or not value.size or op_type in _MOVES:
         return True
     largest = max(float(value.max()), -float(value.min()))
@@ -48,7 +48,7 @@ def fits(op_type: str, value: Array, kind: Any) -> bool:
 
 
 def narrowed(value: Array, kind: Any) -> Array:
-    """A constant in the type: finite numbers stay finite, and a single one that is not 0 stays so."""
+    """Return a constant in the type: finite numbers stay finite, and a single one that is not 0 stays so."""
     low = _cast(value, kind)
     over = np.isinf(low) & np.isfinite(value)
     if over.any():
@@ -104,7 +104,7 @@ class Written:
 
 
 def carriers(graph: Any) -> dict[str, str]:
-    """Tensors that only carry another one in another type, and which one that is."""
+    """Return tensors that only carry another one in another type, and which one that is."""
     return {
         node.output[0]: node.input[0]
         for inner in all_graphs(graph)
@@ -114,7 +114,7 @@ def carriers(graph: Any) -> dict[str, str]:
 
 
 def write_casts(proto: Any, base: str, layers: Mapping[str, str], *, folder: Path) -> Written:
-    """A copy of the model in which each node computes in its precision.
+    """Return a copy of the model in which each node computes in its precision.
 
     base: "FP32", "FP16" or "BF16", for every node that ``layers`` (node name to precision) does not name. Only
     tensors that are FP32 in the model are changed. folder: where external weights lie; those that are converted move
@@ -185,7 +185,8 @@ class _Work:
 
 
 def is_silent_node(node: Any) -> bool:
-    """Whether it has no precision to speak of: its output's type is an attribute, or it moves integers and shapes."""
+    """Return whether it has no precision to speak of: its output's type is an attribute, or it moves integers and
+    shapes."""
     return node.op_type in _SILENT
 
 
@@ -205,7 +206,7 @@ def _lift_constants(graph: Any) -> None:
 
 
 def _held(node: Any) -> Any:
-    """The tensor of a Constant node; None of one that holds something else."""
+    """Return the tensor of a Constant node; None of one that holds something else."""
     from onnx import helper
 
     for item in node.attribute:
@@ -223,7 +224,7 @@ def _stays(node: Any) -> bool:
 
 
 def float_tensors(proto: Any) -> frozenset[str]:
-    """Tensors of the main graph that are FP32."""
+    """Return tensors of the main graph that are FP32."""
     import onnx
 
     return _floats_of(onnx.shape_inference.infer_shapes(proto).graph)
@@ -239,7 +240,7 @@ def _floats_of(inferred: Any) -> frozenset[str]:
 
 
 def _all_typed(graph: Any) -> bool:
-    """Whether the type of every tensor that a body makes is known."""
+    """Return whether the type of every tensor that a body makes is known."""
     known = {item.name for item in (*graph.value_info, *graph.output) if item.type.WhichOneof("value")}
     return all(name in known for node in graph.node for name in node.output if name) and all(
         _all_typed(inner) for node in graph.node for _, inner in subgraphs(node)
@@ -265,7 +266,7 @@ class _Writer:
         self.nodes: list[Any] = []
 
     def loses_constants(self, node: Any, kind: int) -> bool:
-        """Whether a constant that a node reads is another one in the type."""
+        """Return whether a constant that a node reads is another one in the type."""
         kept = _FP32_INPUTS.get(node.op_type, set())
         read = [name for place, name in enumerate(node.input) if place not in kept and name in self.floats]
         homes = [(name, self._home(name)) for name in read]
@@ -309,7 +310,7 @@ class _Writer:
         del self.graph.value_info[:]
 
     def _as(self, name: str, kind: int) -> str:
-        """The tensor in a type, cast once."""
+        """Return the tensor in a type, cast once."""
         if self.now[name] == kind:
             return self.renamed.get(name, name)
         if name in self.renamed and kind == _FLOAT:
@@ -354,7 +355,7 @@ class _Writer:
         self.nodes.append(helper.make_node("Cast", [source], [target], name=f"{CAST}{target}", to=kind))
 
     def array(self, name: str) -> np.ndarray[Any, Any]:
-        """An initializer; small ones are read once, as several nodes may read them."""
+        """Return an initializer; small ones are read once, as several nodes may read them."""
         from onnx import numpy_helper
 
         if name in self.arrays:

@@ -97,7 +97,7 @@ def apply(api: Api, network: Any, options: Options, graph: Any | None = None) ->
 
 
 def asked_of_network(network: Any, nodes: Mapping[str, str] | None = None) -> tuple[Asked, ...]:
-    """Every layer with a precision or output type of its own, whoever set it: the options or a script.
+    """Return every layer with a precision or output type of its own, whoever set it: the options or a script.
 
     nodes: see ``apply``.
     """
@@ -129,7 +129,7 @@ def outcomes(
     asked: Sequence[Asked], layers: Sequence[EngineLayer], disobeyed: Mapping[str, str] | None = None,
     reads: Mapping[str, Sequence[str]] | None = None,
 ) -> tuple[Outcome, ...]:  # fmt: skip
-    """What the engine's inspector says of each. disobeyed: what the builder said itself (see Messages).
+    """Return what the engine's inspector says of each. disobeyed: what the builder said itself (see Messages).
 
     reads: see LayerIndex.
     """

@@ -35,7 +35,7 @@ class Buffer:
 
 @functools.cache
 def find_device() -> Device:
-    """The first GPU. Raises BackendUnavailable."""
+    """Return the first GPU. Raises BackendUnavailable."""
     from precision_debug.numbers.cuda import driver
 
     try:
@@ -75,7 +75,7 @@ class Device:
         return Buffer(pointer=owner.pointer, size=size, owner=owner)
 
     def upload(self, array: Array) -> Buffer:
-        """A copy of an array in C order, for what is queued on the stream from now on."""
+        """Return a copy of an array in C order, for what is queued on the stream from now on."""
         buffer = self.allocate(array.nbytes)
         if array.nbytes:
             flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
@@ -84,7 +84,7 @@ class Device:
         return buffer
 
     def download(self, pointer: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        """A copy of ``pointer``'s memory in C order, once the stream has finished what it was given."""
+        """Return a copy of ``pointer``'s memory in C order, once the stream has finished what it was given."""
         found = np.empty(shape, dtype)
         if found.nbytes:
             self._gpu.download(pointer, found.reshape(-1).view(np.uint8), self.stream)
@@ -106,5 +106,5 @@ class Device:
         self._gpu.synchronise(self.stream)
 
     def free_bytes(self) -> int:
-        """Bytes of device memory that nobody has taken."""
+        """Return bytes of device memory that nobody has taken."""
         return self._gpu.memory()[0]

@@ -30,7 +30,7 @@ Listener = Callable[[str, Any, Exception | None], None]
 
 
 def make_listener(api: Api, device: Device, receive: Listener, *, on_device: bool = False) -> Any:
-    """A listener that copies each tensor to the host, where TensorRT lets its memory go after the call.
+    """Return a listener that copies each tensor to the host, where TensorRT lets its memory go after the call.
 
     on_device: it is shown where it is instead, and lives during the call only.
     """
@@ -66,7 +66,7 @@ def make_listener(api: Api, device: Device, receive: Listener, *, on_device: boo
 
 
 def address_of(pointer: Any) -> int:
-    """An address from an integer or from the capsule in which the bindings hand it over."""
+    """Return an address from an integer or from the capsule in which the bindings hand it over."""
     if isinstance(pointer, int):
         return pointer
     get_name = ctypes.pythonapi.PyCapsule_GetName
@@ -80,12 +80,12 @@ Array = np.ndarray[Any, Any]
 
 
 def engine_inputs(api: Api, engine: Any) -> tuple[str, ...]:
-    """Names of the engine's inputs, in its order."""
+    """Return names of the engine's inputs, in its order."""
     return _names(api, engine, "INPUT")
 
 
 def engine_outputs(api: Api, engine: Any) -> tuple[str, ...]:
-    """Names of the engine's outputs, in its order."""
+    """Return names of the engine's outputs, in its order."""
     return _names(api, engine, "OUTPUT")
 
 
@@ -134,7 +134,8 @@ class Runner:
             raise BackendError(f"TensorRT still wants a shape or value of {', '.join(missing)}", where=self.path)
 
     def inspect(self) -> tuple[str, tuple[EngineLayer, ...]]:
-        """The inspector's JSON for the shapes that are set, and its layers; none where the engine keeps no detail."""
+        """Return the inspector's JSON for the shapes that are set, and its layers; none where the engine keeps no
+        detail."""
         inspector = self.engine.create_engine_inspector()
         inspector.execution_context = self.context
         text = inspector.get_engine_information(self.api.trt.LayerInformationFormat.JSON)
@@ -192,7 +193,7 @@ class Runner:
         return self.device.tensor(pointer, shape, dtype, held)
 
     def outputs(self) -> Iterator[str]:
-        """Names of the outputs of the engine, in its order."""
+        """Yield names of the outputs of the engine, in its order."""
         yield from self._outputs
 
     def close(self) -> None:

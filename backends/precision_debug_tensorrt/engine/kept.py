@@ -39,9 +39,8 @@ _HINT = "name nodes of the model; `precision_debug marks` lists them"
 
 
 def is_silent(layer: Any) -> bool:
-    """Whether it computes no floating-point values: constants, shapes, QDQ, casts, entries and exits of loops and
-    branches, and what gives integers or truth values.
-    """
+    """Return whether it computes no floating-point values: constants, shapes, QDQ, casts, entries and exits of loops
+    and branches, and what gives integers or truth values. """
     if str(layer.type).rpartition(".")[2] in _SILENT:
         return True
     outputs = (layer.get_output(place) for place in range(layer.num_outputs))

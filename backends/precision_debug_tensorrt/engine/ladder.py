@@ -14,7 +14,7 @@ __all__ = ["rungs"]
 
 
 def rungs(spec: SessionSpec) -> tuple[Rung, ...]:
-    """The stages up to ``spec.mode``."""
+    """Return the stages up to ``spec.mode``."""
     found = [_rung("TensorRT in FP32", "trt_fp32")]
     if spec.mode != "trt_fp32":
         found.append(_rung("TF32", "trt_tf32"))

@@ -38,7 +38,7 @@ _TELLING = ("SOFTMAX", "NORMALIZATION", "REDUCE", "MATRIX_MULTIPLY", "CONVOLUTIO
 
 
 def cuts(layers: Sequence[LayerFacts], wanted: Collection[str]) -> tuple[str, ...]:
-    """The wanted tensors that alone carry everything from before them to behind them, in execution order.
+    """Return the wanted tensors that alone carry everything from before them to behind them, in execution order.
 
     Of a transformer these are the sums of the residual stream and the normalised ones that nothing bypasses, between
     which TensorRT compiles regions anyway. Constants and what is computed from shapes alone is no data, and crosses
@@ -228,7 +228,8 @@ class Marking:
         return batch
 
     def _refused_by_name(self, part: tuple[str, ...], error: BackendError) -> tuple[str, ...]:
-        """The marks that are left where the error names some, which are put down as refused; () where it names none."""
+        """Return the marks that are left where the error names some, which are put down as refused; () where it names
+        none."""
         named = {name for name in part if re.search(rf"(?<![\w/.]){re.escape(name)}(?![\w/.])", error.what)}
         region = "ForeignNode" in error.what  # names the region's first and last operator, and refuses neither
         if not named or region or len(named) == len(part) or self.failures >= _RENAMED:
@@ -240,7 +241,8 @@ class Marking:
 
 
 def largest_difference(real: Mapping[str, Any], marked: Mapping[str, Any]) -> float:
-    """Largest |difference| between outputs of the same name; nan where one is not finite and the other differs."""
+    """Return the largest |difference| between outputs of the same name; nan where one is not finite and the other
+    differs."""
     worst = 0.0
     for name in set(real) & set(marked):
         a, b = np.asarray(real[name]), np.asarray(marked[name])

@@ -117,7 +117,7 @@ class Messages:
             self._read_constraints(text)
 
     def fresh_errors(self) -> list[str]:
-        """The errors since this was asked last."""
+        """Return the errors since this was asked last."""
         found = list(self.errors)
         self.errors.clear()
         return found
@@ -153,8 +153,8 @@ class Messages:
 
 
 def make_logger(trt: Any, messages: Messages) -> Any:
-    """A TensorRT logger that fills ``messages``; warnings, errors and now and then the layer that is timed it hands to
-    Python's logger "precision_debug.tensorrt", which the tool's own processes print.
+    """Return a TensorRT logger that fills ``messages``; warnings, errors and now and then the layer that is timed it
+    hands to Python's logger "precision_debug.tensorrt", which the tool's own processes print.
 
     It lives as long as the process, and listens at the most verbose level: only there does the builder name the
     weights that it had to change.

@@ -120,7 +120,7 @@ def _from_script(api: Api, logger: Any, source: Script, strong: bool, builder: A
 
 
 def _kept(builder: Any) -> Any:
-    """The builder; the process's first one is never destroyed, not even at the process's end.
+    """Return the builder; the process's first one is never destroyed, not even at the process's end.
 
     TensorRT 8.6 crashed each time its last builder went, and with it the kernels that it had loaded (on an H200).
     """
@@ -131,12 +131,12 @@ def _kept(builder: Any) -> Any:
 
 
 def read_layers(network: Any) -> tuple[LayerFacts, ...]:
-    """The network's layers in the order in which they were added."""
+    """Return the network's layers in the order in which they were added."""
     return tuple(_read(network.get_layer(place)) for place in range(network.num_layers))
 
 
 def tensor_of(network: Any, name: str) -> Any:
-    """The tensor of this name that some layer makes. Raises BackendError."""
+    """Return the tensor of this name that some layer makes. Raises BackendError."""
     for place in range(network.num_layers):
         layer = network.get_layer(place)
         for index in range(layer.num_outputs):
@@ -147,7 +147,7 @@ def tensor_of(network: Any, name: str) -> Any:
 
 
 def refused_marks(layers: Sequence[LayerFacts]) -> dict[str, Reason]:
-    """Tensors that cannot be made outputs of the engine, and why."""
+    """Return tensors that cannot be made outputs of the engine, and why."""
     refused: dict[str, Reason] = {}
     for layer in layers:
         for output in layer.outputs:
@@ -166,7 +166,7 @@ def refused_marks(layers: Sequence[LayerFacts]) -> dict[str, Reason]:
 
 
 def _inside(layers: Sequence[LayerFacts], entries: set[str], exit_type: str) -> Iterator[str]:
-    """Tensors between the layers that lead into a body and those that lead out of it."""
+    """Yield tensors between the layers that lead into a body and those that lead out of it."""
     inside: set[str] = set()
     grown = True
     while grown:  # a recurrence reads what is made after it

@@ -39,8 +39,8 @@ def operator_types(proto: Any, written: Mapping[str, str]) -> dict[str, str]:
 
 
 def in_integers(proto: Any) -> dict[str, str]:
-    """Nodes whose precision QDQ decides, and not the types around them: a product of two dequantised tensors and what
-    alone reads its result, "INT8" or "FP8"; and another operator that reads a dequantised tensor (see
+    """Return nodes whose precision QDQ decides, and not the types around them: a product of two dequantised tensors and
+    what alone reads its result, "INT8" or "FP8"; and another operator that reads a dequantised tensor (see
     ``operator_types``). Of all but the products, only a QuantizeLinear reads the result."""
     makers = {name: node for node in proto.graph.node for name in node.output if name}
     held = {item.name: item.data_type for item in proto.graph.initializer}
@@ -66,12 +66,13 @@ def in_integers(proto: Any) -> dict[str, str]:
 
 
 def counted(types: Mapping[str, str]) -> list[str]:
-    """ "305 FP16", "6 FP32": the most first."""
+    """Return "305 FP16", "6 FP32": the most first."""
     return [f"{count} {kind}" for kind, count in Counter(types.values()).most_common()]
 
 
 def listed(proto: Any, types: Mapping[str, str]) -> list[str]:
-    """A line for each type: how many operators, and how many of which; those that are fewer than the rest by name."""
+    """Return a line for each type: how many operators, and how many of which; those that are fewer than the rest by
+    name."""
     nodes = [node for graph in all_graphs(proto.graph) for node in graph.node if node.name in types]
     lines = []
     for kind in sorted(set(types.values()), key=_ORDER.index):

@@ -39,7 +39,8 @@ def region_notes(
     layers: Sequence[EngineLayer], tensors: Sequence[TensorMeta], times: Mapping[str, Mapping[str, float]],
     plan: int, proto: Any,
 ) -> list[Reason]:  # fmt: skip
-    """What can be known of the engine's regions. times: see RegionTimes. plan: bytes. proto: None without a model."""
+    """Return what can be known of the engine's regions. times: see RegionTimes. plan: bytes. proto: None without a
+    model."""
     regions = [layer for layer in layers if is_opaque(layer)]
     if not regions:
         return []
@@ -92,7 +93,7 @@ class Facts:
     outcomes: tuple[Outcome, ...] = field(default=())
 
     def node_of(self, tensor: str) -> str:
-        """The node that makes a tensor."""
+        """Return the node that makes a tensor."""
         return next((meta.node for meta in self.tensors if meta.name == tensor), "")
 
     def keep_inspector(self, text: str, number: int) -> None:
@@ -222,7 +223,7 @@ def _with_columns(
 
 
 def _warned_layers(messages: Messages) -> dict[str, str]:
-    """Layers of whose weights the builder warned, which it names "<layer>.weight", and of what."""
+    """Return layers of whose weights the builder warned, which it names "<layer>.weight", and of what."""
     found: dict[str, list[str]] = {}
     for issue in messages.weight_issues:
         for weight in issue.weights:
@@ -282,7 +283,7 @@ def _constraint_notes(results: Sequence[Outcome], options: Options) -> list[Reas
 
 
 def _of_node(results: Sequence[Outcome]) -> Outcome:
-    """What became of a kept node: of its layers the worst, that of its own name where several are."""
+    """Return what became of a kept node: of its layers the worst, that of its own name where several are."""
     node, order = results[0].asked.node, {False: 0, None: 1, True: 2}
     return min(results, key=lambda one: (order[one.obeyed], one.asked.layer != node))
 

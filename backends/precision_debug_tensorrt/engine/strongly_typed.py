@@ -32,8 +32,8 @@ def typed_model(
     source: OnnxModel, recipe: Recipe, options: Options, feeds: Sequence[Mapping[str, Any]], folder: Path,
     kept_types: Collection[str] = (),
 ) -> tuple[OnnxModel, list[Reason], tuple[Asked, ...]]:  # fmt: skip
-    """The model in the precision of the mode and of the layers that the user names; notes on what was done; what was
-    asked of single layers.
+    """Return the model in the precision of the mode and of the layers that the user names; notes on what was done; what
+    was asked of single layers.
 
     folder: an existing folder for temporary files. kept_types: operator types that stay in FP32 unless the user names
     them. Raises MarkError, ModelError or BackendError.

@@ -72,7 +72,8 @@ def survey(spec: SessionSpec, recipe: Recipe, feeds: Feeds) -> Survey:
 
 
 def _precisions(builds: Sequence[ChipBuild]) -> list[str]:
-    """Which operators compute in what, of the first engine that was built; chips may differ in what they take."""
+    """Return which operators compute in what, of the first engine that was built; chips may differ in what they
+    take."""
     first = next((one for one in builds if one.built is not None), None)
     if first is None or not isinstance(first.source, OnnxModel):
         return []

@@ -49,7 +49,8 @@ class Tactics:
 
 
 def tactics(spec: SessionSpec) -> tuple[Tactics, ...]:
-    """Those that this release takes by itself, or that the user has left; none of an engine that is built already."""
+    """Return those that this release takes by itself, or that the user has left; none of an engine that is built
+    already."""
     chosen = recipe(spec.mode)
     if spec.mode.endswith("_engine"):
         return ()
@@ -66,7 +67,7 @@ def tactics(spec: SessionSpec) -> tuple[Tactics, ...]:
 
 
 def _by_itself(api: versions.Api) -> tuple[str, ...]:
-    """The sources that a fresh builder takes."""
+    """Return the sources that a fresh builder takes."""
     config = api.trt.Builder(make_logger(api.trt, Messages())).create_builder_config()
     mask = config.get_tactic_sources()
     return tuple(name for name, member in api.trt.TacticSource.__members__.items() if mask & (1 << int(member)))

@@ -37,7 +37,7 @@ def save_tactics(path: str, layers: Mapping[str, Mapping[str, Any]], version: st
 
 
 def make_recorder(trt: Any, into: dict[str, dict[str, Any]]) -> Any:
-    """An algorithm selector that leaves the choice to TensorRT and notes it in ``into``."""
+    """Return an algorithm selector that leaves the choice to TensorRT and notes it in ``into``."""
 
     class Recorder(trt.IAlgorithmSelector):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -54,7 +54,7 @@ def make_recorder(trt: Any, into: dict[str, dict[str, Any]]) -> Any:
 
 
 def make_replayer(trt: Any, wanted: Mapping[str, Mapping[str, Any]], missing: list[str]) -> Any:
-    """An algorithm selector that allows only the saved tactic.
+    """Return an algorithm selector that allows only the saved tactic.
 
     missing: filled with the layers whose saved tactic TensorRT does not offer, or that were not saved; there it
     chooses by itself.
@@ -82,7 +82,8 @@ def make_replayer(trt: Any, wanted: Mapping[str, Mapping[str, Any]], missing: li
 
 
 def describe(context: Any, algorithm: Any) -> dict[str, Any]:
-    """What tells one tactic from another: implementation, tactic, and format, type and strides of each tensor."""
+    """Return what tells one tactic from another: implementation, tactic, and format, type and strides of each
+    tensor."""
     variant = algorithm.algorithm_variant
     tensors = []
     for index in range(context.num_inputs + context.num_outputs):

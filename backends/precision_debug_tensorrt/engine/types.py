@@ -15,7 +15,7 @@ _NUMPY = {
 
 
 def type_name(data_type: Any) -> str:
-    """The member's name: "FLOAT", "HALF", …"""
+    """Return the member's name: "FLOAT", "HALF" and so on."""
     return str(data_type).rpartition(".")[2]
 
 
@@ -25,7 +25,7 @@ def dtype_name(data_type: Any) -> str:
 
 
 def numpy_dtype(data_type: Any) -> np.dtype[Any] | None:
-    """The dtype of one element; None for packed types."""
+    """Return the dtype of one element; None for packed types."""
     name = dtype_name(data_type)
     if name in {"bfloat16", "float8_e4m3fn"}:
         import ml_dtypes

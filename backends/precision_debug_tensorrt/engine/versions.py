@@ -91,7 +91,7 @@ class Api:
         return hasattr(self.trt.BuilderFlag, "EDITABLE_TIMING_CACHE")
 
     def can_hold(self, precision: str) -> bool:
-        """Whether a layer can compute in "FP16", "BF16", "INT8", "FP8" or "FP32".
+        """Return whether a layer can compute in "FP16", "BF16", "INT8", "FP8" or "FP32".
 
         8.6 knows the name FP8, but builds no layer with it; it came with BF16 in 9.1.
         """
@@ -100,7 +100,7 @@ class Api:
         return hasattr(types, wanted)
 
     def creation_flags(self, *, strong: bool) -> int:
-        """The flags for ``create_network``; 8.x must be told of the explicit batch, 11 has no such flag."""
+        """Return the flags for ``create_network``; 8.x must be told of the explicit batch, 11 has no such flag."""
         flags = self.trt.NetworkDefinitionCreationFlag
         names = [name for name in ("EXPLICIT_BATCH", *(["STRONGLY_TYPED"] if strong else [])) if hasattr(flags, name)]
         return functools.reduce(lambda total, name: total | 1 << int(getattr(flags, name)), names, 0)
@@ -123,7 +123,7 @@ class Api:
 
 @functools.cache
 def load_api(edition: str = TENSORRT) -> Api:
-    """The installed TensorRT, or TensorRT for RTX. Raises BackendUnavailable."""
+    """Return the installed TensorRT, or TensorRT for RTX. Raises BackendUnavailable."""
     try:
         tensorrt = _imported(edition)
     except Exception as error:

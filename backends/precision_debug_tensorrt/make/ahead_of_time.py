@@ -41,7 +41,7 @@ def build_for_chip(
     api: Api, logger: Any, messages: Messages, source: OnnxModel, recipe: Recipe, options: Options,
     feeds: Sequence[Mapping[str, Any]], *, chip: str,
 ) -> tuple[Maker, Built]:  # fmt: skip
-    """The engine for one chip, serialized, and what built it: its ``plan`` needs no card.
+    """Return the engine for one chip, serialized, and what built it: its ``plan`` needs no card.
 
     feeds: arrays by input; their shapes decide where the model leaves them open, their values calibrate INT8. Raises
     UsageError, ModelError or BackendError.

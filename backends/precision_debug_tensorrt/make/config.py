@@ -73,7 +73,7 @@ def set_resources(api: Api, config: Any, options: Options) -> None:
 def add_profile(
     builder: Any, network: Any, config: Any, options: Options, feeds: Mapping[str, np.ndarray[Any, Any]]
 ) -> Any:
-    """The range of shapes, where an input is dynamic: the user's, else just the feed's. None where all is fixed.
+    """Return the range of shapes, where an input is dynamic: the user's, else just the feed's. None where all is fixed.
 
     Raises UsageError or InputError.
     """

@@ -98,7 +98,7 @@ class Maker:
     kept: Mapping[str, str] = field(default_factory=dict)
 
     def network(self) -> Made:
-        """The network with what scripts and options do to it. Raises ModelError or MarkError."""
+        """Return the network with what scripts and options do to it. Raises ModelError or MarkError."""
         made = make_network(
             self.api, self.logger, self.messages, self.source, strong=self.road.strong,
             postprocess=self.options.network_script, builder=self.builder,
@@ -237,7 +237,7 @@ class Maker:
 
 
 def as_wanted(network: Any, feeds: Feeds) -> dict[str, np.ndarray[Any, Any]]:
-    """The feeds with the types that the network's inputs have: TensorRT 8 takes INT64 inputs as INT32."""
+    """Return the feeds with the types that the network's inputs have: TensorRT 8 takes INT64 inputs as INT32."""
     wanted = {}
     for place in range(network.num_inputs):
         tensor = network.get_input(place)

@@ -79,7 +79,7 @@ def typed_build(
 
 
 def _own_sizes(source: OnnxModel, feeds: Sequence[Mapping[str, Any]]) -> OnnxModel:
-    """The model without names of sizes that are fed as different numbers.
+    """Return the model without names of sizes that are fed as different numbers.
 
     From 10 on TensorRT holds sizes of one name to be one number, and Paddle2ONNX calls each of them "?".
     """
@@ -102,7 +102,7 @@ def _own_sizes(source: OnnxModel, feeds: Sequence[Mapping[str, Any]]) -> OnnxMod
 
 
 def _named(said: str, source: OnnxModel) -> str:
-    """The type of the operator that an error of the builder is about: it names layers as the model's nodes."""
+    """Return the type of the operator that an error of the builder is about: it names layers as the model's nodes."""
     words = set(re.findall(r"[\w./:]+", said))
     found = [node for node in source.model.proto.graph.node if node.name and node.name in words]
     low = [node for node in found if not node.name.startswith(CAST)]
@@ -110,13 +110,14 @@ def _named(said: str, source: OnnxModel) -> str:
 
 
 def _body(source: OnnxModel, kept: Sequence[str]) -> str:
-    """The type of an operator with bodies that are not kept yet: what is wrong in one, the builder names by nothing."""
+    """Return the type of an operator with bodies that are not kept yet: what is wrong in one, the builder names by
+    nothing."""
     types = (str(node.op_type) for node in source.model.proto.graph.node if any(True for _ in subgraphs(node)))
     return next((kind for kind in types if kind not in kept), "")
 
 
 def _refused(api: Api, logger: Any, messages: Messages, source: OnnxModel) -> str:
-    """The type of the first operator that the parser does not take; "" where it takes all."""
+    """Return the type of the first operator that the parser does not take; "" where it takes all."""
     builder = api.trt.Builder(logger)
     network = builder.create_network(api.creation_flags(strong=True))
     parser = api.trt.OnnxParser(network, logger)

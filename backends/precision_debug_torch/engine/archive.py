@@ -86,7 +86,8 @@ def check_script(path: str) -> None:
 
 
 def _records(path: str) -> Iterator[tuple[str, Callable[[], bytes]]]:
-    """Every file of the archive, as torch's reader sees it and as Python's does: a file may show each another one."""
+    """Yield every file of the archive, as torch's reader sees it and as Python's does: a file may show each another
+    one."""
     import torch
 
     with contextlib.suppress(RuntimeError):
@@ -129,7 +130,7 @@ def _identifier(text: object) -> bool:
 
 
 def _plain(text: str) -> bool:
-    """A name that stays a name between double quotes."""
+    """Return a name that stays a name between double quotes."""
     return text.isprintable() and not any(sign in text for sign in '"\\')
 
 
@@ -138,7 +139,7 @@ def _operator(text: str) -> bool:
 
 
 def _size(text: str) -> bool:
-    """An arithmetic expression of symbols, as sympy writes it; sympy gives it to ``eval``."""
+    """Return an arithmetic expression of symbols, as sympy writes it; sympy gives it to ``eval``."""
     try:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -173,7 +174,7 @@ def _guard(text: str) -> bool:
 
 
 def _layout(text: str) -> bool:
-    """A pytree specification. An enumeration in it would have its module imported."""
+    """Return a pytree specification. An enumeration in it would have its module imported."""
     if "__enum__" in text:
         return False
     try:

@@ -97,7 +97,7 @@ class Arithmetic:
             return func(*args, **kwargs)
 
     def _drawn(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """The operator in float32 on float32 arguments, its result in the types that it would have had."""
+        """Return the operator in float32 on float32 arguments, its result in the types that it would have had."""
         wide = kwargs.get("dtype")
         like = next((t for t in pytree.tree_leaves((args, kwargs)) if _is_float(t)), None)
         dtype = wide if wide is not None and wide.is_floating_point else like.dtype if like is not None else None
@@ -179,7 +179,8 @@ def _autocast_as_called() -> Iterator[None]:
 
 
 def _scaled(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    """An operator of GradScaler, whose scale must be float32 (and is a power of two), of one that was promoted."""
+    """Return an operator of GradScaler, whose scale must be float32 (and is a power of two), of one that was
+    promoted."""
     narrow = [value.float() if _is_float(value) else value for value in args]
     result = func(*narrow, **kwargs)
     for value, new in zip(args, narrow, strict=True):

@@ -25,8 +25,8 @@ __all__ = [
 # Tensors whose parts have lengths of their own (torch's nested tensors, strided or jagged): the parts in a row.
 
 def packed(tensor: Any) -> Any:
-    """All elements and no padding: parts of shapes [n, *rest] as [sum of n, *rest], parts of other shapes flat. A copy
-    of a strided one."""
+    """Return all elements and no padding: parts of shapes [n, *rest] as [sum of n, *rest], parts of other shapes flat.
+    A copy of a strided one."""
     parts = [part.detach() for part in tensor.unbind()]
     if not parts:
         return torch.empty(0, dtype=tensor.dtype, device=tensor.device)
@@ -56,8 +56,8 @@ def _split(values: Any, shapes: Any) -> Any:
 # Where a tensor's memory lies.
 
 def start_of(tensor: Any) -> int | None:
-    """The address at which a tensor's storage begins; None of one without memory of its own (sparse, a library's own
-    kind), which torch refuses with a RuntimeError or its subclass NotImplementedError."""
+    """Return the address at which a tensor's storage begins; None of one without memory of its own (sparse, a library's
+    own kind), which torch refuses with a RuntimeError or its subclass NotImplementedError."""
     try:
         return int(tensor.untyped_storage().data_ptr())
     except RuntimeError:
@@ -90,12 +90,12 @@ class ByTensor(Generic[T]):
         held[key] = known[0] if known is not None else weakref.ref(tensor, lambda _: held.pop(key, None)), value
 
     def get(self, tensor: Any, otherwise: Any = None) -> Any:
-        """Its value."""
+        """Return its value."""
         known = self._held.get(id(tensor))
         return otherwise if known is None else known[1]
 
     def pop(self, tensor: Any, otherwise: Any = None) -> Any:
-        """Its value, which is forgotten."""
+        """Return its value, which is forgotten."""
         known = self._held.pop(id(tensor), None)
         return otherwise if known is None else known[1]
 
@@ -146,7 +146,7 @@ class WrittenConstants:
         self._aside.clear()
 
     def unseen(self) -> str:
-        """A constant that was written without an operator that was seen; "" where there is none."""
+        """Return a constant that was written without an operator that was seen; "" where there is none."""
         there = (one for start, found in self._at.items() if start not in self._there for one in found)
         return next((name for name, tensor, version in there if tensor._version != version), "")
 
@@ -179,7 +179,7 @@ def _written_arguments(func: Any) -> tuple[tuple[int, str], ...]:
 
 
 def targets(func: Any, args: Any, kwargs: Any) -> list[Any]:
-    """The tensors that an ATen operator writes into."""
+    """Return the tensors that an ATen operator writes into."""
     found: list[Any] = []
     for place, name in _written_arguments(func):
         value = args[place] if place < len(args) else kwargs.get(name)
@@ -190,7 +190,7 @@ def targets(func: Any, args: Any, kwargs: Any) -> list[Any]:
 # The tensors and plain values among what an operator was given and what it made.
 
 def values_of(func: Any, args: Any, kwargs: Any, result: Any, writes: bool) -> tuple[list[Any], bool]:
-    """What an operator made, and whether that is several: what it wrote into, where it returns nothing."""
+    """Return what an operator made, and whether that is several: what it wrote into, where it returns nothing."""
     if writes and (result is None or (isinstance(result, tuple) and not result)):
         written = targets(func, args, kwargs)
         return written or [result], len(written) > 1
@@ -225,28 +225,29 @@ def settings_in(args: Any, kwargs: Any) -> str:
 
 
 def leaf_tensors(values: Any) -> list[Any]:
+    """Return the tensors in nested containers."""
     return [value for value in pytree.tree_leaves(values) if isinstance(value, torch.Tensor)]
 
 
 def _is_scaled(tensor: Any) -> bool:
-    """Whether it is a library's own (torchao's Float8TrainingTensor): narrow numbers that stand for others."""
+    """Return whether it is a library's own (torchao's Float8TrainingTensor): narrow numbers that stand for others."""
     return type(tensor) is not torch.Tensor and hasattr(tensor, "_scale") and hasattr(tensor, "_orig_dtype")
 
 
 def held_type(tensor: Any) -> torch.dtype:
-    """The type of the numbers in a tensor's memory."""
+    """Return the type of the numbers in a tensor's memory."""
     kind: torch.dtype = held(tensor).dtype
     return kind
 
 
 def held(tensor: Any) -> Any:
-    """The tensor in whose memory a tensor's numbers are: its own, but for a library's own kind."""
+    """Return the tensor in whose memory a tensor's numbers are: its own, but for a library's own kind."""
     return tensor._data if _is_scaled(tensor) else tensor
 
 
 def visible_part(tensor: Any) -> tuple[Any, str, Reason]:
-    """The values as a plain strided tensor that numpy can hold, and how they were taken from what the run has; None,
-    "" and why there are none."""
+    """Return the values as a plain strided tensor that numpy can hold, and how they were taken from what the run has;
+    None, "" and why there are none."""
     try:
         if _is_scaled(tensor):
             return tensor._data.to(tensor._orig_dtype) / tensor._scale, "dequantised", NOTHING

@@ -48,9 +48,8 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
 def touched(module: Any, original: Any) -> bool:
-    """Whether buffers, numbers, or tensors and numbers in lists, dicts and sets differ between a module and what it was
-    copied from. Other objects are taken to be unchanged.
-    """
+    """Return whether buffers, numbers, or tensors and numbers in lists, dicts and sets differ between a module and what
+    it was copied from. Other objects are taken to be unchanged. """
     pairs = zip(module.modules(), original.modules(), strict=False)
     return any(_differs(own.__dict__, other.__dict__) for own, other in pairs)
 
@@ -268,7 +267,7 @@ class CompiledSession:
                 torch.compiler.reset()
 
     def _plan(self, inputs: Mapping[str, Any]) -> _Plan:
-        """The operators of an eager run, which the compiled graph is made of."""
+        """Return the operators of an eager run, which the compiled graph is made of."""
         shapes = _shapes(inputs)
         by_op = self._trace("op", inputs) if shapes in self._asking or shapes not in self._plans else None
         key = (shapes, _way(by_op)) if by_op is not None and shapes in self._asking else shapes
@@ -332,8 +331,8 @@ class CompiledSession:
         return trace
 
     def _graph(self, inputs: Mapping[str, Any], calls: Sequence[Any]) -> tuple[Any, Reason, bool]:
-        """The operators as one graph of the flat inputs, or None and why there is none; and whether the model's Python
-        asked for values, so that the graph is that of these inputs' values alone."""
+        """Return the operators as one graph of the flat inputs, or None and why there is none; and whether the model's
+        Python asked for values, so that the graph is that of these inputs' values alone."""
         problem = NOTHING
         for asks in (False, True):
             try:
@@ -369,8 +368,9 @@ class CompiledSession:
             return make_fx(flat, **how)(*(tensor.clone() for tensor in inputs.values()))
 
     def _as_compiled(self, plan: _Plan, inputs: Mapping[str, Any]) -> _Plan | None:
-        """The plan of a model that runs other operators where it asks whether it is being compiled; None where it does
-        not. Seen are the operators before the first that differs and behind the last: those that both runs have."""
+        """Return the plan of a model that runs other operators where it asks whether it is being compiled; None where
+        it does not. Seen are the operators before the first that differs and behind the last: those that both runs
+        have."""
         if plan.compiling:
             return None
         try:
@@ -398,7 +398,7 @@ class CompiledSession:
         return _Plan(key=plan.key, metas=metas, values=values, graph=graph, compiling=True)
 
     def _compiled(self, plan: _Plan, names: Sequence[str], *, views: bool = True) -> Any:
-        """A compiled function of the flat inputs that returns the outputs and a copy of each named tensor.
+        """Return a compiled function of the flat inputs that returns the outputs and a copy of each named tensor.
 
         views: off, what cannot be seen in another shape where it lies is copied into it.
         """
@@ -437,20 +437,20 @@ class CompiledSession:
 
 
 def _way(trace: Trace) -> Any:
-    """What an eager run did: operators, shapes, and the numbers that they were given. Where two of these are the same
-    nothing else of their inputs went into the graph."""
+    """Return what an eager run did: operators, shapes, and the numbers that they were given. Where two of these are the
+    same nothing else of their inputs went into the graph."""
     return tuple((meta.op_type, meta.shape, meta.call.settings if meta.call else "") for meta in trace.metas)
 
 
 def _other(plain: Sequence[Any], traced: Sequence[Any]) -> tuple[str, str]:
-    """The first operator that is another in two runs: of the compiled one, and of the eager one."""
+    """Return the first operator that is another in two runs: of the compiled one, and of the eager one."""
     pairs = itertools.zip_longest(plain, traced, fillvalue="-")
     ours, theirs = next((one, other) for one, other in pairs if one != other)
     return str(theirs), str(ours)
 
 
 def _ends(plain: Sequence[Any], traced: Sequence[Any]) -> dict[int, int]:
-    """Operators before the first and behind the last that two runs do not share, by their places in both."""
+    """Return operators before the first and behind the last that two runs do not share, by their places in both."""
     pairs = list(zip(plain, traced, strict=False))
     before = next((place for place, (one, other) in enumerate(pairs) if one != other), len(pairs))
     most = len(pairs) - before
@@ -465,7 +465,7 @@ def _operators(graph: Any) -> list[Any]:
 
 
 def _targets(graph: Any) -> list[Any]:
-    """What an eager run calls them."""
+    """Return what an eager run calls them."""
     return [_SAME.get(node.target, node.target) for node in _operators(graph)]
 
 
@@ -494,7 +494,7 @@ def _copy_of(graph: Any, node: Any, place: int | None) -> Any:
 
 
 def _is_off(one: Any, other: Any) -> bool:
-    """Whether two graphs of the same operators differ by more than the order of their sums."""
+    """Return whether two graphs of the same operators differ by more than the order of their sums."""
     if one.shape != other.shape or one.dtype != other.dtype:
         return True
     if not one.is_floating_point():

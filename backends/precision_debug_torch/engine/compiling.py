@@ -50,7 +50,7 @@ def leave_out(module: Any, names: Iterable[str], where: str) -> None:
 
 
 def eagerly(operator: Any) -> Any:
-    """An operator as a function that breaks a compiled graph, so that torch runs it as it does without."""
+    """Return an operator as a function that breaks a compiled graph, so that torch runs it as it does without."""
 
     def run(*args: Any, **kwargs: Any) -> Any:
         return operator(*args, **kwargs)
@@ -59,9 +59,9 @@ def eagerly(operator: Any) -> Any:
 
 
 def called(run: Callable[[], Any]) -> Any:
-    """What ``run`` gives, compiled. torch compiles one function in so many ways alone (``recompile_limit``, 8: other
-    options are another way), and then runs it uncompiled without an error: its caches are emptied then. A model that
-    needs more ways by itself runs as torch runs it."""
+    """Return what ``run`` gives, compiled. torch compiles one function in so many ways alone (``recompile_limit``, 8:
+    other options are another way), and then runs it uncompiled without an error: its caches are emptied then. A model
+    that needs more ways by itself runs as torch runs it."""
     config = torch._dynamo.config
     if hasattr(config, "fail_on_recompile_limit_hit"):
         from torch._dynamo.exc import FailOnRecompileLimitHit
@@ -76,7 +76,7 @@ def called(run: Callable[[], Any]) -> Any:
 
 
 def first_line(error: Exception) -> str:
-    """What an error says in its first line; its type where it says nothing."""
+    """Return what an error says in its first line; its type where it says nothing."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
 
 
@@ -105,6 +105,7 @@ def unfused_attention() -> Iterator[None]:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
+    """Keep warnings to ourselves."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

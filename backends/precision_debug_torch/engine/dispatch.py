@@ -90,7 +90,7 @@ def _foreign(file: str) -> bool:
 
 
 def source_line() -> str:
-    """ "file.py:12 forward: x = self.conv(x)" of the nearest frame outside torch, up to ours; otherwise ""."""
+    """Return "file.py:12 forward: x = self.conv(x)" of the nearest frame outside torch, up to ours; otherwise ""."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_OWN):
         frame = frame.f_back
@@ -207,7 +207,7 @@ class Trace:
             self._tell(self.namer.plain(name), "Input", tensor, node=name)
 
     def outputs(self, result: Any) -> dict[str, Any]:
-        """The run ended: show what it returned; the tensors by name."""
+        """Return the run ended: show what it returned; the tensors by name."""
         found: dict[str, Any] = {}
         for name, tensor in leaves(result, "output"):
             own = self.namer.plain(name)
@@ -272,11 +272,11 @@ class Trace:
             )  # fmt: skip
 
     def _only_moves(self, facts: _Facts, inputs: list[Any]) -> bool:
-        """Whether an operator computes nothing, of nothing but constants."""
+        """Return whether an operator computes nothing, of nothing but constants."""
         return facts.moves and all(tensor in self._constants or tensor in self._roots for tensor in inputs)
 
     def _kind_of(self, name: str, facts: _Facts) -> str:
-        """The operator type of a row: of a quantised layer's product in a backward pass, that type's own."""
+        """Return the operator type of a row: of a quantised layer's product in a backward pass, that type's own."""
         kind = facts.kind + QUANTISED_WEIGHT * (facts.kind in _PRODUCTS and _module_of(name) in self._held)
         return f"{self._type}.{facts.kind.partition('.')[2]}" if name in self._products else kind
 
@@ -418,7 +418,7 @@ class Trace:
         self.abandon()
 
     def _full(self, func: Any, name: str, args: Any, inputs: list[Any], values: list[Any]) -> list[str]:
-        """The names of an operator's results."""
+        """Return the names of an operator's results."""
         if self._phases is not None:
             if len(values) > 1 and (scopes := self._phases.scopes(args, values)):
                 return [name, *(self.namer.operator_in(scope, func) for scope in scopes[1:])]
@@ -426,7 +426,7 @@ class Trace:
         return [name if place == 0 else self.namer.further(func, name, place) for place in range(len(values))]
 
     def _call_name(self, func: Any, args: Any, kwargs: Any, inputs: list[Any]) -> tuple[str, str]:
-        """The name of a call, and where it stands beside calls of modules, in a training step."""
+        """Return the name of a call, and where it stands beside calls of modules, in a training step."""
         scope = "" if self._phases is None or self.namer.in_module else self._phases.scope(inputs)
         if func is _CAST and kwargs.get("dtype") is not None and kwargs["dtype"] != args[0].dtype:
             sources = self._names.get(args[0], ())
@@ -455,7 +455,7 @@ class Trace:
                 return
 
     def _constants_of(self, inputs: list[Any], replacing: Replacing) -> tuple[str, ...]:
-        """Names of the constants among an operator's arguments, also where they were only moved about before."""
+        """Return names of the constants among an operator's arguments, also where they were only moved about before."""
         found: list[str] = []
         for tensor in inputs:
             name = self._constants.get(tensor)

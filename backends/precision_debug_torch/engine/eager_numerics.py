@@ -54,7 +54,7 @@ _NARROW = {"float16", "bfloat16"}
 def agreements(
     spec: SessionSpec, tensors: Sequence[TensorMeta], culprits: Sequence[Sequence[str]]
 ) -> tuple[Agreement, ...]:
-    """Each of inductor's options that is not as eager computes, all of them, the modules of the culprits.
+    """Return each of inductor's options that is not as eager computes, all of them, the modules of the culprits.
 
     tensors: the baseline's; their types and modules.
     """
@@ -93,7 +93,7 @@ def _with(before: Mapping[str, str], more: Mapping[str, Any], cause: str, eviden
 
 
 def _of_the_process(name: str) -> Any:
-    """What inductor's configuration says here, environment variables included."""
+    """Return what inductor's configuration says here, environment variables included."""
     from torch._inductor import config
 
     found: Any = config
@@ -105,8 +105,8 @@ def _of_the_process(name: str) -> Any:
 def _modules(
     spec: SessionSpec, tensors: Sequence[TensorMeta], culprits: Sequence[Sequence[str]]
 ) -> Iterator[Agreement]:  # fmt: skip
-    """The modules of the first culprit, one by one and together, then those of all: run eagerly, beside what stays
-    compiled."""
+    """Yield the modules of the first culprit, one by one and together, then those of all: run eagerly, beside what
+    stays compiled."""
     left: tuple[str, ...] = setting(spec.options, "uncompiled")
     of = {meta.name: layer_of(meta) for meta in tensors if meta.op_type not in ("Input", "Output")}
     first, theirs = (
@@ -125,7 +125,7 @@ def _modules(
 
 
 def is_inside(layer: str, names: Collection[str]) -> bool:
-    """Whether a module is one of these, or in one."""
+    """Return whether a module is one of these, or in one."""
     return any(layer == name or layer.startswith(f"{name}.") for name in names)
 
 

@@ -26,18 +26,18 @@ def check_weights(model: Model, path: str | Path) -> tuple[Weight, ...]:
 
 
 def weights_of(model: Model) -> dict[str, Array]:
-    """A module's parameters and buffers as arrays."""
+    """Return a module's parameters and buffers as arrays."""
     state = {**dict(model.module.named_parameters()), **dict(model.module.named_buffers())}
     return {name: as_array(tensor, name=name) for name, tensor in state.items() if tensor.numel()}
 
 
 def check_arrays(weights: Mapping[str, Array], path: str | Path) -> tuple[Weight, ...]:
-    """The same of weights that are arrays already; needs no torch."""
+    """Return the same of weights that are arrays already; needs no torch."""
     return compare_weights(weights, _used(path), layers_of_names(weights).values())
 
 
 def _used(path: str | Path) -> dict[str, Array]:
-    """The weights of a file from which its outputs are computed; what lies in it unused says nothing."""
+    """Return the weights of a file from which its outputs are computed; what lies in it unused says nothing."""
     import onnx
     from onnx import numpy_helper
 
@@ -59,7 +59,7 @@ def _used(path: str | Path) -> dict[str, Array]:
 
 
 def _inner(node: Any) -> set[str]:
-    """What the graphs inside a node read."""
+    """Return what the graphs inside a node read."""
     return {
         name for item in node.attribute if item.HasField("g") for inside in item.g.node
         for name in (*inside.input, *_inner(inside))

@@ -66,9 +66,9 @@ def _plainly(func: Any, args: Any, kwargs: Any, name: str) -> Any:  # noqa: ARG0
 
 
 def _by_cudnn(args: Any) -> bool:
-    """Whether torch may give a recurrent call to cuDNN, in any type: ``cudnn.is_acceptable`` says no to bfloat16, which
-    newer versions give it all the same. It holds a lock of the device meanwhile, that the other run's call waits for:
-    no hook may wait inside."""
+    """Return whether torch may give a recurrent call to cuDNN, in any type: ``cudnn.is_acceptable`` says no to
+    bfloat16, which newer versions give it all the same. It holds a lock of the device meanwhile, that the other run's
+    call waits for: no hook may wait inside."""
     first = next((value for value in args if isinstance(value, torch.Tensor)), None)
     return first is not None and first.is_cuda and bool(torch.backends.cudnn.enabled)
 

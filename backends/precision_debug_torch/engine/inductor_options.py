@@ -58,7 +58,7 @@ class Inductor:
 
 
 def parts(before: Mapping[str, str]) -> tuple[str, ...]:
-    """Those that this release of PyTorch has, and that the user has not set."""
+    """Return those that this release of PyTorch has, and that the user has not set."""
     from torch import _inductor
 
     known = set(_inductor.list_options())

@@ -27,7 +27,7 @@ _PASSED_ON = tuple(
 
 
 def is_line(name: str) -> bool:
-    """Whether it stands for a line of the model's source, "model.py:57", rather than a module."""
+    """Return whether it stands for a line of the model's source, "model.py:57", rather than a module."""
     return bool(_LINE.match(name))
 
 
@@ -63,7 +63,7 @@ def keep_in_float32(module: Any, names: Iterable[str], low: Any = None) -> None:
 
 
 def between_tensors(module: Any) -> dict[str, Any]:
-    """Parameters and buffers, by name, that are read where modules without weights compute: a mask, a table of
+    """Return parameters and buffers, by name, that are read where modules without weights compute: a mask, a table of
     positions, a cache, what the model's own forward multiplies with."""
     return {
         f"{path}.{name}" if path else name: tensor for path, part in module.named_modules()
@@ -73,12 +73,12 @@ def between_tensors(module: Any) -> dict[str, Any]:
 
 
 def _computes_between(path: str, part: Any) -> bool:
-    """Whether it is the model itself, whose forward calls others."""
+    """Return whether it is the model itself, whose forward calls others."""
     return not path and next(part.children(), None) is not None
 
 
 def _has_own(part: Any) -> bool:
-    """Whether a module has parameters beside those of the modules inside it."""
+    """Return whether a module has parameters beside those of the modules inside it."""
     return next(part.parameters(recurse=False), None) is not None
 
 

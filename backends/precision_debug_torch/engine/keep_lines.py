@@ -82,7 +82,7 @@ def autocast_lines(names: Sequence[str], sources: Sequence[str] = ()) -> str:
 
 
 def _edited(source: str) -> str:
-    """What to make of a line; a statement that goes on behind it is to be moved with it."""
+    """Return what to make of a line; a statement that goes on behind it is to be moved with it."""
     place, _, rest = source.partition(" ")
     _, _, code = rest.partition(": ")
     return (

@@ -51,8 +51,8 @@ def heard() -> Iterator[list[str]]:
 
 
 def kernels_of(sources: list[str]) -> tuple[EngineLayer, ...]:
-    """Each call of a kernel as a layer: its name ("#2" from the second call on), its kind, its operators, and what it
-    writes."""
+    """Return each call of a kernel as a layer: its name ("#2" from the second call on), its kind, its operators, and
+    what it writes."""
     layers, seen = [], collections.Counter[str]()
     for source in sources:
         buffers: dict[str, EngineTensor] = {}
@@ -90,5 +90,5 @@ def kernels_of(sources: list[str]) -> tuple[EngineLayer, ...]:
 
 
 def _named(kernel: str) -> tuple[str, ...]:
-    """What a C++ kernel's name says of its operators; they stand nowhere else."""
+    """Return what a C++ kernel's name says of its operators; they stand nowhere else."""
     return (kernel.partition("_fused_")[2].rpartition("_")[0],)

@@ -19,7 +19,7 @@ _COMPILED = ("eager", "aot_eager")
 
 
 def rungs(spec: SessionSpec) -> tuple[Rung, ...]:
-    """The stages up to ``spec.mode``."""
+    """Return the stages up to ``spec.mode``."""
     target = modes.recipe(spec.mode)
     found = [_rung("float32", "torch_fp32")]
     if target.change == "compile":

@@ -30,7 +30,7 @@ def layers_of(module: Any) -> dict[str, Layer]:
 
 
 def layers_of_names(names: Iterable[str]) -> dict[str, Layer]:
-    """The same of the names of a state dict alone; attributes are not known then."""
+    """Return the same of the names of a state dict alone; attributes are not known then."""
     grouped: dict[str, list[str]] = {}
     for full in names:
         path, _, name = full.rpartition(".")
@@ -39,8 +39,8 @@ def layers_of_names(names: Iterable[str]) -> dict[str, Layer]:
 
 
 def layer_of(meta: TensorMeta) -> str:
-    """The path of the module that a tensor was made in, or whose backward pass or parameter it is about, without call
-    numbers."""
+    """Return the path of the module that a tensor was made in, or whose backward pass or parameter it is about, without
+    call numbers."""
     before = "" if meta.rank is None else f"rank{meta.rank}/"
     node = meta.node.removeprefix(before)
     if meta.phase in ("backward", "optimiser") and node.startswith(f"{meta.phase}/"):

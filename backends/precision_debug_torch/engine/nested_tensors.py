@@ -37,7 +37,8 @@ def leaves(value: Any, name: str, *, deep: int = _DEEP) -> Iterator[tuple[str, A
 
 
 def replaced(value: Any, name: str, change: Callable[[str, Any], Any], *, deep: int = _DEEP) -> Any:
-    """The same structure with each tensor exchanged for ``change(its name, it)``; objects are copied, never written."""
+    """Return the same structure with each tensor exchanged for ``change(its name, it)``; objects are copied, never
+    written."""
     import torch
     from torch.utils import _pytree as pytree
 
@@ -60,7 +61,7 @@ def replaced(value: Any, name: str, change: Callable[[str, Any], Any], *, deep: 
 
 
 def _flat(value: Any, name: str) -> tuple[list[tuple[str, Any]], Any]:
-    """What pytree knows of a value: (name, leaf) of each leaf, and the structure."""
+    """Return what pytree knows of a value: (name, leaf) of each leaf, and the structure."""
     from torch.utils import _pytree as pytree
 
     try:
@@ -87,7 +88,7 @@ def _names(structure: Any, name: str) -> Iterator[str]:
 
 
 def _attributes(leaf: Any) -> Mapping[str, Any]:
-    """What a plain object holds; nothing of modules, types, functions, and objects without attributes."""
+    """Return what a plain object holds; nothing of modules, types, functions, and objects without attributes."""
     import torch
 
     if isinstance(leaf, (torch.nn.Module, type)) or callable(leaf):

@@ -15,7 +15,8 @@ _SCOPES = "pkg.torch.onnx.name_scopes"
 
 
 def module_of_tensors(path: str | Path) -> dict[str, str]:
-    """Name of each ONNX tensor of the main graph to the path of the torch module that it comes from, "" the outermost.
+    """Return the name of each ONNX tensor of the main graph to the path of the torch module that it comes from, "" the
+    outermost.
 
     Both of torch's exporters say it: the one in notes of each node, where its own helper nodes carry the note of what
     they belong to, the older one in the nodes' names. Tensors of nodes that do not say it are left out. Raises

@@ -64,7 +64,7 @@ def _padding(*sides: Sequence[TensorMeta]) -> tuple[Reason, ...]:
 def _other_ways(
     baseline: Sequence[TensorMeta], target: Sequence[TensorMeta], alone: Container[str]
 ) -> tuple[Reason, ...]:
-    """Lines of the model's Python that only one of the runs computed anything in."""
+    """Return lines of the model's Python that only one of the runs computed anything in."""
     ran = []
     for metas in (baseline, target):
         known = dict.fromkeys(
@@ -83,7 +83,7 @@ def _other_ways(
 
 @functools.lru_cache(maxsize=4096)
 def _operator(op_type: str) -> str:
-    """An ATen operator's family: kernels of one operator, and all matrix products, are one."""
+    """Return an ATen operator's family: kernels of one operator, and all matrix products, are one."""
     name = canonical(op_type.partition(".")[2] or op_type)
     return "product" if name in _PRODUCTS else name
 
@@ -186,12 +186,12 @@ class _Graph:
         return self._readers.get((name, site), ())
 
     def stems_of(self, unit: _Unit) -> tuple[str, ...]:
-        """What a unit reads from outside of it, each once."""
+        """Return what a unit reads from outside of it, each once."""
         own = {meta.name for meta in (*unit.rows, *unit.casts)}
         return self.stems(name for name in unit.read if name not in own)
 
     def stems(self, names: Iterable[str]) -> tuple[str, ...]:
-        """The tensors that these stand for: casts, copies, and what only this run does, are looked through."""
+        """Return the tensors that these stand for: casts, copies, and what only this run does, are looked through."""
         found: dict[str, None] = {}
         for name in names:
             found.update(dict.fromkeys(self._stem(name) if name in self._through else (name,)))
@@ -212,7 +212,7 @@ class _Graph:
 
 
 def _is_copy(meta: TensorMeta) -> bool:
-    """The same numbers once more, whatever their type. A cast to whole numbers is not a copy."""
+    """Return the same numbers once more, whatever their type. A cast to whole numbers is not a copy."""
     operator = meta.op_type.partition(".")[2]
     if operator not in _SAME_NUMBERS:
         return False
@@ -224,7 +224,8 @@ def _keeps_order(meta: TensorMeta) -> bool:
 
 
 def _reshaped(base: _Unit, target: _Unit) -> bool:
-    """Whether shapes differ because other ones were asked for. Those of nonzero and its like differ as values do."""
+    """Return whether shapes differ because other ones were asked for. Those of nonzero and its like differ as values
+    do."""
     for one, other in zip(base.rows, target.rows, strict=False):
         ranks = [len(meta.shape or ()) for meta in (one, other)]
         alike = one.op_type == other.op_type and ranks[0] == ranks[1] and base.settings == target.settings
@@ -312,7 +313,7 @@ class _Pairing:
         self._others.update(dict.fromkeys((meta.name for meta in (*unit.rows, *other.rows)), label))
 
     def _twin(self, unit: _Unit) -> _Unit | None:
-        """The baseline's unit that is the same call; None where none is, or several may be."""
+        """Return the baseline's unit that is the same call; None where none is, or several may be."""
         if not unit.rows:
             return None
         stems = self._target.stems_of(unit)
@@ -336,7 +337,7 @@ class _Pairing:
         return None
 
     def _candidates(self, unit: _Unit, stems: tuple[str, ...]) -> list[_Unit]:
-        """Units of the same site that are free: the next ones, and those that read what this one reads."""
+        """Return units of the same site that are free: the next ones, and those that read what this one reads."""
         at = self._base.at.get(unit.site, [])
         first = self._first.get(unit.site, 0)
         while first < len(at) and at[first].taken:
@@ -353,14 +354,14 @@ class _Pairing:
     def _judged(
         self, base: tuple[tuple[str, ...], CallSite | None], target: tuple[tuple[str, ...], CallSite | None]
     ) -> int:
-        """Whether two operators' inputs are the same tensors."""
+        """Return whether two operators' inputs are the same tensors."""
         sides = []
         for graph, (inputs, call) in ((self._base, base), (self._target, target)):
             sides.append(graph.stems((*inputs, *(f"={name}" for name in (call.reads if call else ())))))
         return self._agree(*sides)
 
     def _agree(self, base: tuple[str, ...], target: tuple[str, ...]) -> int:
-        """Whether these are the same tensors, as far as is known."""
+        """Return whether these are the same tensors, as far as is known."""
         verdict = self._agree_as_they_are(base, target)
         if verdict is _AGREE:
             return verdict

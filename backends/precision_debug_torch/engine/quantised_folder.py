@@ -75,7 +75,7 @@ def weight_of(folder: Path, name: str) -> Any:
 
 
 def unpacked_state(config: Mapping[str, Any], packed: Packed, folder: Path) -> dict[str, Any]:
-    """Every tensor of the folder by its name, packed weights in float32. Raises ModelError."""
+    """Return every tensor of the folder by its name, packed weights in float32. Raises ModelError."""
     said = config.get("quantization_config") or config.get("compression_config") or {}
     parts: dict[str, dict[str, Any]] = {module: {} for module in packed.modules}
     state: dict[str, Any] = {}
@@ -183,6 +183,6 @@ _UNPACK: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, Any]], Any]] = {
 
 
 def config_of(folder: Path) -> dict[str, Any]:
-    """What a folder's config.json says. Raises what reading it raises."""
+    """Return what a folder's config.json says. Raises what reading it raises."""
     found: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     return found

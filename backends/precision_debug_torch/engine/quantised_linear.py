@@ -23,7 +23,8 @@ _READ_BY_OTHERS = torch.nn.modules.linear.NonDynamicallyQuantizableLinear
 
 
 def type_of(change: str) -> str:
-    """The type of a recipe's quantised layers, as it stands in their names; "" of a recipe that quantises nothing."""
+    """Return the type of a recipe's quantised layers, as it stands in their names; "" of a recipe that quantises
+    nothing."""
     return _TYPES.get(change, "")
 
 
@@ -72,7 +73,7 @@ def quantise(
 
 
 def _config(change: str, on_gpu: bool) -> Any:
-    """torchao's own, with what it does by default."""
+    """Return torchao's own, with what it does by default."""
     torchao = quantization()
     if change == "int8":
         return torchao.Int8DynamicActivationInt8WeightConfig()

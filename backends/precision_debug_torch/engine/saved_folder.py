@@ -21,7 +21,8 @@ _FACTORY = "write a factory FILE.py:FUNCTION that builds the module and loads th
 
 
 def load_folder(path: str, dtype: Any = torch.float32) -> Any:
-    """The module in a type, as ``from_pretrained`` loads it, in evaluation mode; of a class that transformers has.
+    """Return the module in a type, as ``from_pretrained`` loads it, in evaluation mode; of a class that transformers
+    has.
 
     Nothing is fetched, no code that lies in the folder is run, and weights are read from safetensors alone.
     Raises ModelError, and BackendUnavailable without transformers.
@@ -52,12 +53,12 @@ def load_folder(path: str, dtype: Any = torch.float32) -> Any:
 
 
 def packed_folder(path: str) -> Packed | None:
-    """What a folder says of its quantisation; None where it has none. Raises ModelError."""
+    """Return what a folder says of its quantisation; None where it has none. Raises ModelError."""
     return packed_of(config_of(Path(path)), Path(path))
 
 
 def _loaded(kind: Any, path: str, dtype: Any) -> Any:
-    """The module, packed weights as the numbers that they stand for."""
+    """Return the module, packed weights as the numbers that they stand for."""
     packed = packed_folder(path)
     if packed is None:
         return kind.from_pretrained(path, torch_dtype=dtype, local_files_only=True, use_safetensors=True)
@@ -76,7 +77,7 @@ def _loaded(kind: Any, path: str, dtype: Any) -> Any:
 
 
 def _class_named(folder: Path) -> str:
-    """The class that config.json names; its weights are there, in a form that no code can hide in."""
+    """Return the class that config.json names; its weights are there, in a form that no code can hide in."""
     file = folder / "config.json"
     for one in (file, *folder.glob("*.safetensors"), *folder.glob("*.json")):
         refuse_special(one, ModelError)

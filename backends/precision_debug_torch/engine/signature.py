@@ -18,14 +18,14 @@ Shape = tuple[int | str, ...]
 
 
 def forward_inputs(module: Any) -> tuple[InputMeta, ...]:
-    """The inputs of a module's ``forward``, types and shapes guessed."""
+    """Return the inputs of a module's ``forward``, types and shapes guessed."""
     signature = inspect.signature(module.forward)
     shapes = _published(module, list(signature.parameters))
     return inputs_of(signature, table=_table(module), needed=shapes, shapes={k: v for k, v in shapes.items() if v})
 
 
 def _table(module: Any) -> int | None:
-    """Rows of the table of tokens: the one that the module calls its input embeddings, else its first one."""
+    """Return rows of the table of tokens: the one that the module calls its input embeddings, else its first one."""
     tables = [part for part in module.modules() if isinstance(part, (torch.nn.Embedding, torch.nn.EmbeddingBag))]
     try:
         own = module.get_input_embeddings()
@@ -36,7 +36,8 @@ def _table(module: Any) -> int | None:
 
 
 def _published(module: Any, parameters: Sequence[str]) -> dict[str, Shape | None]:
-    """Inputs that a model of the transformers library cannot do without, all of which have a default in its forward.
+    """Return inputs that a model of the transformers library cannot do without, all of which have a default in its
+    forward.
 
     It names the main one; shapes by the names that its configurations use. A model of timm tells the size of its
     picture. {} for any other module.
@@ -56,7 +57,8 @@ def _published(module: Any, parameters: Sequence[str]) -> dict[str, Shape | None
 
 
 def _timm(module: Any) -> Shape:
-    """The picture that a model of timm takes: as it was built, else as it was trained on. () for any other module."""
+    """Return the picture that a model of timm takes: as it was built, else as it was trained on. () for any other
+    module."""
     trained = getattr(module, "pretrained_cfg", None) or getattr(module, "default_cfg", None)
     size = trained.get("input_size") if isinstance(trained, dict) else getattr(trained, "input_size", None)
     if not (isinstance(size, (tuple, list)) and len(size) == 3 and all(isinstance(one, int) for one in size)):

@@ -15,12 +15,12 @@ __all__ = ["float8", "quantization", "what_is_missing"]
 
 
 def quantization() -> Any:
-    """The module torchao.quantization. Raises what its import raises."""
+    """Return the module torchao.quantization. Raises what its import raises."""
     return _quietly("torchao.quantization")
 
 
 def float8() -> Any:
-    """The module torchao.float8, which trains. Raises what its import raises."""
+    """Return the module torchao.float8, which trains. Raises what its import raises."""
     return _quietly("torchao.float8")
 
 
@@ -36,8 +36,8 @@ def _quietly(module: str) -> Any:
 
 
 def what_is_missing(*wanted: str, training: bool = False) -> str:
-    """What a way to quantise needs and has not; "" where it has everything. wanted: torchao's names, of what trains or
-    of what quantises. Never raises."""
+    """Return what a way to quantise needs and has not; "" where it has everything. wanted: torchao's names, of what
+    trains or of what quantises. Never raises."""
     try:
         found = float8() if training else quantization()
     except ModuleNotFoundError as error:

@@ -38,7 +38,7 @@ class Unwritten:
         self._known.clear()
 
     def holds(self, tensor: Any) -> bool:
-        """Whether some element of a tensor was not written yet."""
+        """Return whether some element of a tensor was not written yet."""
         if not self._known or tensor.numel() == 0:
             return False
         left = self._left(tensor)
@@ -85,7 +85,7 @@ class Unwritten:
                 del self._known[_address(tensor)]
 
     def _left(self, tensor: Any) -> Any:
-        """Which elements of a tensor are unwritten, in its shape (flat, of all its memory, where that is seen as
+        """Return which elements of a tensor are unwritten, in its shape (flat, of all its memory, where that is seen as
         another type now); None where nothing is."""
         memory = self._known.get(_address(tensor))
         if memory is None or memory.held.expired():  # type: ignore[no-untyped-call]

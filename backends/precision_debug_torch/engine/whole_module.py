@@ -38,8 +38,8 @@ def refuse_parts(module: Any, path: str) -> None:
 
 
 def uncompiled(module: Any) -> tuple[Any, int]:
-    """The module without torch.compile around it and its parts, and how many were: the user's own stays as it is, and
-    parameters and buffers are the same."""
+    """Return the module without torch.compile around it and its parts, and how many were: the user's own stays as it
+    is, and parameters and buffers are the same."""
     dynamo = sys.modules.get("torch._dynamo.eval_frame")  # who has compiled anything has imported it
     if dynamo is None:
         return module, 0

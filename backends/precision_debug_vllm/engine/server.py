@@ -58,7 +58,7 @@ def _bytes(values: Any) -> bytes:
 
 
 def _as_tensor(data: bytes, like: Any) -> Any:
-    """What was sent in place of a tensor, in its type."""
+    """Return what was sent in place of a tensor, in its type."""
     return torch.frombuffer(bytearray(data), dtype=like.dtype).reshape(like.shape).to(like.device)
 
 
@@ -95,12 +95,12 @@ class Watch:
         self.outputs, self._made, self._kept, self._pending = {}, {}, [], {}
 
     def reads(self, *values: Any) -> list[str]:
-        """The shown tensors that are among these."""
+        """Return the shown tensors that are among these."""
         found = [self._made.get(_place(one), []) for one in values if isinstance(one, torch.Tensor)]
         return list(dict.fromkeys(name for names in found for name in names))
 
     def is_shown(self, name: str, value: Any) -> bool:
-        """Whether what a module of modules gives is what one of them gave; that is found out once."""
+        """Return whether what a module of modules gives is what one of them gave; that is found out once."""
         if self.looks and _place(value) in self._made:
             self._shown.add(name)
         return name in self._shown
@@ -178,7 +178,7 @@ def _has_residual(module: Any) -> bool:
 
 
 def _input_of(model: Any, parent: str, names: tuple[str, ...]) -> str:
-    """What a module of one of these names is given, as a name; "" where there is none."""
+    """Return what a module of one of these names is given, as a name; "" where there is none."""
     there = dict(model.get_submodule(parent).named_children())
     return next((f"{parent}.{name}.input" for name in names if name in there), "")
 

@@ -44,7 +44,7 @@ class Answer:
 
 
 def taken(device: Device, width: int, size: int, itemsize: int, errors: bool) -> Answer:
-    """An answer with so many extra numbers; more where errors are kept, so that few sizes are in use."""
+    """Return an answer with so many extra numbers; more where errors are kept, so that few sizes are in use."""
     size = max(4096, 1 << (size - 1).bit_length()) if errors else size
     key = device.ordinal, size, itemsize, errors
     with _lock:

@@ -83,7 +83,7 @@ class Started:
         return self._queued is None or self._queued.ready
 
     def finish(self) -> Comparison:
-        """The numbers; waits for the device."""
+        """Return the numbers; waits for the device."""
         if self._found is None:
             self._found = self._queued.finish() if self._queued is not None else self._by_torch()
             self._tensors = self._queued = None
@@ -116,7 +116,7 @@ def describe_on_device(tensor: Any) -> TensorStats:
 
 
 def array_of(tensor: Any) -> device.DeviceArray | None:
-    """A torch tensor's memory, or a contiguous copy's, as the kernels take it; None where they do not."""
+    """Return a torch tensor's memory, or a contiguous copy's, as the kernels take it; None where they do not."""
     if not tensor.is_cuda or tensor.is_sparse or not _runs(tensor.device):
         return None
     dtype = _dtype(tensor.dtype)
@@ -143,7 +143,7 @@ def _runs(where: torch.device) -> bool:
 
 @functools.lru_cache(maxsize=64)
 def _dtype(dtype: torch.dtype) -> np.dtype[Any] | None:
-    """numpy's type of whole bytes; None for complex numbers and what numpy has not."""
+    """Return numpy's type of whole bytes; None for complex numbers and what numpy has not."""
     if dtype.is_complex or torch.empty((), dtype=dtype).is_quantized:
         return None
     try:
@@ -155,7 +155,7 @@ def _dtype(dtype: torch.dtype) -> np.dtype[Any] | None:
 
 @functools.lru_cache(maxsize=256)
 def _shell(dtype: torch.dtype, shape: tuple[int, ...]) -> Any:
-    """A numpy array of the tensor's type and shape that takes no memory."""
+    """Return a numpy array of the tensor's type and shape that takes no memory."""
     return np.broadcast_to(as_array(torch.zeros((), dtype=dtype)), shape)
 
 

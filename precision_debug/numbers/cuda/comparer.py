@@ -44,7 +44,7 @@ class CudaComparer:
         return tensor if isinstance(tensor, DeviceArray) else as_array(tensor, name=name)
 
     def dtype(self, value: Any) -> str:
-        """numpy's name of the type."""
+        """Return numpy's name of the type."""
         return str(value.dtype.name)
 
     def compare(self, base: Any, target: Any, tolerance: Tolerance, then: Callable[[Comparison], None]) -> None:
@@ -73,7 +73,7 @@ class CudaComparer:
         """Nothing is under way."""
 
     def _uploaded(self, array: np.ndarray[Any, Any], like: DeviceArray) -> DeviceArray:
-        """The array on the target's device, until the next one comes."""
+        """Return the array on the target's device, until the next one comes."""
         device, flat = like.device, np.ascontiguousarray(array)
         room = self._room.get(device)
         if room is None or room.size < flat.nbytes:

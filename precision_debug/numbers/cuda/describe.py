@@ -48,7 +48,7 @@ class Described:
         return self._queued is None or self._queued.ready
 
     def finish(self) -> TensorStats:
-        """The numbers; waits for the device."""
+        """Return the numbers; waits for the device."""
         if self._found is None:
             self._found = self._queued.finish().base if self._queued is not None else _by_torch(self._tensor)
             self._tensor = self._queued = None

@@ -104,7 +104,7 @@ class DeviceArray:
         return self.size * self.dtype.itemsize
 
     def numpy(self, stream: int | None = None) -> np.ndarray[Any, Any]:
-        """A copy in the host's memory, once the stream (None: its own) has come so far."""
+        """Return a copy in the host's memory, once the stream (None: its own) has come so far."""
         found = np.empty(self.shape, self.dtype)
         if found.nbytes:
             where = self.stream if stream is None else stream
@@ -197,7 +197,7 @@ class Started:
         return self._found is not None or (self._answer is not None and self._answer.ready)
 
     def finish(self) -> Comparison:
-        """The numbers; waits for the device. Raises BackendError where a kernel failed."""
+        """Return the numbers; waits for the device. Raises BackendError where a kernel failed."""
         if self._found is None:
             self._found = self._read()
             del self._base, self._target
@@ -227,7 +227,7 @@ class Started:
         return measured(found, totals)
 
     def _by_host(self) -> Mapping[str, float]:
-        """What no kernel holds, of copies; everything else is the device's."""
+        """Return what no kernel holds, of copies; everything else is the device's."""
         both = (flat_reader(one.numpy(self._stream)) for one in (self._base, self._target))
         base, target = both
         return numpy_pass.further(
@@ -236,7 +236,7 @@ class Started:
 
 
 def _quantiles(pairs: Pairs, errors: np.ndarray[Any, Any] | None) -> list[float] | None:
-    """numpy's, of all finite errors; None: they are read from the histogram, or there is nothing."""
+    """Return numpy's, of all finite errors; None: they are read from the histogram, or there is nothing."""
     if errors is None:
         nothing = pairs.finite > 0 and pairs.histogram is not None and not pairs.histogram.any()
         return [math.nan] * len(finish.QUANTILES) if nothing else None  # the sample holds no finite pair
@@ -254,7 +254,7 @@ def _by_sorting(errors: np.ndarray[Any, Any], ranks: Sequence[int]) -> list[floa
 
 @functools.lru_cache(maxsize=1024)
 def _shell(dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """A numpy array of the type and shape that takes no memory."""
+    """Return a numpy array of the type and shape that takes no memory."""
     return np.broadcast_to(np.zeros((), dtype), shape)
 
 
@@ -344,7 +344,7 @@ def _inner(size: int, step: int, wide: int, processors: int) -> int:
 def _read(
     answer: Answer, base: DeviceArray, target: DeviceArray, tolerance: Tolerance
 ) -> tuple[Totals | None, np.ndarray[Any, Any] | None]:
-    """The totals, and of a small pair its finite errors; None where the host must do it."""
+    """Return the totals, and of a small pair its finite errors; None where the host must do it."""
     column = dict(zip(FIELDS, answer.row.tolist(), strict=True))
     if column["unheld"]:
         return None, None
@@ -389,7 +389,8 @@ def _read(
 
 
 def _rounded_up(pairs: Pairs, tolerance: Tolerance) -> float:
-    """What float32 may have rounded off: of "isclose" a part of the largest error, from which it was subtracted."""
+    """Return what float32 may have rounded off: of "isclose" a part of the largest error, from which it was
+    subtracted."""
     atol, largest = pairs.required_atol, pairs.max_abs if pairs.mismatched else 0.0
     if atol <= 0 and largest == 0:
         return 0.0

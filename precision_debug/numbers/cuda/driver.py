@@ -69,7 +69,7 @@ def _demand(library: Any, status: int, what: str) -> None:
 
 @functools.cache
 def unavailable() -> str:
-    """Why tensors cannot be compared on a CUDA device here; "" where they can. Never raises."""
+    """Return why tensors cannot be compared on a CUDA device here; "" where they can. Never raises."""
     try:
         device(0).function("settle")
     except Exception as error:
@@ -82,7 +82,7 @@ _lock = threading.RLock()
 
 
 def device(ordinal: int = 0) -> Device:
-    """The device of a number, as CUDA_VISIBLE_DEVICES leaves them. Raises BackendError."""
+    """Return the device of a number, as CUDA_VISIBLE_DEVICES leaves them. Raises BackendError."""
     with _lock:
         if ordinal not in _devices:
             _devices[ordinal] = Device(ordinal)
@@ -90,7 +90,7 @@ def device(ordinal: int = 0) -> Device:
 
 
 def device_of_pointer(pointer: int) -> Device | None:
-    """The device that has a pointer's memory; None where the host has it, pinned or not. Raises BackendError."""
+    """Return the device that has a pointer's memory; None where the host has it, pinned or not. Raises BackendError."""
     library, found = _library(), ctypes.c_int()
     status = library.cuPointerGetAttribute(ctypes.byref(found), _TYPE_OF_POINTER, pointer)
     if status == _INVALID_VALUE or (not status and found.value != _ON_A_DEVICE):  # CUDA does not know the host's own
@@ -152,7 +152,7 @@ class Device:
         return self.lanes * warps
 
     def function(self, name: str) -> int:
-        """A kernel, whose text the driver compiles when the first of its module is asked for."""
+        """Return a kernel, whose text the driver compiles when the first of its module is asked for."""
         found = self._functions.get(name)
         if found is None:
             with _lock, self.current():
@@ -165,7 +165,7 @@ class Device:
         return found
 
     def _loaded(self, codes: Iterator[bytes]) -> int:
-        """A module, of the first code that the driver takes."""
+        """Return a module, of the first code that the driver takes."""
         made, status = ctypes.c_void_p(), 0
         for code in codes:
             status = self._library.cuModuleLoadData(ctypes.byref(made), code)
@@ -226,21 +226,21 @@ class Device:
             self._do("cuCtxSynchronize")
 
     def event(self) -> Event:
-        """An event that no stream has come to yet."""
+        """Return an event that no stream has come to yet."""
         found = ctypes.c_void_p()
         with self.current():
             self._do("cuEventCreate", ctypes.byref(found), _NO_TIMING)
         return Event(self, found.value or 0)
 
     def stream(self) -> int:
-        """A new stream that does not wait for the default one."""
+        """Return a new stream that does not wait for the default one."""
         found = ctypes.c_void_p()
         with self.current():
             self._do("cuStreamCreate", ctypes.byref(found), 1)
         return found.value or 0
 
     def memory(self) -> tuple[int, int]:
-        """Bytes that are free, and all."""
+        """Return bytes that are free, and all."""
         free, whole = ctypes.c_size_t(), ctypes.c_size_t()
         with self.current():
             self._do("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(whole))

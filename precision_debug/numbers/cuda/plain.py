@@ -20,7 +20,7 @@ PIECE = 1 << 24
 def _evaluated(
     b: Any, t: Any, d: Any, m: Any, finite: Any, metrics: tuple[Declared, ...] = DECLARED
 ) -> dict[str, float]:
-    """The declared metrics of float64 tensors that are 0 where not both are finite."""
+    """Return the declared metrics of float64 tensors that are 0 where not both are finite."""
     totals: dict[str, float] = {}
     for metric in metrics:
         value = torch.where(finite, evaluated(metric, torch, b, t, d, m), 0)
@@ -29,7 +29,7 @@ def _evaluated(
 
 
 def further_by_torch(base: Any, target: Any) -> dict[str, float]:
-    """What no kernel holds (metrics.FURTHER), of two tensors of one size, where they lie."""
+    """Return what no kernel holds (metrics.FURTHER), of two tensors of one size, where they lie."""
     totals = dict.fromkeys((metric.name for metric in FURTHER), 0.0)
     flat = base.contiguous().view(-1), target.contiguous().view(-1)
     for first in range(0, flat[0].numel(), PIECE):
@@ -42,7 +42,7 @@ def further_by_torch(base: Any, target: Any) -> dict[str, float]:
 
 
 def by_torch(base: Any, target: Any, tolerance: Tolerance) -> Totals:
-    """The totals of two flat tensors."""
+    """Return the totals of two flat tensors."""
     totals = Totals()
     for first in range(0, base.numel(), PIECE):
         piece = slice(first, first + PIECE)
@@ -76,7 +76,7 @@ def _piece(b: Any, t: Any, first: int, tolerance: Tolerance) -> Totals:
 
 
 def _pair_numbers(b: Any, t: Any, tolerance: Tolerance) -> tuple[dict[str, Any], dict[str, float]]:
-    """The numbers of a Pairs as tensors of one element, places within the piece, and the declared metrics."""
+    """Return the numbers of a Pairs as tensors of one element, places within the piece, and the declared metrics."""
     finite = torch.isfinite(b) & torch.isfinite(t)
     diff = torch.where(torch.isinf(b) & (b == t), 0.0, (t - b).abs())
     magnitude = b.abs()
@@ -110,7 +110,7 @@ def _pair_numbers(b: Any, t: Any, tolerance: Tolerance) -> tuple[dict[str, Any],
 
 
 def side_numbers(values: Any) -> list[Any]:
-    """The numbers of a Side, as tensors; see named."""
+    """Return the numbers of a Side, as tensors; see named."""
     finite = torch.isfinite(values)
     kept = torch.where(finite, values, 0.0)
     return [
@@ -128,6 +128,6 @@ SIDE = ("nan", "inf", "negative_inf", "min", "max", "sum", "squares")
 
 
 def named(numbers: list[float]) -> dict[str, Any]:
-    """What ``Side`` takes."""
+    """Return what ``Side`` takes."""
     found: dict[str, Any] = dict(zip(SIDE, numbers, strict=True))
     return {**found, **{name: int(found[name]) for name in SIDE[:3]}}

@@ -38,7 +38,8 @@ _VERSION = "7.0"
 
 
 def kernel_code(name: str, capability: int) -> tuple[str, Iterator[bytes]]:
-    """The module that has a kernel, and what the driver may load for it on a card of this compute capability (90: 9.0).
+    """Return the module that has a kernel, and what the driver may load for it on a card of this compute capability
+    (90: 9.0).
 
     The machine code first, then the text, since a driver may be older than the machine code's format.
     """

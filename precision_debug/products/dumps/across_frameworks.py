@@ -84,7 +84,7 @@ def match_values(
     first: Opening, second: Opening, feeds: Feeds, *, target_feeds: Feeds | None = None,
     folder: str | Path | None = None, memory_budget: int | None = None,
 ) -> tuple[Matches, tuple[Reason, ...]]:  # fmt: skip
-    """The pairs, and what to say of them and of the exported weights.
+    """Return the pairs, and what to say of them and of the exported weights.
 
     target_feeds: the same values under the target's own input names. folder, memory_budget: see Store. Raises
     PrecisionDebugError.
@@ -132,7 +132,8 @@ def _paired(
     exporter: Exporter, keeper: LayerKeeper | None, other: LayerKeeper | None, ours: _Run, theirs: _Run,
     operators: Operators | None, path: str, layers: Mapping[str, Layer], weights: Mapping[str, Any],
 ) -> tuple[Found, Sequence[Reason], Sequence[Reason]]:  # fmt: skip
-    """The pairs, what is wrong, and which attributes differ. keeper, other: of the baseline's and target's layers."""
+    """Return the pairs, what is wrong, and which attributes differ. keeper, other: of the baseline's and target's
+    layers."""
     modules = exporter.modules_in(path)
     ends = pair_outputs(ours.metas, theirs.metas, ours.values, theirs.values)
     if operators is None:

@@ -28,7 +28,7 @@ __all__ = ["match_converted"]
 def match_converted(
     first: Opening, second: Opening, feeds: Feeds, *, target_feeds: Feeds, folder: Path, memory_budget: int | None
 ) -> tuple[Matches, Mapping[str, Arrangement], tuple[Reason, ...]]:
-    """The pairs, how each tensor of the target becomes the baseline's, and what to say of them.
+    """Return the pairs, how each tensor of the target becomes the baseline's, and what to say of them.
 
     target_feeds: the same values under the target's names, in its layouts. Raises PrecisionDebugError.
     """

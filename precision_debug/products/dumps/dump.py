@@ -60,7 +60,7 @@ class Dump:
 
 
 def is_dump(path: str) -> bool:
-    """Whether a baseline of this name is such a folder, or a file of several tensors; no recording of ours."""
+    """Return whether a baseline of this name is such a folder, or a file of several tensors; no recording of ours."""
     place = Path(path)
     if is_recording(path):
         return False
@@ -127,12 +127,12 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _name(relative: str, place: Path, file: Path) -> str:
-    """A file's path without its ending; nothing of a file that is the dump itself."""
+    """Return a file's path without its ending; nothing of a file that is the dump itself."""
     return "" if place == file else relative[: -len(file.suffix)]
 
 
 def _rank_of(name: str) -> tuple[int, str]:
-    """The rank that a path names, -1 for none, and the name without it: rank_1/x, r1/rank1/x."""
+    """Return the rank that a path names, -1 for none, and the name without it: rank_1/x, r1/rank1/x."""
     parts = name.split("/")
     ranks = [part for part in parts[:-1] if re.fullmatch(r"rank[_-]?\d+", part)]
     number = int(re.sub(r"\D", "", ranks[0])) if ranks else -1
@@ -140,7 +140,7 @@ def _rank_of(name: str) -> tuple[int, str]:
 
 
 def _of_ranks(one: DumpedTensor, values: Mapping[int, Array]) -> DumpedTensor:
-    """What the ranks hold of it, the first one first."""
+    """Return what the ranks hold of it, the first one first."""
     ranks = sorted(values)
     if ranks == [-1]:
         return one
@@ -163,7 +163,7 @@ def _side(place: Path) -> Mapping[str, Any]:
 
 
 def _about(sidecar: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """What the side file says of a name, with or without its ending or its folders."""
+    """Return what the side file says of a name, with or without its ending or its folders."""
     plain = name.rpartition("/")[2]
     for one in (name, name.rpartition(".")[0], plain, plain.rpartition(".")[0]):
         if one and one in sidecar:

@@ -49,7 +49,7 @@ class RecordedDump:
 
 
 def with_recorded_dumps(plan: Plan, feed_set: FeedSet, folder: Path) -> Plan:
-    """A plan whose dumps are recordings. Raises PrecisionDebugError."""
+    """Return a plan whose dumps are recordings. Raises PrecisionDebugError."""
     sides = {"baseline": plan.baseline, "target": plan.target}
     if not any(side is not None and side.dump for side in sides.values()):
         return plan
@@ -106,7 +106,8 @@ def record_dump(
 
 
 def dumped_inputs(path: str, metas: Sequence[InputMeta]) -> dict[str, Array]:
-    """The model's inputs, where the dump holds all of them under their names; {} otherwise. Raises RecordingError."""
+    """Return the model's inputs, where the dump holds all of them under their names; {} otherwise. Raises
+    RecordingError."""
     dump = read_dump(path)
     by_name = {one.name: one for one in dump.tensors}
     found: dict[str, Array] = {}
@@ -228,7 +229,7 @@ def _shown_precision(tensors: Sequence[DumpedTensor]) -> str:
 
 
 def on_steps(value: Any) -> bool:
-    """Whether all values are whole multiples of one step apart, 255 of them at most, as quantised to 8 bits."""
+    """Return whether all values are whole multiples of one step apart, 255 of them at most, as quantised to 8 bits."""
     flat = np.asarray(value).reshape(-1)
     if flat.dtype.kind != "f" or flat.size < _FEW:
         return False

@@ -53,7 +53,8 @@ class _Logged:
 
 
 def find_etdump(path: Path) -> Path | None:
-    """The dump that a path names, or that a folder holds, with its debug buffer beside it; None: there is none."""
+    """Return the dump that a path names, or that a folder holds, with its debug buffer beside it; None: there is
+    none."""
     if path.is_file():
         return path if path.suffix.lower() in ENDINGS else None
     return next((one for one in sorted(path.iterdir()) if one.suffix.lower() in ENDINGS), None) \
@@ -61,7 +62,7 @@ def find_etdump(path: Path) -> Path | None:
 
 
 def read_etdump(path: Path) -> Iterator[tuple[str, Array, tuple[int, ...] | None]]:
-    """Each tensor of the first run that has any: its name, and what it held. Raises RecordingError."""
+    """Yield each tensor of the first run that has any: its name, and what it held. Raises RecordingError."""
     logged = _logged(path)
     if not logged:
         raise RecordingError(
@@ -86,7 +87,7 @@ def read_etdump(path: Path) -> Iterator[tuple[str, Array, tuple[int, ...] | None
 
 
 def _by_instruction(logged: Sequence[_Logged]) -> Iterator[tuple[int, list[_Logged]]]:
-    """What each instruction logged, empty tensors left out; -1 for what comes after the last one."""
+    """Yield what each instruction logged, empty tensors left out; -1 for what comes after the last one."""
     last, ended = _NONE, False
     for number, group in itertools.groupby(logged, key=lambda one: one.instruction):
         ended = ended or number < last
@@ -97,7 +98,7 @@ def _by_instruction(logged: Sequence[_Logged]) -> Iterator[tuple[int, list[_Logg
 
 
 def _beside(path: Path) -> tuple[bytes, Path | None]:
-    """The debug buffer's bytes, and the ETRecord where there is one: those of its own stem first."""
+    """Return the debug buffer's bytes, and the ETRecord where there is one: those of its own stem first."""
     others = [one for one in path.parent.iterdir() if one.is_file() and one.suffix.lower() not in ENDINGS]
     others.sort(key=lambda one: (one.stem != path.stem, one.name))
     records = [one for one in others if _is_record(one)]
@@ -218,7 +219,7 @@ def _logged(path: Path) -> list[_Logged]:
 
 
 def _first_run(content: bytes) -> list[_Logged]:
-    """What the first run logged that logged anything."""
+    """Return what the first run logged that logged anything."""
     start = 4 if content[8:12] == b"ED00" else 0  # some writers put the size in front
     if content[start + 4 : start + 8] != b"ED00":
         raise IndexError("its identifier is not ED00")

@@ -140,7 +140,7 @@ class _Work:
                 self.called[name] = base, max(level, SURE)
 
     def views(self, name: str, shape: tuple[int, ...]) -> list[_View]:
-        """What a found tensor is in each layout that has this shape."""
+        """Return what a found tensor is in each layout that has this shape."""
         if (name, shape) not in self._views:
             count, listed = int(np.prod(shape, dtype=np.int64)), []
             for place, form in enumerate(self.others[name].forms):
@@ -152,11 +152,12 @@ class _Work:
         return self._views[name, shape]
 
     def value(self, name: str, view: _View) -> Array:
-        """A found tensor as the model has it."""
+        """Return a found tensor as the model has it."""
         return arrange(self.others[name].forms[view.form].value, view.arrangement)
 
     def closest(self, name: str, base: str, prints: Mapping[str, Fingerprint]) -> tuple[_View, float] | None:
-        """The layout in which a found tensor is nearest to the model's, and how near that is; None: none fits."""
+        """Return the layout in which a found tensor is nearest to the model's, and how near that is; None: none
+        fits."""
         views = self.views(name, self.shapes[base])
         if not views or base not in prints:
             return None
@@ -177,7 +178,7 @@ class _Work:
             self.votes[view.arrangement.axes] += 1
 
     def alike(self, others: Sequence[FoundTensor]) -> int:
-        """How many of the model's tensors these hold, by value; of several ranks, all of them together."""
+        """Return how many of the model's tensors these hold, by value; of several ranks, all of them together."""
         self.others = {one.name: one for one in others}
         self._views.clear()
         known: dict[tuple[int, ...], list[str]] = {}
@@ -228,7 +229,7 @@ class _Work:
         return count
 
     def likely(self, value: Array, group: Projections, ranks: int) -> Stack | None:
-        """How a stacked tensor whose values tell nothing is stacked: as most others, or one after the other."""
+        """Return how a stacked tensor whose values tell nothing is stacked: as most others, or one after the other."""
         plain = Stack(order=tuple(range(len(group.names))), groups=ranks)
         ways = [*(stack for stack, _ in self.stacks.most_common() if len(stack.order) == len(group.names)), plain]
         return next((stack for stack in ways if stack.taken_apart(value, group) is not None), None)
@@ -408,7 +409,7 @@ class _Work:
         return np.inf, None
 
     def computed_from(self, base: str) -> frozenset[str]:
-        """Every tensor of the model that one leads to."""
+        """Return every tensor of the model that one leads to."""
         behind = {base}
         for name, meta in self.metas.items():  # in execution order
             if not behind.isdisjoint(meta.inputs):

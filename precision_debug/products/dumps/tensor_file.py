@@ -45,7 +45,7 @@ _MOST_TEXT = 1 << 28
 
 
 def read_tensors(path: Path, dtype: str = "float32") -> Iterator[tuple[str, Array, tuple[int, ...] | None]]:
-    """Name inside the file ("" of a file of one), value, and shape (None: the file does not say).
+    """Yield the name inside the file ("" of a file of one), value, and shape (None: the file does not say).
 
     dtype: of raw bytes. Raises RecordingError.
     """
@@ -85,7 +85,7 @@ def _raw(path: Path, dtype: str) -> Array:
 
 
 def _text(path: Path) -> Array:
-    """Numbers between blanks, commas or brackets, and nothing else."""
+    """Return numbers between blanks, commas or brackets, and nothing else."""
     if path.stat().st_size > _MOST_TEXT:
         raise RecordingError("is too long for text", where=str(path), hint="write .npy or .raw")
     words = re.split(r"[\s,;\[\]]+", path.read_text(encoding="utf-8").strip(" \n\t,;[]"))
@@ -93,7 +93,7 @@ def _text(path: Path) -> Array:
 
 
 def _safetensors(path: Path) -> Iterator[tuple[str, Array, tuple[int, ...]]]:
-    """The format: 8 bytes of the header's length, a JSON header, the bytes (huggingface.co/docs/safetensors)."""
+    """Yield the format: 8 bytes of the header's length, a JSON header, the bytes (huggingface.co/docs/safetensors)."""
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if length > path.stat().st_size:

@@ -37,12 +37,12 @@ HELD_OUT, JOINED, TRADE, ROUGH = "held out", "islands joined", "for the trade", 
 
 
 def is_rough(what: str) -> bool:
-    """Whether a set is only chosen among: see ``Trials.run``."""
+    """Return whether a set is only chosen among: see ``Trials.run``."""
     return what.startswith(ROUGH)
 
 
 def counts(what: str) -> bool:
-    """Whether it is one of the sets that the search tries, and no check of one."""
+    """Return whether it is one of the sets that the search tries, and no check of one."""
     return not what.startswith((HELD_OUT, JOINED, TRADE))
 
 
@@ -92,7 +92,7 @@ class Evaluations:
         self._journal.close()
 
     def find(self, mode: str, kept: Sequence[str], what: str = "") -> Evaluation | None:
-        """What is known of a set."""
+        """Return what is known of a set."""
         event = self._known.get(self._key(mode, kept, what))
         if not isinstance(event, Evaluated):
             return None
@@ -101,7 +101,7 @@ class Evaluations:
         return event.evaluation
 
     def knows(self, mode: str, kept: Sequence[str], what: str = "") -> bool:
-        """Whether it would be found; counts nothing."""
+        """Return whether it would be found; counts nothing."""
         return self._key(mode, kept, what) in self._known
 
     def begin(self, mode: str, kept: Sequence[str], what: str = "") -> None:
@@ -115,7 +115,7 @@ class Evaluations:
         self._journal.write(self._known[key])
 
     def damaged(self, why: str) -> OutputError:
-        """What to raise where something that was kept is not what this version keeps."""
+        """Return what to raise where something that was kept is not what this version keeps."""
         what = f"the journal of an earlier search is damaged ({why})"
         return OutputError(what, where=str(self.path), hint=BEGIN_ANEW)
 
@@ -158,7 +158,7 @@ def _sum(event: Evaluated | Kept) -> str:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether a file begins as a journal of evaluations does, or has nothing in it."""
+    """Return whether a file begins as a journal of evaluations does, or has nothing in it."""
     with path.open("rb") as file:
         first = file.read(4096)
     known = (Trying, Evaluated, Kept)
@@ -185,7 +185,7 @@ def key_of(spec: RunSpec, asked: SearchRequest, feeds: Sequence[str]) -> str:
 
 
 def _command_that_runs() -> str:
-    """The process that this one is a child of: begun again after a crash, a search goes on all the same."""
+    """Return the process that this one is a child of: begun again after a crash, a search goes on all the same."""
     with contextlib.suppress(OSError, IndexError):
         begun = Path(f"/proc/{os.getppid()}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
         return f"{os.getppid()} {begun}"

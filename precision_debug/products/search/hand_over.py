@@ -28,7 +28,7 @@ def handed_over(
     trials: Trials, units: Units, keys: Sequence[str], samples: Sequence[Sample], home: Path, journal: Journal,
     goal: float | None = None,
 ) -> tuple[Artefact, ...]:  # fmt: skip
-    """The backend's artefacts for kept units, in ``home``, verified on every sample. Raises PrecisionDebugError.
+    """Return the backend's artefacts for kept units, in ``home``, verified on every sample. Raises PrecisionDebugError.
 
     goal: the error that they must come to, where they are a trade that misses what was asked for.
 
@@ -56,7 +56,7 @@ def handed_over(
 
 
 def _verified(trials: Trials, handed: Handed, samples: Sequence[Sample], goal: float | None) -> Artefact:
-    """What cannot be run on this machine is not verified; what does not load or hold is said to fail."""
+    """Return what cannot be run on this machine is not verified; what does not load or hold is said to fail."""
     plain = Artefact(kind=handed.kind, title=handed.title, path=handed.path, text=handed.text, note=handed.note)
     try:
         if handed.maker:

@@ -64,7 +64,7 @@ class Prefetcher:
         self.pool.close()
 
     def prepared(self, setup: Setup) -> int:
-        """The number by which sets of it are asked for."""
+        """Return the number by which sets of it are asked for."""
         self._setups.append(setup)
         return len(self._setups) - 1
 
@@ -79,7 +79,7 @@ class Prefetcher:
             self._changed.notify_all()
 
     def take(self, setup: int, keys: Keys) -> Evaluation:
-        """What comes of a set. One that took its worker with it fails. Raises PrecisionDebugError."""
+        """Return what comes of a set. One that took its worker with it fails. Raises PrecisionDebugError."""
         asked = (setup, keys)
         with self._changed:
             if asked in self._waiting:
@@ -139,7 +139,7 @@ class Prefetcher:
 
 
 def _checked(found: Sequence[dict[str, object]]) -> events.Event | None:
-    """The last event; raises what a worker failed with."""
+    """Return the last event; raises what a worker failed with."""
     event = events.read(found[-1]) if found else None
     if isinstance(event, events.Failure):
         raise error_of(event)

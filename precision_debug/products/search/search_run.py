@@ -99,7 +99,8 @@ def search(spec: RunSpec, asked: SearchRequest, journal: Journal, folder: Path, 
 
 
 def _keep(target: Opening, save: Mapping[str, str]) -> Keep | None:
-    """What can be kept of the target; with where the user wants what is handed over. Raises PrecisionDebugError."""
+    """Return what can be kept of the target; with where the user wants what is handed over. Raises
+    PrecisionDebugError."""
     keeper = target.capabilities.keeper
     keep = keeper.keep(target.spec) if keeper is not None else None
     if keep is None or keeper is None or not save:
@@ -166,7 +167,7 @@ class _Search:
         self.journal.write(events.FixFound(fix=self._fix(trials, found, low, checks)))
 
     def _compared(self) -> Report:
-        """The comparison with nothing kept; of an earlier search its journal."""
+        """Return the comparison with nothing kept; of an earlier search its journal."""
         kept = Path(self.asked.folder, f"comparison-{self.known.key}.jsonl")
         if not kept.exists():
             fresh = self._room("comparison") / kept.name  # which goes with the run's folder, however that ends
@@ -274,13 +275,13 @@ class _Search:
         return oracle
 
     def _stays(self, trials: Trials, found: Evaluation) -> bool:
-        """Whether what is not kept still runs in the low precision."""
+        """Return whether what is not kept still runs in the low precision."""
         if not found.kept or trials.mode != self.spec.run_mode:
             return True
         return self.was is None or not self.was.low or stays_low(self.units, found.kept, self.was, found.executed)
 
     def _prepared(self, trials: Trials, samples: Sequence[Sample], what: str) -> int:
-        """What the workers need to know of an oracle's sets, where there are some."""
+        """Return what the workers need to know of an oracle's sets, where there are some."""
         if self.ahead is None:
             return 0
         setup = Setup(
@@ -304,7 +305,7 @@ class _Search:
     # the search -------------------------------------------------------------------------------------------------
 
     def _found(self, trials: Trials, report: Report) -> tuple[Found, list[tuple[bool, ...]]]:
-        """The answer, and what it does on held-out samples."""
+        """Return the answer, and what it does on held-out samples."""
         as_it_is = self._evaluate(trials, (), self.samples).passes  # known since the beginning
         samples, start = self.samples, None if as_it_is else self._simulated()
         checks: list[tuple[bool, ...]] = []
@@ -335,7 +336,7 @@ class _Search:
     def _missed(
         self, trials: Trials, kept: frozenset[int], what: str, checks: list[tuple[bool, ...]]
     ) -> list[Sample]:  # fmt: skip
-        """The samples that the search did not see, or has used already, on which a set does not hold."""
+        """Return the samples that the search did not see, or has used already, on which a set does not hold."""
         held = self._others(trials, kept, what)
         checked = list(zip(self.unseen.now, held, strict=False))
         if all(held) and (more := self._with_low(trials, self.unseen.widen())):
@@ -352,7 +353,7 @@ class _Search:
         return [sample for sample, holds in checked if not holds] if ran else every
 
     def _others(self, trials: Trials, kept: frozenset[int], what: str) -> tuple[bool, ...]:
-        """Which unseen samples hold; known where they were run in the same session."""
+        """Return which unseen samples hold; known where they were run in the same session."""
         before = self.known.find(trials.mode, self.units.keys(kept), what)
         if before is not None and len(before.others) == len(self.unseen.now):
             return before.others
@@ -361,7 +362,8 @@ class _Search:
         return self._evaluate(trials, kept, self.unseen.now, self._checking).held
 
     def _simulated(self) -> frozenset[int] | None:
-        """What holds in the simulation, to be verified on the engine; None where there is none, or it says nothing."""
+        """Return what holds in the simulation, to be verified on the engine; None where there is none, or it says
+        nothing."""
         mode = self.keep.simulation
         if not mode or self.asked.check:  # a command knows what it wants of the engine, not of a simulation
             return None
@@ -489,7 +491,8 @@ class _Search:
         return traded(oracle, found, cost, lambda kept: self._held(trials, kept), best)
 
     def _held(self, trials: Trials, kept: frozenset[int], *, run: bool = False) -> int | None:
-        """How many unseen samples hold with a set; None where that is not known, and it is not to be run for that."""
+        """Return how many unseen samples hold with a set; None where that is not known, and it is not to be run for
+        that."""
         known = self.known.find(trials.mode, self.units.keys(kept), self._checking)
         if known is None and run and self.unseen.now:
             known = self._evaluate(trials, kept, self.unseen.now, self._checking)
@@ -503,7 +506,7 @@ class _Search:
         return judged.error if judged is not None and math.isfinite(judged.error) else None
 
     def _joined(self, trials: Trials, kept: frozenset[int]) -> frozenset[int]:
-        """Units between kept ones that may as well be kept: fewer casts, and it still holds."""
+        """Return units between kept ones that may as well be kept: fewer casts, and it still holds."""
         islands = frozenset[int]() if isinstance(self.keep, InRegions) else self.units.islands(kept)
         if not islands or self.units.casts(kept | islands) >= self.units.casts(kept):
             return frozenset()
@@ -522,8 +525,8 @@ def _with_errors(samples: Sequence[Sample], low: Evaluation) -> list[Sample]:
 def _taken(
     ahead: Prefetcher, setup: int, trials: Trials, keys: tuple[str, ...], samples: Sequence[Sample]
 ) -> Evaluation:  # fmt: skip
-    """What a worker made of a set. Of one that is the first there and does not run, it cannot tell what is missing: the
-    machine, or what is kept. Here others have run."""
+    """Return what a worker made of a set. Of one that is the first there and does not run, it cannot tell what is
+    missing: the machine, or what is kept. Here others have run."""
     trials.opened += 1
     try:
         return ahead.take(setup, keys)

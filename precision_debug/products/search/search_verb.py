@@ -105,7 +105,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _judge(args: Any) -> Judge:
-    """What decides of a set."""
+    """Return what decides of a set."""
     if args.check:
         return "command"
     if args.metric or args.on not in ("outputs", "all"):
@@ -176,7 +176,8 @@ def _score(args: Any) -> None:
 
 
 def _without_saving(spec: RunSpec) -> tuple[RunSpec, dict[str, str]]:
-    """What a search's sets are run as, and where the user wants what is handed over: no set of them is saved there."""
+    """Return what a search's sets are run as, and where the user wants what is handed over: no set of them is saved
+    there."""
     names = {key: key.removeprefix("target.") for key in spec.options}
     save = {name: str(Path(spec.options[key]).absolute()) for key, name in names.items() if name in SAVED}
     return dataclasses.replace(spec, options=without_saving(spec.options)), save

@@ -61,7 +61,7 @@ class SetRunner:
         self._setups: dict[int, tuple[Setup, Trials]] = {}
 
     def ask(self, asked: Sequence[Any]) -> list[Plain]:
-        """An "evaluated" event for a set, nothing for a setup; where something failed, "failure"."""
+        """Return an "evaluated" event for a set, nothing for a setup; where something failed, "failure"."""
         try:
             match asked:
                 case ["setup", number, text]:

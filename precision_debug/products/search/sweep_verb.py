@@ -167,7 +167,7 @@ def _show(found: Sweep, outputs: Sequence[Path], language: str) -> None:
 
 
 def _written(report: Path) -> list[Path]:
-    """A mode's reports; the second one is what the sweep's page leads to."""
+    """Return a mode's reports; the second one is what the sweep's page leads to."""
     return [report, report.with_suffix(".html")]
 
 

@@ -64,7 +64,8 @@ class Unseen:
         self.seen, self.now = made[: len(seen)], made[len(seen) :]
 
     def checks(self, state: str) -> bool:
-        """Whether an answer of this kind is checked on what is unseen; that nothing is needed, on the user's own."""
+        """Return whether an answer of this kind is checked on what is unseen; that nothing is needed, on the user's
+        own."""
         known = state in ("found", "diffuse") or (state == "not needed" and not self._random)
         return known and bool(self.now or self.used)
 
@@ -80,7 +81,7 @@ class Unseen:
         self.now = self._sampled(fresh)[0] if fresh else []
 
     def widen(self) -> list[Sample]:
-        """The rest of the user's inputs, for a set that holds on the first ones."""
+        """Return the rest of the user's inputs, for a set that holds on the first ones."""
         more = self._sampled(self._waiting)[0] if self._waiting else []
         self._waiting = []
         self.now = [*self.now, *more]

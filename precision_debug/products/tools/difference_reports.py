@@ -59,7 +59,7 @@ def sentences(found: Difference) -> list[Text]:
 
 
 def ordered(found: Difference) -> list[Tensor]:
-    """Every tensor that changed: what is worse before what is better, the largest change of a kind first."""
+    """Return every tensor that changed: what is worse before what is better, the largest change of a kind first."""
     return [tensor for change in CHANGES if change is not Change.SAME for tensor in found.of(change)]
 
 
@@ -70,7 +70,7 @@ def errors(tensor: Tensor) -> str:
 
 
 def ratio(tensor: Tensor) -> str:
-    """The later error over the earlier one; "" where that says nothing."""
+    """Return the later error over the earlier one; "" where that says nothing."""
     factor = tensor.ratio
     return "" if factor is None or not factor or not math.isfinite(factor) else f"{factor:.3g} x"
 
@@ -115,7 +115,7 @@ def _most(some: Sequence[Tensor], became: Text) -> Text:
 
 
 def _output(found: Difference) -> list[Text]:
-    """The output that is worst afterwards."""
+    """Return the output that is worst afterwards."""
     rows = [one for one in found.tensors if one.after is not None and one.after.is_output and one.before is not None]
     measured = [one for one in rows if one.after is not None and one.after.relative_l2 is not None]
     worst = max(measured, key=lambda one: (one.after.relative_l2 if one.after is not None else 0) or 0, default=None)
@@ -150,7 +150,7 @@ _STYLE = """
 """
 
 def difference_page(found: Difference, language: str = "") -> str:
-    """The page. language: "en" or "zh", which it opens in; "": what the reader's browser prefers."""
+    """Return the page. language: "en" or "zh", which it opens in; "": what the reader's browser prefers."""
     before, after = found.before, found.after
     model = after.spec.model.path or after.target.model
     about = f"{model} {before.target.mode} → {after.target.mode}"
@@ -208,7 +208,7 @@ def difference_book(found: Difference, path: Path) -> None:
 
 
 def _sides(found: Difference) -> list[Text]:
-    """What was compared with what."""
+    """Return what was compared with what."""
     said = []
     for one, name in ((found.before, Text("Before", "之前")), (found.after, Text("After", "之后"))):
         model = one.spec.model.path or one.target.model

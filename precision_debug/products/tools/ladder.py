@@ -85,7 +85,7 @@ _FLAGS = (
 
 
 def _could_not_run(found: Climb) -> PrecisionDebugError:
-    """Why the target could not run, for standard error."""
+    """Return why the target could not run, for standard error."""
     rung, step = found.steps[-1]
     kind = BackendError if step.exit_status == BackendError.exit_status else UsageError
     return kind(step.text, where=rung.mode)
@@ -128,7 +128,7 @@ class _Climber:
         return self._judge(outcome.report)
 
     def bisected(self, rung: Rung, switches: Sequence[Switch]) -> Explanation | None:
-        """What one child finds that builds the target again and again, in place of a child for each build."""
+        """Return what one child finds that builds the target again and again, in place of a child for each build."""
         if stopped():
             return None
         spec = dataclasses.replace(stage_of(self.spec, rung.mode, rung.options), find_pass=True)

@@ -37,7 +37,7 @@ def show_plots(report: Report, count: int, *, language: str = "") -> None:
 
 
 def plot_lines(report: Report, count: int, *, language: str = "en") -> Iterator[tuple[str, str]]:
-    """Lines and their styles, in rich's words. Culprits come first, then the largest errors."""
+    """Yield lines and their styles, in rich's words. Culprits come first, then the largest errors."""
     errors = {row.name: row.relative_l2 or 0.0 for row in report.rows}
     drawn = sorted(report.portraits, key=lambda one: (not one.introduced, -errors.get(one.name, 0.0)))[:count]
     if not drawn:
@@ -62,7 +62,7 @@ def _of(portrait: Portrait, language: str) -> Iterator[tuple[str, str]]:
 
 
 def _histogram(series: Sequence[Bins], *, logarithmic: bool) -> Iterator[tuple[str, str]]:
-    """A line a few bins, with a bar and a number for each of the series; all have the same edges."""
+    """Yield a line a few bins, with a bar and a number for each of the series; all have the same edges."""
     edges = series[0].edges
     step = -(-len(series[0].counts) // _LINES)
     grouped = [[sum(one.counts[start : start + step]) for start in range(0, len(one.counts), step)] for one in series]
@@ -76,14 +76,14 @@ def _histogram(series: Sequence[Bins], *, logarithmic: bool) -> Iterator[tuple[s
 
 
 def _bar(share: float) -> str:
-    """A bar of at most ``_BAR`` places, in eighths of one; what is there is never nothing."""
+    """Return a bar of at most ``_BAR`` places, in eighths of one; what is there is never nothing."""
     eighths = max(round(share * _BAR * 8), 1 if share > 0 else 0)
     full, rest = divmod(eighths, 8)
     return f"{'█' * full}{_EIGHTHS[rest] if rest else ''}".ljust(_BAR)
 
 
 def _density(density: Density) -> Iterator[tuple[str, str]]:
-    """The largest errors first; a darker place has more elements, by decades."""
+    """Yield the largest errors first; a darker place has more elements, by decades."""
     most = max(1, *itertools.chain(*density.counts))
     for place in range(len(density.counts) - 1, -1, -1):
         cells = (math.log1p(count) / math.log1p(most) for count in density.counts[place])

@@ -183,7 +183,7 @@ def _alone(spec: RunSpec, part_file: Path, found: Part, name: str, values: Mappi
 
 
 def _of_the_script(part_file: Path, passes: Sequence[str] | None) -> list[str]:
-    """What to print of the script; passes: None where there is none."""
+    """Return what to print of the script; passes: None where there is none."""
     if passes is None:
         return []
     brings = f", which {' and '.join(passes)} brings" if passes else ""
@@ -198,7 +198,7 @@ def _moved(folder: Path, part_file: Path) -> None:
 
 
 def _compared(spec: RunSpec, model: str, inputs: Any, **how: Any) -> Report:
-    """The whole model's report; or a part's, on the arrays that it reads."""
+    """Return the whole model's report; or a part's, on the arrays that it reads."""
     names = (*_OF_A_PART, *(_OF_THE_WHOLE if inputs is spec.inputs else ()))
     settings = {one.name: value for one, value in differing(spec) if one.name in names}
     options = {name: one for name, one in spec.options.items() if not name.startswith("save_")}
@@ -211,7 +211,7 @@ def _failing(report: Report) -> list[Row]:
 
 
 def _shows(spec: RunSpec, part: Part, *, name: str, said: Said) -> bool:
-    """Whether a part alone fails there; one that the engine refuses does not."""
+    """Return whether a part alone fails there; one that the engine refuses does not."""
     with tempfile.TemporaryDirectory(prefix="part-") as folder:
         file = Path(folder, "part.onnx")
         _save(file, part)
@@ -224,7 +224,7 @@ def _shows(spec: RunSpec, part: Part, *, name: str, said: Said) -> bool:
 
 
 def _baseline_values(spec: RunSpec, whole: Report) -> Mapping[str, Any]:
-    """Every array that the baseline's run showed, its inputs among them."""
+    """Return every array that the baseline's run showed, its inputs among them."""
     with tempfile.TemporaryDirectory(prefix="part-") as folder:
         kept, work = str(Path(folder, "baseline")), Path(folder, "work")
         work.mkdir()

@@ -107,7 +107,7 @@ class _Trip:
         self._shape: tuple[int, int] = (ids.shape[0], ids.shape[1])
 
     def go(self, road: str, spec: SessionSpec) -> tuple[dict[str, Array], Any]:
-        """What each module made of each token, float32 or wider, and the logits."""
+        """Return what each module made of each token, float32 or wider, and the logits."""
         seen: dict[str, Array] = {}
 
         def hook(_op: str, name: str, tensor: Any, /) -> None:
@@ -120,7 +120,7 @@ class _Trip:
 
     @staticmethod
     def error(value: Array, truth: Array | None) -> Array | None:
-        """Relative L2 distance from the truth, a token each; NaN where a token is masked."""
+        """Return the relative L2 distance from the truth, a token each; NaN where a token is masked."""
         if truth is None or truth.shape != value.shape:
             return None
         with np.errstate(all="ignore"):
@@ -134,7 +134,7 @@ class _Trip:
         self, name: str, seen: dict[str, Array], logits: Any, truth: dict[str, Array], base: dict[str, Array | None],
         at_once: Any, units: Sequence[float],
     ) -> Road:  # fmt: skip
-        """Whether and where first it is much farther from the truth than the whole batch at once."""
+        """Return whether and where first it is much farther from the truth than the whole batch at once."""
         coarser = max(1.0, units[1] / units[0])
         beyond: dict[str, tuple[int, float, float]] = {}
         compared = 0
@@ -186,7 +186,7 @@ _MORE, _LESS = Text("more than rounding", "超出舍入"), Text("rounding alone"
 
 
 def road_lines(road: Road) -> list[Text]:
-    """A road in the terminal."""
+    """Return a road in the terminal."""
     mean, most = figure(road.mean_abs), figure(road.max_abs)
     numbers = Text(
         f"log-probabilities differ by {mean} in the mean, {most} at most; logits are {figure(road.error)} from float64,"

@@ -51,7 +51,7 @@ def write_script(path: str, spec: RunSpec, outputs: Sequence[Path]) -> None:
 
 
 def script_of(spec: RunSpec, outputs: Sequence[Path]) -> str:
-    """The text of a script that does what the command does. Raises UsageError."""
+    """Return the text of a script that does what the command does. Raises UsageError."""
     for one, _ in differing(spec):
         if "script" in one.not_with:
             raise UsageError("cannot be combined with --gen_script", where=one.option, hint="leave one of them out")
@@ -74,7 +74,7 @@ def _quoted(text: str) -> str:
 
 
 def _arguments(spec: RunSpec, outputs: Sequence[Path]) -> list[tuple[str, Any]]:
-    """What differs from the defaults."""
+    """Return what differs from the defaults."""
     found = {one.name: value for one, value in differing(spec) if "." not in one.field}
     if spec.baseline_model is not None:
         found["baseline_model"] = spec.baseline_model

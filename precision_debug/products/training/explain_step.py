@@ -27,7 +27,7 @@ _KEPT = 4 << 30
 
 
 def explained_step(subject: Subject, work: Work, folder: Path) -> tuple[Explanation, Alone]:
-    """What an explanation says, and what each operator added, which the caller closes. Raises work.Ended."""
+    """Return what an explanation says, and what each operator added, which the caller closes. Raises work.Ended."""
     every = work.full or work.size < _KEPT
     suspected = frozenset(suspects_before(subject, 10_000 if work.full else 64))
     sinks = [sink for sink in sinks_of(subject, "") if sink.is_output]
@@ -126,6 +126,6 @@ def _before(subject: Subject, bounds: dict[str, float], decided: frozenset[str])
 
 
 def _worst(sinks: list[Sink], bounds: dict[str, float]) -> str:
-    """The output that is furthest beyond its bound."""
+    """Return the output that is furthest beyond its bound."""
     judged = [sink for sink in sinks if sink.squared or sink.non_finite] or sinks
     return max(judged, key=lambda sink: (sink.non_finite > 0, sink.rel_l2 / bounds[sink.name])).name if judged else ""

@@ -87,7 +87,7 @@ def _prints(step: RankedStep, rank: int) -> dict[str, str]:
 
 
 def _scaled_input(steps: Sequence[RankedStep]) -> RankFault | None:
-    """An input whose values are many times those of the other ranks, from a step to the end."""
+    """Return an input whose values are many times those of the other ranks, from a step to the end."""
     for name in dict.fromkeys(name for step in steps for one in step.ranks.values() for name in one.inputs):
         sizes = [
             {rank: one.inputs[name].rms for rank, one in step.ranks.items() if name in one.inputs} for step in steps
@@ -104,7 +104,7 @@ def _scaled_input(steps: Sequence[RankedStep]) -> RankFault | None:
 
 
 def _times(sizes: Mapping[int, float | None], rank: int) -> float | None:
-    """How many times the size of the others'; None where it is not known."""
+    """Return how many times the size of the others'; None where it is not known."""
     own, others = sizes.get(rank), [one for other, one in sizes.items() if other != rank and one]
     return own / float(np.median(others)) if own and others else None
 
@@ -136,7 +136,7 @@ def _told(
 
 
 def _side(step: RankedStep, name: str, side: str) -> dict[int, GradientNumbers]:
-    """A side of the reduction, by rank; only of ranks that have it."""
+    """Return a side of the reduction, by rank; only of ranks that have it."""
     found = {rank: getattr(one.gradients[name], side) for rank, one in step.ranks.items() if name in one.gradients}
     return {rank: numbers for rank, numbers in found.items() if numbers is not None}
 
@@ -153,14 +153,14 @@ def _broken(step: RankedStep, name: str) -> RankFault | None:
 
 
 def _unused(step: RankedStep, name: str) -> RankFault | None:
-    """A parameter that a rank has, and whose gradient nothing made there, although something did elsewhere."""
+    """Return a parameter that a rank has, and whose gradient nothing made there, although something did elsewhere."""
     local = _side(step, name, "local")
     without = [rank for rank, one in step.ranks.items() if name in one.gradients and rank not in local]
     return _told(step, "unused", name, without) if local and without else None
 
 
 def _weights(step: RankedStep, name: str) -> RankFault | None:
-    """Parameters that each rank holds whole, and that are not the same."""
+    """Return parameters that each rank holds whole, and that are not the same."""
     sizes = {
         rank: one.numbers.parameters[name].size
         for rank, one in step.ranks.items()
@@ -171,7 +171,7 @@ def _weights(step: RankedStep, name: str) -> RankFault | None:
 
 
 def _reduced(step: RankedStep, name: str) -> RankFault | None:
-    """What is behind the reduction, by the factors of what was before it."""
+    """Return what is behind the reduction, by the factors of what was before it."""
     local = _side(step, name, "local")
     if len(local) < len(step.ranks) or any(name in one.unseen for one in step.ranks.values()):
         return None
@@ -198,7 +198,7 @@ def _reduced(step: RankedStep, name: str) -> RankFault | None:
 
 
 def _same(reduced: Mapping[int, GradientNumbers], alone: Mapping[int, np.ndarray[Any, Any]]) -> bool:
-    """Whether backward left each rank with what its own batch gave."""
+    """Return whether backward left each rank with what its own batch gave."""
     return all(np.array_equal(np.asarray(one.sketch), alone[rank]) for rank, one in reduced.items() if rank in alone)
 
 

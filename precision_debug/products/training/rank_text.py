@@ -115,7 +115,7 @@ def _said(found: RankFault) -> Text:
 
 
 def next_text(found: RankFault, folder: str) -> Text | None:
-    """How the operator is found, where one of a rank's own backward pass did it."""
+    """Return how the operator is found, where one of a rank's own backward pass did it."""
     if found.what not in ("broken", "narrow"):
         return None
     kept = Path(folder, f"step_{found.step:06d}")

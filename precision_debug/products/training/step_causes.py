@@ -34,7 +34,8 @@ _BELOW, _ABOVE = (
 def cause_in_step(
     subject: Subject, casts: Collection[CastLoss], name: str, code: str, evidence: Mapping[str, Any], at: Sequence[str]
 ) -> tuple[str, dict[str, Any]]:  # fmt: skip
-    """A culprit's cause in the words of a step. code, evidence: of the operator alone. at: the outputs it spoils."""
+    """Return a culprit's cause in the words of a step. code, evidence: of the operator alone. at: the outputs it
+    spoils."""
     meta = subject.meta_of.get(name)
     if subject.is_step and (flushed := flushed_operand(subject, name)):
         return "operand_flushed", dict(flushed)
@@ -72,7 +73,8 @@ def _reaches(subject: Subject, name: str, limit: float) -> bool:
 def _in_optimiser(
     subject: Subject, name: str, evidence: dict[str, Any], at: Sequence[str]
 ) -> tuple[str, dict[str, Any]]:  # fmt: skip
-    """What an optimiser divides by underflows: what it adds, so as not to divide by 0, may be 0 in that type, too."""
+    """Return what an optimiser divides by underflows: what it adds, so as not to divide by 0, may be 0 in that type,
+    too."""
     phase, parameter, _ = name.split("/", 2) if name.count("/") > 1 else (name, "", "")
     rows = [meta for meta in subject.tensors if meta.name.startswith(f"{phase}/{parameter}/")] if parameter else []
     added = next((one for meta in rows if (one := constant_added(meta)) and one < evidence["smallest"] / 2), 0.0)
@@ -86,7 +88,7 @@ def _in_optimiser(
 
 
 def constant_added(meta: TensorMeta) -> float:
-    """The number that an addition adds; 0 where it adds none."""
+    """Return the number that an addition adds; 0 where it adds none."""
     if meta.call is None or plain_type(meta.op_type) not in ("add", "_foreach_add"):
         return 0.0
     with contextlib.suppress(ValueError):
@@ -101,7 +103,7 @@ def power(scale: float) -> str:
 
 
 def cast_before(subject: Subject, name: str) -> str:
-    """What is cast, in the target's run alone, before an operator reads it; "" where nothing is."""
+    """Return what is cast, in the target's run alone, before an operator reads it; "" where nothing is."""
     row = subject.row_of.get(name)
     meta = subject.targets.get(row.target_name) if row is not None else None
     for source in meta.inputs if meta is not None else ():
@@ -116,7 +118,8 @@ def cast_before(subject: Subject, name: str) -> str:
 
 
 def _is_cast(subject: Subject, name: str) -> bool:
-    """Whether a tensor of the target alone is a cast of another: torch's by its name, Paddle's by its operator."""
+    """Return whether a tensor of the target alone is a cast of another: torch's by its name, Paddle's by its
+    operator."""
     if name in subject.partner or name not in subject.targets:
         return False
     return ":to[" in name.rpartition("/")[2] or plain_type(subject.targets[name].op_type) == "cast"
@@ -149,7 +152,8 @@ def _part_of_range(subject: Subject, cast: CastLoss) -> float:
 
 
 def _from_the_loss(subject: Subject) -> set[str]:
-    """Tensors of the backward pass that are made of the loss's gradient; the others are weights that it reads."""
+    """Return tensors of the backward pass that are made of the loss's gradient; the others are weights that it
+    reads."""
     found: set[str] = set()
     begun: set[int | None] = set()
     for meta in subject.tensors:
@@ -195,12 +199,13 @@ def lost_epsilons(subject: Subject) -> tuple[Culprit, ...]:
 
 
 def without_these(culprits: tuple[Culprit, ...], lost: tuple[Culprit, ...]) -> tuple[Culprit, ...]:
-    """The culprits that are named for something else than updates, which a division by 0 has made what they are."""
+    """Return the culprits that are named for something else than updates, which a division by 0 has made what they
+    are."""
     return tuple(one for one in culprits if not lost or not one.at.startswith((UPDATE, "state/")))
 
 
 def _broken(row: Row, *, of_base: bool) -> float:
-    """Share of an update that is NaN or Inf, which is that of its divisor that is 0."""
+    """Return the share of an update that is NaN or Inf, which is that of its divisor that is 0."""
     numbers = row.comparison
     stats = None if numbers is None else numbers.base if of_base else numbers.target
     return 0.0 if stats is None or not stats.elements else (stats.nan + stats.inf) / stats.elements

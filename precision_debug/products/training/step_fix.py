@@ -27,7 +27,8 @@ nothing but rounding has a bound of any size, and an error to match."""
 
 
 def tried_on_step(subject: Subject, explanation: Explanation, target: OpenSide) -> ToKeep | None:
-    """What came of the scale, or else the run mode, that the first culprit asks for; None where it asks for none."""
+    """Return what came of the scale, or else the run mode, that the first culprit asks for; None where it asks for
+    none."""
     if scale := scale_asked(explanation):
         return tried_scale(subject, explanation, target, scale)
     mode = wide_mode(explanation, target)
@@ -35,14 +36,14 @@ def tried_on_step(subject: Subject, explanation: Explanation, target: OpenSide) 
 
 
 def scale_asked(explanation: Explanation) -> str:
-    """The loss's scale that the first culprit asks for, as a setting's value; "" where it asks for none."""
+    """Return the loss's scale that the first culprit asks for, as a setting's value; "" where it asks for none."""
     first = explanation.culprits[0] if explanation.culprits else None
     option = str(first.evidence.get("option", "")) if first is not None else ""
     return option.rpartition("loss_scale=")[2] if "loss_scale=" in option else ""
 
 
 def wrong_outputs(subject: Subject, explanation: Explanation) -> list[str]:
-    """The outputs of a step that are beyond their own bounds."""
+    """Return the outputs of a step that are beyond their own bounds."""
     found = []
     for row in subject.rows:
         error = row.relative_l2
@@ -55,7 +56,7 @@ def wrong_outputs(subject: Subject, explanation: Explanation) -> list[str]:
 
 
 def tight(bounds: Iterable[float], otherwise: float) -> float:
-    """The largest bound of the outputs whose error tells something; otherwise: where there are none."""
+    """Return the largest bound of the outputs whose error tells something; otherwise: where there are none."""
     known = sorted(bounds)
     return max((one for one in known if one <= _TIGHT * known[0]), default=otherwise)
 
@@ -70,7 +71,8 @@ def tried_scale(subject: Subject, explanation: Explanation, target: OpenSide, sc
 
 
 def wide_mode(explanation: Explanation, target: OpenSide) -> str:
-    """The run mode with parameters in float32, where the first culprit is one that only their type makes; else ""."""
+    """Return the run mode with parameters in float32, where the first culprit is one that only their type makes; else
+    ""."""
     first, mode = next(iter(explanation.culprits), None), target.opening.mode
     known = CAUSES.get(first.cause) if first is not None else None
     return mode.wide_parameters if known is not None and known.of_parameters and mode is not None else ""
@@ -120,7 +122,7 @@ def _tried(
 
 
 def _errors(subject: Subject, outputs: object, names: list[str]) -> dict[str, float]:
-    """Relative L2 error of each output; inf where it is NaN or Inf."""
+    """Return the relative L2 error of each output; inf where it is NaN or Inf."""
     found = {}
     for name in names:
         base, got = (np.asarray(as_array(side[name])) for side in (subject.outputs, outputs))  # type: ignore[index]
@@ -130,5 +132,5 @@ def _errors(subject: Subject, outputs: object, names: list[str]) -> dict[str, fl
 
 
 def _told(errors: Mapping[str, float], bounds: Mapping[str, float], allowed: float) -> float:
-    """The largest error of the outputs whose error tells something; inf where any is NaN or Inf."""
+    """Return the largest error of the outputs whose error tells something; inf where any is NaN or Inf."""
     return max((e for name, e in errors.items() if bounds[name] <= allowed or not math.isfinite(e)), default=0.0)

@@ -37,7 +37,8 @@ def author_of(subject: Subject, name: str, *, far: bool) -> TensorMeta:
 
 
 def _written_over(subject: Subject, name: str) -> TensorMeta | None:
-    """The last operator of the target alone that wrote into a tensor, or a view of one, that is read after it."""
+    """Return the last operator of the target alone that wrote into a tensor, or a view of one, that is read after
+    it."""
     read = {subject.row_of[one].target_name for one in subject.sources(name)}
     found = None
     for meta in subject.targets.values():
@@ -53,7 +54,8 @@ def _written_over(subject: Subject, name: str) -> TensorMeta | None:
 
 
 def _written_between(subject: Subject, name: str) -> TensorMeta | None:
-    """The last operator in place that the target alone runs between what a tensor is made of and the tensor itself."""
+    """Return the last operator in place that the target alone runs between what a tensor is made of and the tensor
+    itself."""
     metas = list(subject.targets.values())
     place = {meta.name: number for number, meta in enumerate(metas)}
     row = subject.row_of[name]
@@ -76,7 +78,8 @@ UPDATE = "update/"
 
 
 def lost_updates(subject: Subject) -> tuple[Culprit, ...]:
-    """The worst of the parameters whose update is lost in the target, with how many there are; () where none is."""
+    """Return the worst of the parameters whose update is lost in the target, with how many there are; () where none
+    is."""
     if _left_out(subject):
         return ()
     found: list[tuple[float, str]] = []
@@ -103,7 +106,7 @@ def lost_updates(subject: Subject) -> tuple[Culprit, ...]:
 
 
 def _held_in(subject: Subject, parameter: str, wrote: str) -> str:
-    """The type that took the update; of an optimiser that rounds by hand, the one that it rounds to."""
+    """Return the type that took the update; of an optimiser that rounds by hand, the one that it rounds to."""
     held = subject.held_as.get(wrote, "") or subject.narrow_type
     own = [meta.dtype for name, meta in subject.targets.items() if name.startswith(f"optimiser/{parameter}/")]
     narrow = [one for one in own if one in ("bfloat16", "float16")]
@@ -119,14 +122,14 @@ def _left_out(subject: Subject) -> bool:
 
 
 def _learns(subject: Subject, parameter: str) -> bool:
-    """Whether its gradient is anything but 0."""
+    """Return whether its gradient is anything but 0."""
     row = subject.row_of.get(f"gradient/{parameter}")
     found = None if row is None or row.comparison is None else row.comparison.target
     return found is not None and bool(found.min or found.max)
 
 
 def _written(subject: Subject, parameter: str) -> str:
-    """The row of the operator that changed a parameter last; its update's own where none was seen."""
+    """Return the row of the operator that changed a parameter last; its update's own where none was seen."""
     before = f"optimiser/{parameter}/"
     rows = [meta.name for meta in subject.tensors if meta.name.startswith(before) and meta.op_type.endswith("_")]
     return rows[-1] if rows else f"{UPDATE}{parameter}"
@@ -170,7 +173,7 @@ def decided_by_rounding(subject: Subject, sinks: Sequence[Sink], expected: Mappi
 
 
 def is_lost(subject: Subject, sink: Sink, decided: frozenset[str]) -> bool:
-    """Whether a gradient is off by more than all of it, although the baseline's own rounding leaves it alone."""
+    """Return whether a gradient is off by more than all of it, although the baseline's own rounding leaves it alone."""
     return _own(subject, sink).startswith(GRADIENT) and sink.rel_l2 > WHOLE and sink.name not in decided
 
 
@@ -194,7 +197,7 @@ def _is_sign(subject: Subject, sink: Sink) -> bool:
 
 
 def _made_of(gradient: str, sinks: Sequence[Sink]) -> Iterator[str]:
-    """The outputs that the optimiser makes of a gradient."""
+    """Yield the outputs that the optimiser makes of a gradient."""
     before, _, parameter = gradient.partition(GRADIENT)
     for sink in sinks:
         if sink.name == f"{before}{UPDATE}{parameter}" or sink.name.startswith(f"{before}state/{parameter}/"):
@@ -202,7 +205,8 @@ def _made_of(gradient: str, sinks: Sequence[Sink]) -> Iterator[str]:
 
 
 def terms_of(subject: Subject, name: str) -> float:
-    """How many numbers are added up for each one of a gradient, or of that which an update or a state is made of.
+    """Return how many numbers are added up for each one of a gradient, or of that which an update or a state is made
+    of.
 
     Of the nearest operators, going back, that read more than they make; 1 where none is seen.
     """

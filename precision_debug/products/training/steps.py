@@ -66,7 +66,8 @@ class Expectations:
 def expectations(
     subject: Subject, plain: Mapping[str, Any], sinks: Sequence[Sink], drawn: Expectations | None = None
 ) -> Expectations:
-    """Relative L2 error of each output that rounding everywhere makes of it; each draw takes a run of the baseline.
+    """Return the relative L2 error of each output that rounding everywhere makes of it; each draw takes a run of the
+    baseline.
 
     One is enough where no output is beyond it: another draw can only expect more of each. It does for a while where
     the same outputs would be wrong if that were many times as much. drawn: one such, to which the others are added.
@@ -99,12 +100,12 @@ def _settled(subject: Subject, sinks: Sequence[Sink], found: Mapping[str, float]
 
 
 def beyond(sinks: Sequence[Sink], bounds: Mapping[str, float]) -> bool:
-    """Whether an output is off by more than its bound."""
+    """Return whether an output is off by more than its bound."""
     return any(sink.non_finite or sink.flips or sink.rel_l2 > bounds[sink.name] for sink in sinks)
 
 
 def wrong(subject: Subject, sinks: Sequence[Sink], expected: Mapping[str, float]) -> frozenset[str]:
-    """The outputs whose authors are to be looked for."""
+    """Return the outputs whose authors are to be looked for."""
     unit, decided = max(subject.typical_unit, LOOK_LEAST), decided_by_rounding(subject, sinks, expected)
     return frozenset(
         sink.name for sink in sinks
@@ -126,7 +127,8 @@ def _least(subject: Subject, sink: Sink, unit: float) -> float:
 def allowed_at(
     subject: Subject, sinks: Sequence[Sink], expected: Mapping[str, float], *, blamed: bool
 ) -> dict[str, float]:
-    """Relative L2 error up to which each output is as expected, or fails nothing although somebody is to blame."""
+    """Return the relative L2 error up to which each output is as expected, or fails nothing although somebody is to
+    blame."""
     unit, decided = subject.typical_unit, decided_by_rounding(subject, sinks, expected)
     if blamed:
         foretold = [(sink, _foretold(subject, sink, expected)) for sink in sinks]
@@ -146,7 +148,7 @@ def allowed_at(
 
 
 def _foretold(subject: Subject, sink: Sink, expected: Mapping[str, float]) -> float:
-    """What rounding makes of an output, with what a draw of it differs from another.
+    """Return what rounding makes of an output, with what a draw of it differs from another.
 
     Where it leaves nothing of one, more, however it came about: the gradient of a bias before a batch norm is a sum
     that cancels. What rounding its terms makes is predicted, and a kernel that adds them up one after the other rounds
@@ -168,7 +170,7 @@ def _foretold(subject: Subject, sink: Sink, expected: Mapping[str, float]) -> fl
 
 
 def _error(row: Row | None) -> float | None:
-    """Relative L2 of an output; inf where it is NaN or Inf."""
+    """Return the relative L2 of an output; inf where it is NaN or Inf."""
     if row is None or row.comparison is None:
         return None
     return math.inf if is_broken(row.comparison) else row.relative_l2
@@ -250,7 +252,7 @@ class _Search:
         self._explains: dict[str, set[str]] = {}
 
     def effects_of(self, names: Sequence[str]) -> tuple[Effect, ...]:
-        """What the errors of some operators together do; takes a run of the baseline."""
+        """Return what the errors of some operators together do; takes a run of the baseline."""
         self._work.go_on()
         found = carried_together(self._subject, self._alone, names, self._names, self._looked, self._plain)
         if len(names) == 1:
@@ -258,14 +260,14 @@ class _Search:
         return found
 
     def born(self) -> list[str]:
-        """Operators that make NaN or Inf of their own, the first first, as far as an output has some."""
+        """Return operators that make NaN or Inf of their own, the first first, as far as an output has some."""
         if not any(sink.non_finite for sink in self._looked):
             return []
         found = [name for name in self._names if self._alone.found[name].born_nan + self._alone.found[name].born_inf]
         return sorted(found, key=self._place)[:_FAR_ONES]
 
     def far(self) -> list[str]:
-        """Operators whose own error is far above rounding: the first of the step, then the largest first."""
+        """Return operators whose own error is far above rounding: the first of the step, then the largest first."""
         units = {name: self._alone.found[name].units or 0.0 for name in self._names if name not in self.tried}
         found = [
             name for name in units
@@ -275,7 +277,7 @@ class _Search:
         return sorted(found, key=lambda name: (name != begins, -min(units[name], 1e6), self._place(name)))[:_FAR_ONES]
 
     def within(self, part: _Part, left: Collection[str]) -> str | None:
-        """The operator of a part that makes most of what is left; None where no part of it makes half."""
+        """Return the operator of a part that makes most of what is left; None where no part of it makes half."""
         while part.parts or len(part.names) > 1:
             if not part.parts:  # several of one name cannot be: names are unique
                 return None
@@ -298,7 +300,7 @@ class _Search:
         return self.tried[names[0]] if len(names) == 1 and names[0] in self.tried else self.effects_of(names)
 
     def explained(self, name: str, effects: Sequence[Effect], left: Collection[str]) -> set[str]:
-        """The outputs among those left that an operator by itself is to blame for."""
+        """Return the outputs among those left that an operator by itself is to blame for."""
         own = self._alone.found[name]
         far = self._subject.far(own.rel_l2, own.units, FAR) or bool(own.flips)
         born = own.born_nan + own.born_inf > 0
@@ -317,7 +319,7 @@ class _Search:
         return found
 
     def most(self, names: Sequence[str], left: Collection[str]) -> float | None:
-        """The largest share of what is left that the untried make together."""
+        """Return the largest share of what is left that the untried make together."""
         return self._much(self.effects_of(names), left) if len(names) > 1 else None
 
     @staticmethod
@@ -361,7 +363,7 @@ class _Search:
         return meta is not None and meta.phase == FORWARD and own.born_nan + own.born_inf > 0
 
     def _with_all(self, culprit: Culprit, spoilt: Collection[str]) -> Culprit:
-        """The culprit that stands for all that spoil these outputs."""
+        """Return the culprit that stands for all that spoil these outputs."""
         subject, evidence = self._subject, dict(culprit.evidence)
         parts = [subject.within_rank(one) for one in spoilt]
         for counted, kind in (("gradients", "gradient/"), ("parameters", "update/")):
@@ -376,7 +378,8 @@ class _Search:
         )  # fmt: skip
 
     def _switch_of(self, name: str, cause: str) -> str:
-        """What culprits have in common that one stands for: a switch, or an operator of the optimiser or of ranks."""
+        """Return what culprits have in common that one stands for: a switch, or an operator of the optimiser or of
+        ranks."""
         meta = self._subject.meta_of.get(name)
         if CAUSES[cause].one_switch:
             return cause

@@ -79,18 +79,19 @@ class Untrained:
 
 
 def steps_with_a_band(steps: Sequence[StepNumbers]) -> int:
-    """How many have enough steps before them for a band: of the others only NaN and Inf are known."""
+    """Return how many have enough steps before them for a band: of the others only NaN and Inf are known."""
     return max(0, len(steps) - _FEW)
 
 
 def untrained(steps: Sequence[StepNumbers]) -> Untrained | None:
-    """What was without a gradient in every step; None where nothing was."""
+    """Return what was without a gradient in every step; None where nothing was."""
     never = frozenset.intersection(*(one.without for one in steps)) if steps else frozenset()
     return Untrained(names=tuple(sorted(never))) if never else None
 
 
 def first_departure(steps: Sequence[StepNumbers]) -> Departure | None:
-    """The first step with something wrong; of several things there, the gravest, and the parameter furthest out."""
+    """Return the first step with something wrong; of several things there, the gravest, and the parameter furthest
+    out."""
     found = [one for one in (_banded(steps), *_over_all(steps)) if one is not None]
     if not found:
         return None
@@ -150,7 +151,7 @@ def _stays_small(here: Sequence[StepNumbers], name: str, bound: float) -> bool:
 
 
 def _jumps(steps: Sequence[StepNumbers], place: int) -> Departure | None:
-    """A learning rate, or an update that neither it nor the gradients explain, far beyond each one before."""
+    """Return a learning rate, or an update that neither it nor the gradients explain, far beyond each one before."""
     if place < _FEW:
         return None
     now = steps[place]
@@ -185,19 +186,19 @@ def _furthest(step: StepNumbers) -> str:
 
 
 def _total(step: StepNumbers) -> float:
-    """The norm of all gradients together."""
+    """Return the norm of all gradients together."""
     return math.sqrt(sum(one.norm**2 for one in step.parameters.values()))
 
 
 def _update(step: StepNumbers) -> float:
-    """The norm of all updates over that of all parameters; 0 where none was measured."""
+    """Return the norm of all updates over that of all parameters; 0 where none was measured."""
     known = [(one.moved * one.size, one.size) for one in step.parameters.values() if one.moved is not None]
     size = math.sqrt(sum(one**2 for _, one in known))
     return math.sqrt(sum(one**2 for one, _ in known)) / size if size else 0.0
 
 
 def _over_all(steps: Sequence[StepNumbers]) -> list[Departure | None]:
-    """What is told by the steps that follow, too; each needs as many as a band does."""
+    """Return what is told by the steps that follow, too; each needs as many as a band does."""
     if len(steps) <= _FEW:
         return []
     still, tiny = _still(steps), _tiny(steps)
@@ -243,7 +244,7 @@ def _gone(steps: Sequence[StepNumbers]) -> Departure | None:
 
 
 def _dead(steps: Sequence[StepNumbers]) -> Departure | None:
-    """A gradient that is 0 in each element at nearly each step, beside others that are not."""
+    """Return a gradient that is 0 in each element at nearly each step, beside others that are not."""
     if not any(_total(one) > 0 for one in steps):
         return None  # said of the whole log
     names = dict.fromkeys(name for step in steps for name in step.parameters)

@@ -97,7 +97,7 @@ def departure_text(steps: Sequence[StepNumbers], found: Departure | None) -> Tex
 
 
 def untrained_text(found: Untrained) -> Text:
-    """Which parameters never had a gradient: for the reader to judge."""
+    """Return which parameters never had a gradient: for the reader to judge."""
     names = ", ".join(f"`{name}`" for name in found.names[:3])
     more = f" and {len(found.names) - 3} more" if len(found.names) > 3 else ""
     more_zh = f" 等 {len(found.names)} 个" if len(found.names) > 3 else ""
@@ -108,7 +108,7 @@ def untrained_text(found: Untrained) -> Text:
 
 
 def _of_the_run(found: Departure) -> Text | None:
-    """A sentence about updates, rates and what is no more; None for what is told by a gradient's band."""
+    """Return a sentence about updates, rates and what is no more; None for what is told by a gradient's band."""
     name, value, usual, many = f"`{found.parameter}`", figure(found.value), figure(found.usual), found.parameters
     affected, affected_zh = f"(parameters affected: {many})", f"（受影响的参数：{many} 个）"
     if found.what == "gone":
@@ -224,7 +224,7 @@ def training_page(
 def _numbers(
     steps: Sequence[StepNumbers], name: str, number: Callable[[ParameterNumbers], float | None], without: float
 ) -> list[float]:
-    """Those that are not ``without``."""
+    """Return those that are not ``without``."""
     found = [number(step.parameters[name]) for step in steps if name in step.parameters]
     return [one for one in found if one is not None and one != without]
 
@@ -236,7 +236,7 @@ def _flat(curves: Sequence[_Curve]) -> Iterator[Text]:
 
 
 def _about(steps: Sequence[StepNumbers], drawn: int, names: int, found: Departure | None) -> Text:
-    """What is drawn, over which steps, and with which scales of the loss."""
+    """Return what is drawn, over which steps, and with which scales of the loss."""
     if not steps:
         return Text("No step was logged.", "没有保存任何步。")
     span_en, span_zh = f"steps {steps[0].step} to {steps[-1].step}", f"第 {steps[0].step} 至 {steps[-1].step} 步"

@@ -44,7 +44,7 @@ def claims_of_training(
 
 
 def verdict_of_training(claims: Sequence[Claim]) -> Verdict:
-    """The answer of a log."""
+    """Return the answer of a log."""
     return verdict_of(claims, _NEEDED, asked=True)
 
 
@@ -124,7 +124,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> Parser:
-    """What the verb takes."""
+    """Return what the verb takes."""
     parser = Parser(
         prog=program("training"), formatter_class=formatter, description=Help(__doc__ or "", DESCRIPTION_ZH)
     )

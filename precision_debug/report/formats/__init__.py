@@ -22,24 +22,24 @@ GROUP = "precision_debug.formats"
 
 
 def built_in() -> tuple[str, ...]:
-    """The formats of this folder, by name; nothing is imported for it."""
+    """Return the formats of this folder, by name; nothing is imported for it."""
     return tuple(sorted(found.name for found in pkgutil.iter_modules(__path__)))
 
 
 @functools.cache
 def modules() -> Mapping[str, str]:
-    """Name of each format to the module that writes it; a wheel's may take the place of one of ours."""
+    """Return the name of each format to the module that writes it; a wheel's may take the place of one of ours."""
     ours = {name: f"{__name__}.{name}" for name in built_in()}
     return {**ours, **{entry.name: entry.value for entry in metadata.entry_points(group=GROUP)}}
 
 
 def endings() -> tuple[str, ...]:
-    """The endings of files that can be written, with the dot, lower case."""
+    """Return the endings of files that can be written, with the dot, lower case."""
     return tuple(f".{name}" for name in modules())
 
 
 def format_of(name: str) -> Any:
-    """The module of a format. Raises OutputError where there is none, or it cannot be imported."""
+    """Return the module of a format. Raises OutputError where there is none, or it cannot be imported."""
     found = modules().get(name.lower())
     if found is None:
         known = " ".join(endings())

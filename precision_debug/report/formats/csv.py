@@ -49,7 +49,7 @@ def _last(report: Report) -> dict[str, str]:
 
 
 def _cell(text: str) -> str:
-    """Text that a spreadsheet takes for text. An apostrophe goes before what it would take for a formula.
+    """Return the text that a spreadsheet takes for text. An apostrophe goes before what it would take for a formula.
 
     Source: OWASP, CSV injection; the wide signs are those of East Asian keyboards.
     """

@@ -40,7 +40,8 @@ def to_dict(report: Report) -> dict[str, Any]:
 
 
 def from_dict(plain: Any) -> Report:
-    """The inverse of ``to_dict``. Raises OutputError where ``plain`` is no report, damaged, or of another version."""
+    """Return the inverse of ``to_dict``. Raises OutputError where ``plain`` is no report, damaged, or of another
+    version."""
     if not isinstance(plain, dict) or plain.get("format") != _FORMAT:
         raise OutputError(say("foreign_report"), hint=say("give_a_report"))
     version = plain.get("format_version")
@@ -65,7 +66,8 @@ def _infinite(row: Row) -> Row:
 
 
 def _whole(report: Report) -> Report:
-    """The report, or TypeError where something in it is of the wrong kind: ``decode`` takes null for anything."""
+    """Return the report, or TypeError where something in it is of the wrong kind: ``decode`` takes null for
+    anything."""
     expected: list[tuple[str, Any, type]] = [
         ("spec", report.spec, RunSpec),
         ("baseline", report.baseline, Side),
@@ -125,7 +127,8 @@ def write(report: Report, path: Path) -> None:
 
 
 def _with_digests(report: Report) -> Report:
-    """The report whose sides hold digests of their models' files: who reads it later can tell whether they changed."""
+    """Return the report whose sides hold digests of their models' files: who reads it later can tell whether they
+    changed."""
     sides = [
         dataclasses.replace(side, files=(), digest=side.digest or digest_of_files(side.files)) if side.files else side
         for side in (report.baseline, report.target)
@@ -205,7 +208,7 @@ def _head(report: Report) -> dict[str, Any]:
 
 
 def _fix(report: Report) -> dict[str, Any] | None:
-    """What came of trying what is to be pasted: see search.Tried."""
+    """Return what came of trying what is to be pasted: see search.Tried."""
     said = tried_sentence(report)
     if said is None or report.to_keep is None or report.to_keep.tried is None:
         return None

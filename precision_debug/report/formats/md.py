@@ -48,7 +48,7 @@ def write(report: Report, path: Path) -> None:
 
 
 def lines(report: Report) -> Iterator[str]:
-    """The whole."""
+    """Yield the whole."""
     yield from head(report)
     for section in summary(report).sections:
         yield ""
@@ -59,7 +59,7 @@ def lines(report: Report) -> Iterator[str]:
 
 
 def head(report: Report) -> Iterator[str]:
-    """The verdict and the sentences about it."""
+    """Yield the verdict and the sentences about it."""
     content = summary(report)
     target, baseline = report.target, report.baseline
     yield f"# {_MARKS[content.tone]} {content.headline}"
@@ -87,7 +87,7 @@ def _pairs(section: Section) -> Iterator[str]:
 
 
 def _fenced(text: str, language: str) -> list[str]:
-    """What is to be copied: nothing in it is changed, and pages that show Markdown have a button for it."""
+    """Return what is to be copied: nothing in it is changed, and pages that show Markdown have a button for it."""
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
     return [f"{fence}{language}", *visible(text, keep="\n").splitlines(), fence]
 
@@ -141,13 +141,13 @@ def _sentence(text: Text) -> str:
 
 
 def _said(text: str) -> str:
-    """A sentence in which names stand between backticks, as the page shows them."""
+    """Return a sentence in which names stand between backticks, as the page shows them."""
     parts = re.split("`([^`]+)`", " ".join(text.split()))
     return "".join(code(part) if place % 2 else _escaped(part) for place, part in enumerate(parts))
 
 
 def plain(text: str) -> str:
-    """Text that Markdown shows as it is, on one line and inside a table."""
+    """Return the text that Markdown shows as it is, on one line and inside a table."""
     return _escaped(" ".join(text.split()))
 
 
@@ -176,7 +176,7 @@ _MOST = 1 << 20
 
 
 def place() -> Path | None:
-    """The file of the step that this runs in; None outside of GitHub Actions."""
+    """Return the file of the step that this runs in; None outside of GitHub Actions."""
     named = os.environ.get(VARIABLE, "")
     return Path(named) if named else None
 

@@ -46,16 +46,16 @@ class Rows(Protocol):
         """A tensor is the row of this name from here on."""
 
     def row_of(self, tensor: Any) -> str:
-        """Its name; "": it has none."""
+        """Return its name; "": it has none."""
 
     def meta_of(self, name: str) -> TensorMeta | None:
-        """A row that was shown before."""
+        """Return a row that was shown before."""
 
     def name_once(self, name: str) -> str:
-        """A name with the number of times that it was asked for."""
+        """Return a name with the number of times that it was asked for."""
 
     def tensor_like(self, values: Any, like: Any) -> Any:
-        """Values as a tensor of another one's type and place."""
+        """Return values as a tensor of another one's type and place."""
 
 
 _LEAF, _PY_LAYER = "GradNodeAccumulation", "GradNodePyLayer_"
@@ -134,7 +134,7 @@ class Backward:
             self._hook(address)
 
     def _walk(self, starts: Sequence[Any]) -> list[int]:
-        """Nodes that were not met before, with their names and where their gradients go."""
+        """Return nodes that were not met before, with their names and where their gradients go."""
         found: list[int] = []
         waiting = collections.deque(starts)
         while waiting:
@@ -249,14 +249,14 @@ class Backward:
             self._arrived[target] += [rows[place]] if len(rows) == len(following) else rows
 
     def _gradients(self, address: int) -> list[str]:
-        """Rows that what a node is given is made of."""
+        """Return rows that what a node is given is made of."""
         found = [*self._arrived.get(address, ())]
         for shut, _ in self._fed_by_shut.get(address, ()):
             found += self._gradients(shut)
         return found
 
     def _sources(self, address: int) -> list[str]:
-        """What a node reads: gradients, and the operator's inputs and results of the forward pass."""
+        """Return what a node reads: gradients, and the operator's inputs and results of the forward pass."""
         owner = self._owner.get(address, "")
         meta = self._watch.meta_of(owner)
         return [*self._gradients(address), *(() if meta is None else (*meta.inputs, owner))]
@@ -264,11 +264,11 @@ class Backward:
     # PyLayers
 
     def owner_of(self, context: Any) -> str:
-        """The forward row of the PyLayer that a context is of; "": it is not known."""
+        """Return the forward row of the PyLayer that a context is of; "": it is not known."""
         return self._owner.get(self._contexts.get(id(context), 0), "")
 
     def given(self, context: Any, gradients: Sequence[Any]) -> list[Any]:
-        """The gradients that a PyLayer's backward begins with; shown where they are of no row that was."""
+        """Return the gradients that a PyLayer's backward begins with; shown where they are of no row that was."""
         address, found = self._contexts[id(context)], []
         rows = self._gradients(address)
         for one in gradients:
@@ -297,7 +297,7 @@ class Backward:
     # parameters
 
     def sources_of(self, parameter: Any) -> list[str]:
-        """Rows that a parameter's gradient is the sum of."""
+        """Return rows that a parameter's gradient is the sum of."""
         node = parameter.grad_fn
         return [] if node is None else self._gradients(node.node_ptr())
 
@@ -311,7 +311,7 @@ def _address(tensor: Any) -> int:
 
 
 def _kind(node: str) -> str:
-    """ "MatmulGradNode" to Paddle's own name for that operator, "matmul_grad"; a PyLayer's to "Act.backward"."""
+    """Return "MatmulGradNode" to Paddle's own name for that operator, "matmul_grad"; a PyLayer's to "Act.backward"."""
     if node.startswith(_PY_LAYER):
         return f"{node.removeprefix(_PY_LAYER)}.backward"
     plain = node.removesuffix("Final").removesuffix("GradNode")

@@ -29,7 +29,7 @@ _READ_BY_OTHERS = torch.nn.modules.linear.NonDynamicallyQuantizableLinear
 
 
 def multiplies_float8(device: Any) -> bool:
-    """Whether a device multiplies float8 numbers itself."""
+    """Return whether a device multiplies float8 numbers itself."""
     return bool(device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 9))
 
 
@@ -68,7 +68,7 @@ def convert(step: TrainingStep, path: str, kept: Sequence[str]) -> tuple[frozens
 
 
 def products(metas: Iterable[TensorMeta], paths: Collection[str]) -> Mapping[str, str]:
-    """The rows of the backward products of float8 layers to those that the same layers have without float8.
+    """Return the rows of the backward products of float8 layers to those that the same layers have without float8.
 
     torchao multiplies for the gradient of the input first, then for that of the weight; torch has another order where
     there is no bias, and leaves out what nobody asks for. metas: of a step without float8. paths: the float8 layers'.

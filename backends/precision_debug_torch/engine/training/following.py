@@ -51,7 +51,7 @@ class _Sample:
     touched: Any
 
     def still(self, now: Any) -> float | None:
-        """Share of those that had a gradient and are what they were."""
+        """Return the share of those that had a gradient and are what they were."""
         many = int(self.touched.sum())
         return float((self.touched & (now == self.first)).sum()) / many if many else None
 
@@ -150,12 +150,13 @@ class _Follower:
                 self._rank.at_optimiser()
 
     def _leaves_out(self) -> bool:
-        """Whether the optimiser, which was handed GradScaler's findings, will not do this step."""
+        """Return whether the optimiser, which was handed GradScaler's findings, will not do this step."""
         found = getattr(self._optimiser, "found_inf", None)
         return found is not None and bool(found)
 
     def _inside_scale(self) -> float:
-        """What the gradients are still multiplied by: an optimiser that unscales them itself is handed the scale."""
+        """Return what the gradients are still multiplied by: an optimiser that unscales them itself is handed the
+        scale."""
         scale = getattr(self._optimiser, "grad_scale", None)
         return 1.0 if scale is None else float(scale)
 
@@ -268,13 +269,13 @@ def _spread(values: Any) -> Any:
 
 
 def _rate(group: Any) -> float | None:
-    """The learning rate of a parameter; None where this optimiser does not move it, or makes its own."""
+    """Return the learning rate of a parameter; None where this optimiser does not move it, or makes its own."""
     rate = group.get("lr") if group is not None else None
     return None if rate is None else float(rate)
 
 
 def _decay(optimiser: Any, group: Any) -> float | None:
-    """What decoupled weight decay takes off at this step; None of others, which is a part of the gradient."""
+    """Return what decoupled weight decay takes off at this step; None of others, which is a part of the gradient."""
     if group is None or not group.get("weight_decay") or _rate(group) is None:
         return None
     decoupled = group.get("decoupled_weight_decay", False) or isinstance(optimiser, torch.optim.AdamW)

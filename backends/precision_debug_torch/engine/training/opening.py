@@ -20,7 +20,7 @@ __all__ = ["as_step"]
 
 
 def as_step(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> tuple[Model, Mapping[str, Any]]:
-    """The model whose forward is a step, and the options with the module's training mode left alone."""
+    """Return the model whose forward is a step, and the options with the module's training mode left alone."""
     if model.kind != "eager":
         raise UsageError(
             "an exported program or TorchScript has no training step", where="--step",

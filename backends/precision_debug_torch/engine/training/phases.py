@@ -122,7 +122,7 @@ class Phases:
         return f"{BACKWARD}/{owner}" if owner else BACKWARD
 
     def parameter_of(self, tensor: Any) -> str:
-        """The parameter that a tensor of the optimiser's belongs to; "": none."""
+        """Return the parameter that a tensor of the optimiser's belongs to; "": none."""
         known: str = self._of.get(tensor, "")
         return known or self._at.get(start_of(tensor) or -1, "")
 

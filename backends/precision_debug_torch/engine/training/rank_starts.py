@@ -33,7 +33,7 @@ class RankStart:
 
 
 def prefix_of(rank: int) -> str:
-    """What names of a rank's tensors begin with."""
+    """Return what names of a rank's tensors begin with."""
     return f"rank{rank}/"
 
 

@@ -35,7 +35,7 @@ def rank_of() -> tuple[int, int]:
 
 
 def unwrapped(model: Any) -> Any:
-    """The module inside of DistributedDataParallel: what a factory returns."""
+    """Return the module inside of DistributedDataParallel: what a factory returns."""
     return model.module if isinstance(model, torch.nn.parallel.DistributedDataParallel) else model
 
 
@@ -171,7 +171,7 @@ class Rank:
 
 
 def _parallel_by_data(model: Any) -> bool:
-    """Whether each rank should have a batch of its own: there is no second way in which the model is split."""
+    """Return whether each rank should have a batch of its own: there is no second way in which the model is split."""
     meshes = [one.device_mesh for one in model.parameters() if hasattr(one, "device_mesh")]
     if not meshes:
         return True
@@ -221,7 +221,7 @@ def _first_row(parameter: Any) -> int:
 
 
 def _start(parameter: Any) -> int | None:
-    """Place of a rank's first element in the whole; None where its elements do not follow each other there."""
+    """Return place of a rank's first element in the whole; None where its elements do not follow each other there."""
     placements = getattr(parameter, "placements", ())
     if any(one.is_shard() and not one.is_shard(0) for one in placements):
         return None
@@ -242,8 +242,8 @@ def _numbers(gradient: Any, start: int | None) -> GradientNumbers:
 
 
 def _narrow(values: Any) -> str | None:
-    """The type of 16 bits that holds what is not 0 exactly, of a gradient in a wider one; "" where none does; None
-    where too few elements tell."""
+    """Return the type of 16 bits that holds what is not 0 exactly, of a gradient in a wider one; "" where none does;
+    None where too few elements tell."""
     some = values[values != 0]
     if values.dtype in _NARROW or some.numel() < _LEAST:
         return None

@@ -25,7 +25,7 @@ _OF_RANK = re.compile(r"step_(\d+)_rank(\d+)\.pt")
 
 
 def at_step(model: Model, asked: str) -> Model:
-    """The model of a factory as it was when that step began; the factory's own loss and optimiser go on.
+    """Return the model of a factory as it was when that step began; the factory's own loss and optimiser go on.
 
     asked: a file of one step; or what names the files of one step's ranks: a folder, a pattern, or what they begin
     with ("run/step_000007").
@@ -115,7 +115,7 @@ def _files(asked: str) -> dict[int, Path]:
 
 
 def _batch(kept: Mapping[str, Any], path: str) -> Any:
-    """What the model was called with. Raises InputError."""
+    """Return what the model was called with. Raises InputError."""
     if kept["args"] and kept["kwargs"]:
         hint = "call the model with one kind of them"
         raise InputError("its batch has positional and named arguments", where=path, hint=hint)
@@ -135,7 +135,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _with_state(optimiser: Any, state: Any) -> Any:
-    """What makes the factory's optimiser of parameters, with the state that it had."""
+    """Return what makes the factory's optimiser of parameters, with the state that it had."""
     if optimiser is None:
         return None
     if isinstance(optimiser, torch.optim.Optimizer):

@@ -114,7 +114,7 @@ class TrainingStep(nn.Module):
             return outputs.with_all(self._rest(named, scaler, optimiser, before))
 
     def _learning(self) -> tuple[dict[str, Any], str]:
-        """The parameters that learn, by name, without a gradient; and where they lie."""
+        """Return the parameters that learn, by name, without a gradient; and where they lie."""
         named = {name: one for name, one in self.inner.named_parameters() if one.requires_grad}
         if not named:
             raise nothing_learns(self.path)
@@ -126,7 +126,7 @@ class TrainingStep(nn.Module):
         return torch.amp.GradScaler(device, init_scale=self.scale, enabled=self.scale != 1)
 
     def _before(self, named: Mapping[str, Any]) -> dict[str, Any]:
-        """The parameters as they are; {} where nothing will write them."""
+        """Return the parameters as they are; {} where nothing will write them."""
         if self.until != OPTIMISER:
             return {}
         self._tell(OPTIMISER)
@@ -152,7 +152,7 @@ class TrainingStep(nn.Module):
             torch.autograd.backward(scaler.scale(loss.reshape(())))
 
     def _rest(self, named: dict[str, Any], scaler: Any, optimiser: Any, before: dict[str, Any]) -> StepOutputs:
-        """What the gradients make, which lie with the parameters."""
+        """Return what the gradients make, which lie with the parameters."""
         outputs = StepOutputs()
         got = {name: one for name, one in named.items() if one.grad is not None}
         if scaler.is_enabled():
@@ -180,7 +180,7 @@ class TrainingStep(nn.Module):
 
     @staticmethod
     def _stepped(scaler: Any, optimiser: Any, got: dict[str, Any]) -> bool:
-        """Whether the step was left out."""
+        """Return whether the step was left out."""
         if not scaler.is_enabled() or any(one.grad.dtype is torch.float16 for one in got.values()):
             optimiser.step()
             return False
@@ -222,7 +222,8 @@ class TrainingStep(nn.Module):
 
 
 def _only_reads(optimiser: Any) -> bool:
-    """Whether an optimiser is known to leave gradients as they are: a copy of all takes as much as the parameters."""
+    """Return whether an optimiser is known to leave gradients as they are: a copy of all takes as much as the
+    parameters."""
     return type(optimiser) in (torch.optim.Adam, torch.optim.AdamW) and not optimiser.defaults.get("fused")
 
 

@@ -143,7 +143,7 @@ def _facts(
 
 
 def _named_attributes(kind: str, operator: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """What a framework's operator says of itself, in words that both sides have."""
+    """Yield what a framework's operator says of itself, in words that both sides have."""
     plain = kind.strip("_")
     for own, value in operator.items():
         word = _WORDS.get(own)
@@ -177,7 +177,7 @@ def _named_attributes(kind: str, operator: Mapping[str, Any]) -> Iterator[tuple[
 
 
 def _attributes(target: TargetGraph, region: Sequence[Operator]) -> Iterator[tuple[Operator, str, Any]]:
-    """What the file's operators between two pairs were built with."""
+    """Yield what the file's operators between two pairs were built with."""
     kinds = {one.op_type for one in region}
     for one in region:
         attributes = one.attributes

@@ -79,7 +79,7 @@ class Pairing:
 
 
 def take(array: Any) -> Fingerprint | None:
-    """The fingerprint of an array; None of one that is not numeric."""
+    """Return the fingerprint of an array; None of one that is not numeric."""
     array = np.asarray(array)
     if not is_numeric(array.dtype):
         return None
@@ -192,7 +192,7 @@ class _Pairing:
                 )
 
     def _by_module(self, bases: list[int], targets: list[int]) -> Iterable[tuple[list[int], list[int], str]]:
-        """The group in parts of the same module, where every target says its module; otherwise as a whole."""
+        """Return the group in parts of the same module, where every target says its module; otherwise as a whole."""
         if not all(self.target[t].name in self.modules for t in targets):
             return [(bases, targets, "fingerprint")]
         wanted = dict.fromkeys(self.modules[self.target[t].name] for t in targets)
@@ -243,7 +243,7 @@ class _Reach:
         self._place = {meta.name: place for place, meta in enumerate(metas)}
 
     def chain(self, places: Sequence[int]) -> bool:
-        """Whether each is computed from the one before."""
+        """Return whether each is computed from the one before."""
         return all(self._depends(late, early) for early, late in itertools.pairwise(places))
 
     def _depends(self, late: int, early: int) -> bool:
@@ -279,7 +279,8 @@ def _places(size: int) -> Array:
 
 
 def _distances(known: Array, sample: Array) -> Array:
-    """Relative L2 distances of each row of ``known`` [n, k] from ``sample`` [k]; 2 where a side is zero everywhere."""
+    """Return the relative L2 distances of each row of ``known`` [n, k] from ``sample`` [k]; 2 where a side is zero
+    everywhere."""
     apart = np.sqrt(np.square(known - sample).sum(1))
     norms = np.maximum(np.sqrt(np.square(known).sum(1)), np.sqrt(np.square(sample).sum()))
     return np.where(norms > 0, apart / np.where(norms > 0, norms, 1.0), 2.0)
@@ -293,7 +294,7 @@ def _closest(edges: Iterable[_Edge], key: Callable[[_Edge], int]) -> dict[int, f
 
 
 def _components(edges: Sequence[_Edge]) -> list[list[_Edge]]:
-    """The edges, grouped by what hangs together; the closest edge of each pair only."""
+    """Return the edges, grouped by what hangs together; the closest edge of each pair only."""
     best: dict[tuple[int, int], _Edge] = {}
     for edge in edges:
         key = edge.base, edge.target
@@ -315,7 +316,7 @@ def _components(edges: Sequence[_Edge]) -> list[list[_Edge]]:
 
 
 def _module(meta: TensorMeta) -> str:
-    """The path of the module that a baseline tensor was made in, without call numbers."""
+    """Return the path of the module that a baseline tensor was made in, without call numbers."""
     node = meta.extra.get("Part of") or meta.node
     path = node.rpartition("/")[0] if "/" in node or meta.op_type.startswith("aten.") else node
     return path.partition("@")[0]

@@ -74,7 +74,7 @@ class FoundTensor:
 
 
 def by_stage(others: Sequence[FoundTensor], score: Callable[[Sequence[FoundTensor]], int]) -> Sequence[FoundTensor]:
-    """The tensors of ranks that share a stage together, those of different stages apart.
+    """Return the tensors of ranks that share a stage together, those of different stages apart.
 
     A stage is so many ranks in a row, as many in each; score: how many tensors of the model these are. As few stages as
     tell as much.
@@ -106,7 +106,7 @@ def _split(others: Sequence[FoundTensor], stage: dict[int, int]) -> list[FoundTe
 
 
 def _named(found: Sequence[tuple[int, FoundTensor]]) -> list[FoundTensor]:
-    """Names that are there on several stages: layers are counted on; others get their rank in front."""
+    """Return names that are there on several stages: layers are counted on; others get their rank in front."""
     layers: dict[tuple[str, int], set[int]] = {}
     for stage, one in found:
         if number := _NUMBER.search(one.name):

@@ -51,7 +51,7 @@ class Stack:
     copies: int = 1
 
     def taken_apart(self, value: Array, of: Projections) -> list[Array] | None:
-        """Each projection [rows, size] of a stacked one, in the model's order; None where it cannot be that."""
+        """Return each projection [rows, size] of a stacked one, in the model's order; None where it cannot be that."""
         widths = [size * (self.copies if size < max(of.sizes) else 1) for size in of.sizes]
         uneven = self.groups % self.copies or any(width % self.groups for width in widths)
         if uneven or value.size != of.rows * sum(widths):
@@ -109,7 +109,8 @@ def _behind(
     groups: Sequence[list[str]], reads: Mapping[str, str], kinds: Mapping[str, str],
     shapes: Mapping[str, tuple[int, ...]],
 ) -> list[list[str]]:  # fmt: skip
-    """What is made of each projection of a group alone by the same operator: with its bias, where that is one."""
+    """Return what is made of each projection of a group alone by the same operator: with its bias, where that is
+    one."""
     readers: dict[str, list[str]] = {}
     for name, source in reads.items():
         readers.setdefault(source, []).append(name)
@@ -132,7 +133,8 @@ def _same_numbers(
 def best_stack(
     value: Array, of: Projections, prints: Mapping[str, Fingerprint], *, ranks: int, known: Sequence[Stack]
 ) -> tuple[Stack, float] | None:
-    """How the projections are stacked in it, by the model's values; how far the worst of them is off. None: no way."""
+    """Return how the projections are stacked in it, by the model's values; how far the worst of them is off. None: no
+    way."""
     best: tuple[Stack, float] | None = None
     as_others = [stack for stack in known if len(stack.order) == len(of.sizes)]
     for stack in itertools.chain(as_others, _stacks(value, of, ranks)):
@@ -165,7 +167,7 @@ def _stacks(value: Array, of: Projections, ranks: int) -> Iterator[Stack]:
 
 
 def _distance(known: Fingerprint | None, part: Array) -> float:
-    """Relative L2 distance at the places of the fingerprint, which are those of the element's number."""
+    """Return the relative L2 distance at the places of the fingerprint, which are those of the element's number."""
     other = take(part)
     if known is None or other is None or known.own.shape != other.own.shape:
         return math.inf

@@ -39,11 +39,11 @@ class BaseGraph:
                 self._by_shape.setdefault(print_.shape, []).append(name)
 
     def of_shape(self, shape: tuple[int, ...], but: Collection[str]) -> list[str]:
-        """Tensors of a shape, in execution order."""
+        """Return tensors of a shape, in execution order."""
         return [name for name in self._by_shape.get(shape, ()) if name not in but]
 
     def equal_to(self, value: Array, but: Collection[str]) -> list[str]:
-        """Tensors that hold a value, up to one operator's rounding."""
+        """Return tensors that hold a value, up to one operator's rounding."""
         print_ = take(value)
         if print_ is None:
             return []
@@ -52,11 +52,11 @@ class BaseGraph:
         return [name for name in near if agree(value, self.values[name])]
 
     def sources(self, name: str, known: Collection[str]) -> frozenset[str]:
-        """The nearest tensors of ``known`` from which another is computed."""
+        """Return the nearest tensors of ``known`` from which another is computed."""
         return nearest(lambda one: self.inputs_of.get(one, ()), name, known)
 
     def computed_from(self, late: str, early: str) -> bool:
-        """Whether one tensor is computed from another, at whatever distance."""
+        """Return whether one tensor is computed from another, at whatever distance."""
         seen, waiting = {late}, [late]
         limit = self.order.get(early, -1)
         while waiting:
@@ -98,11 +98,11 @@ class TargetGraph:
                 self.readers.setdefault(name, []).append(one)
 
     def reads(self, one: Operator) -> list[str]:
-        """The activations that an operator reads."""
+        """Return the activations that an operator reads."""
         return [name for name in dict.fromkeys(one.inputs) if name and name not in self.constants]
 
     def sources(self, name: str, known: Collection[str]) -> frozenset[str]:
-        """The nearest tensors of ``known`` from which another is computed."""
+        """Return the nearest tensors of ``known`` from which another is computed."""
         return nearest(self._inputs, name, known)
 
     def _inputs(self, name: str) -> Sequence[str]:
@@ -110,7 +110,7 @@ class TargetGraph:
         return self.reads(one) if one is not None else ()
 
     def region(self, name: str, known: Collection[str]) -> list[Operator]:
-        """The operators that compute a tensor from the nearest ``known`` ones, in order."""
+        """Return the operators that compute a tensor from the nearest ``known`` ones, in order."""
         found: dict[str, Operator] = {}
         waiting = [name]
         while waiting:
@@ -125,7 +125,7 @@ class TargetGraph:
         self, region: Sequence[Operator], value_of: Callable[[str], Array | None], *, changed: Values | None = None,
         attributes: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> dict[str, Array]:  # fmt: skip
-        """What some operators give on other values; what cannot be computed is not in it.
+        """Return what some operators give on other values; what cannot be computed is not in it.
 
         value_of: the value of a tensor that none of them computes. changed: constants in place of the file's own.
         attributes: by operator name, in place of its own.
@@ -147,7 +147,7 @@ class TargetGraph:
         return made
 
     def after(self, name: str, most: int) -> Iterator[Operator]:
-        """The operators that follow from a tensor, in order, at most so many."""
+        """Yield the operators that follow from a tensor, in order, at most so many."""
         waiting: list[tuple[int, Operator]] = []
         known: set[str] = set()
 
@@ -168,7 +168,7 @@ class TargetGraph:
 
 
 def nearest(inputs: Callable[[str], Sequence[str]], name: str, known: Collection[str]) -> frozenset[str]:
-    """The nearest tensors of ``known`` from which another is computed."""
+    """Return the nearest tensors of ``known`` from which another is computed."""
     found: set[str] = set()
     seen, waiting = {name}, [name]
     while waiting and len(seen) < _FAR:

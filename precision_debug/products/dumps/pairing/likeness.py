@@ -27,7 +27,8 @@ _DISTINCT = 8
 
 
 def agree(one: Array, other: Array, slack: float = SLACK) -> bool:
-    """Every element within ``slack`` of its own size and of the tensor's; text, integers and truth values equal."""
+    """Return every element within ``slack`` of its own size and of the tensor's; text, integers and truth values
+    equal."""
     if one.shape != other.shape:
         return False
     if not (is_float(one) and is_float(other)):
@@ -45,7 +46,7 @@ def agree(one: Array, other: Array, slack: float = SLACK) -> bool:
 
 
 def distance(one: Array, other: Array) -> float:
-    """Relative L2 distance of ``one`` from ``other``; inf where the shapes differ or a number is not finite."""
+    """Return relative L2 distance of ``one`` from ``other``; inf where the shapes differ or a number is not finite."""
     if one.shape != other.shape:
         return float("inf")
     with np.errstate(all="ignore"):
@@ -56,7 +57,8 @@ def distance(one: Array, other: Array) -> float:
 
 
 def informative(array: Array) -> bool:
-    """Whether equal values mean something: a float tensor with at least 8 different values among the first 4096."""
+    """Return whether equal values mean something: a float tensor with at least 8 different values among the first
+    4096."""
     return is_float(array) and np.unique(array.ravel()[:4096]).size >= _DISTINCT
 
 
@@ -124,7 +126,8 @@ def same_names(found: Sequence[str], wanted: Sequence[str]) -> Mapping[str, tupl
 
 
 def by_module(names: Sequence[str]) -> Mapping[str, str]:
-    """Path of each module that names of tensors tell (a.b/mul is of a.b and of a), to the last one made in it."""
+    """Return the path of each module that names of tensors tell (a.b/mul is of a.b and of a), to the last one made in
+    it."""
     found: dict[str, str] = {}
     for name in names:
         path = name.rpartition("/")[0]

@@ -44,7 +44,7 @@ class Causes:
     layer_of: Callable[[str], str]
 
     def of(self, fault: Fault) -> Reason:
-        """What repairs an operator, in one clause; "" where nothing that was tried does."""
+        """Return what repairs an operator, in one clause; "" where nothing that was tried does."""
         known = self.base.values[fault.baseline]
         region = [one for one in self.target.operators if one.name in set(fault.operators)]
         layers = self._layers(fault.baseline)
@@ -75,7 +75,7 @@ class Causes:
         return self.base.values[partner[0]].astype(own.dtype, copy=False)
 
     def _layers(self, name: str) -> list[Layer]:
-        """The layers of a tensor of the model and of those before it that have no partner."""
+        """Return the layers of a tensor of the model and of those before it that have no partner."""
         found: dict[str, Layer] = {}
         taken = {partner for partner, _ in self.found.pairs.values()}
         waiting, seen = [name], {name}
@@ -136,7 +136,7 @@ class Causes:
         return NOTHING
 
     def _turned(self, region: Sequence[Operator], repairs: Any) -> Reason:
-        """A square weight that is the model's, but read the other way round."""
+        """Return a square weight that is the model's, but read the other way round."""
         for constant, value in self._constants(region):
             for axes in itertools.permutations(range(value.ndim)) if 1 < value.ndim < 5 else ():
                 turned = np.ascontiguousarray(value.transpose(axes))
@@ -168,7 +168,7 @@ class Causes:
         return NOTHING
 
     def _order(self, region: Sequence[Operator], repairs: Any) -> Reason:
-        """Inputs that changed places: of the whole model, or of one operator."""
+        """Return inputs that changed places: of the whole model, or of one operator."""
         inputs = [name for name in self.target.own if name not in self.target.producer]
         for read in dict.fromkeys(name for one in region for name in self.target.reads(one) if name in inputs):
             for other in inputs:
@@ -202,7 +202,8 @@ class Causes:
                 yield name, value
 
     def _candidates(self, layers: Sequence[Layer], like: Array) -> Iterator[tuple[str, Array]]:
-        """The layers' own parameters in the shape of one of the file's: as they are, turned, folded with a norm."""
+        """Yield the layers' own parameters in the shape of one of the file's: as they are, turned, folded with a
+        norm."""
         for layer in layers:
             for name in layer.parameters.values():
                 if name in self.weights:

@@ -127,14 +127,14 @@ class _Side:
         return {layer: ends[0] for layer, ends in found.items() if len(ends) == 1}
 
     def alone(self) -> dict[object, str]:
-        """The only tensor of a family and shape in a layer, by these."""
+        """Return the only tensor of a family and shape in a layer, by these."""
         return _alone(
             ((self.layer[name], kind, meta.shape), name) for name, meta in self.seen.items()
             if (kind := family(meta.op_type)) not in _MOVES and not meta.is_output
         )  # fmt: skip
 
     def computed(self, paired: Collection[str], shared: Mapping[str, str]) -> dict[object, str]:
-        """What is the only one of a family and shape that is computed from the same nearest pairs, by these.
+        """Return what is the only one of a family and shape that is computed from the same nearest pairs, by these.
 
         shared: a pair's name on the target's side.
         """

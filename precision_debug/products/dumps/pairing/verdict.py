@@ -116,7 +116,7 @@ def find_swapped_inputs(
 
 
 def swapped_inputs_note(found: SwappedInputs | None, path: str) -> tuple[Reason, ...]:
-    """What to say of it."""
+    """Return what to say of it."""
     if found is None:
         return ()
     pairs = [say("used_as", name=name, other=other) for name, other in found.belongs.items()]

@@ -42,7 +42,7 @@ class Speed:
         return max(self.rounds) if len(self.rounds) > 1 else self.p99 if self.p01 else self.median
 
     def faster_than(self, other: Speed) -> bool:
-        """Whether each round was faster than each of the other's: what overlaps is not ranked."""
+        """Return whether each round was faster than each of the other's: what overlaps is not ranked."""
         return self.high < other.low
 
     @staticmethod
@@ -109,7 +109,7 @@ class Sweep:
     seconds: float = 0.0
 
     def mode(self, name: str) -> Mode | None:
-        """The row of a name."""
+        """Return the row of a name."""
         return next((mode for mode in self.modes if mode.name == name), None)
 
     @property
@@ -119,7 +119,8 @@ class Sweep:
 
 
 def front(modes: Sequence[Mode]) -> list[Mode]:
-    """The Pareto front of error against latency: modes for which no other is as exact and as fast, and better in one.
+    """Return the Pareto front of error against latency: modes for which no other is as exact and as fast, and better in
+    one.
 
     Fastest first; modes without an error or a time are none of it. Where the times of two overlap, neither is the
     faster one.
@@ -138,7 +139,7 @@ def front(modes: Sequence[Mode]) -> list[Mode]:
 
 
 def _beats(speed: Speed, error: float, other: Speed, others: float) -> bool:
-    """Whether a mode is as exact and as fast as another one, and better in one of both."""
+    """Return whether a mode is as exact and as fast as another one, and better in one of both."""
     if error > others or other.faster_than(speed):
         return False
     return error < others or speed.faster_than(other)

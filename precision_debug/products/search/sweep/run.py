@@ -133,7 +133,7 @@ def _compared(
     spec: RunSpec, name: str, mode: str, settings: Mapping[str, str], models: Sequence[ModelFiles], folder: Path,
     compare: Compare,
     ) -> tuple[Mode, _Made | None]:  # fmt: skip
-    """The row, and what can be timed; None where nothing can."""
+    """Return the row, and what can be timed; None where nothing can."""
     path = folder / f"{file_name(name)}.json"
     try:
         model = _first_that_reads(models, mode)
@@ -193,7 +193,7 @@ def _row(name: str, model: str, report: Report, path: str) -> Mode:
 
 
 def _told(row: Row | None) -> float | None:
-    """The error that a row is ranked by; of an output that lost slices theirs. None where it has none."""
+    """Return the error that a row is ranked by; of an output that lost slices theirs. None where it has none."""
     return None if row is None or row.relative_l2 is None else max(row.relative_l2, _error(row))
 
 
@@ -213,7 +213,7 @@ def _timed(
     rows: Sequence[Mode], specs: Mapping[str, RunSpec], batches: Sequence[int], time_it: Time,
     on_stage: Callable[[Reason], None], stopped: Callable[[], bool],
 ) -> list[Mode]:  # fmt: skip
-    """The rows with their times."""
+    """Return the rows with their times."""
     found: dict[tuple[str, int], list[Speed]] = {}
     failed: dict[str, dict[str, Reason]] = {row.name: {} for row in rows}
     for number in range(ROUNDS):
@@ -245,7 +245,7 @@ def _timed(
 
 
 def _as_baseline(row: Mode, others: Sequence[Mode]) -> Mode:
-    """What the other rows' comparisons say of the baseline's answers."""
+    """Return what the other rows' comparisons say of the baseline's answers."""
     scores: dict[str, float] = {}
     for mode in others:
         for name, value in mode.scores.items():

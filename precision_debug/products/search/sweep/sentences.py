@@ -53,7 +53,7 @@ def tone(sweep: Sweep) -> str:
 
 
 def cell_text(head: Head, line: Line, mode: Mode | None) -> Text:
-    """A cell as people read it. mode: that of the line."""
+    """Return a cell as people read it. mode: that of the line."""
     if head.key == "verdict":
         return _NAMES.get(line["verdict"], same(line["verdict"]))
     if head.key == "culprit" and mode is not None:
@@ -64,7 +64,7 @@ def cell_text(head: Head, line: Line, mode: Mode | None) -> Text:
 
 
 def _blamed(mode: Mode) -> Text:
-    """Who lost the precision, and why; or that nobody stands out."""
+    """Return who lost the precision, and why; or that nobody stands out."""
     if not mode.culprit:
         return _STATES.get(mode.cause, same(mode.cause))
     en, zh = (sentence(f"cause_{mode.cause}", {}, lang) or mode.cause for lang in ("en", "zh"))
@@ -123,7 +123,7 @@ def _choice(sweep: Sweep, held: Sequence[Mode]) -> Text:
 
 
 def _span(speed: Speed) -> Text:
-    """A time, with its fastest and slowest round where they differ in what is shown."""
+    """Return a time, with its fastest and slowest round where they differ in what is shown."""
     median, low, high = (f"{1e3 * seconds:.3g}" for seconds in (speed.median, speed.low, speed.high))
     if low == high:
         return same(f"{median} ms")
@@ -131,7 +131,7 @@ def _span(speed: Speed) -> Text:
 
 
 def _why(mode: Mode) -> Text | None:
-    """What a mode's verdict rests on: the user's metric before anything, then who made the error."""
+    """Return what a mode's verdict rests on: the user's metric before anything, then who made the error."""
     if mode.metric is None:
         return _blamed(mode) if mode.culprit else None
     said = worded(mode.metric)

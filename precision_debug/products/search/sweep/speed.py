@@ -36,7 +36,7 @@ def measure_speed(spec: RunSpec, *, batch: int = 0, seconds: float = 3.0, log: P
 
 
 def measured(job: Mapping[str, Any], folder: Path, _said: Said) -> Any:
-    """What the child process does."""
+    """Return what the child process does."""
     spec = decode(RunSpec, job["spec"])
     try:
         return encode(measure_here(spec, batch=job["batch"], seconds=job["seconds"], folder=folder))
@@ -83,7 +83,7 @@ def _timed(call: Any, seconds: float) -> list[float]:
 
 
 def _batched(feeds: Mapping[str, Any], batch: int) -> dict[str, Any]:
-    """The first axis of each input that has the batch's size, filled up with its own entries."""
+    """Return the first axis of each input that has the batch's size, filled up with its own entries."""
     have = _batch_of(feeds)
     found: dict[str, Any] = {}
     for name, value in feeds.items():
@@ -104,7 +104,8 @@ _MODELS = (".onnx", ".engine", ".plan", ".trt", ".pdmodel", ".pdiparams", ".json
 
 
 def _runs(folder: Path, model: ModelFiles) -> tuple[str, int]:
-    """Name and bytes of what runs: the newest models that the backend wrote into its folder, or the user's own."""
+    """Return the name and bytes of what runs: the newest models that the backend wrote into its folder, or the user's
+    own."""
     written = [path for path in folder.rglob("*") if path.suffix in _MODELS and path.is_file()]
     if written:
         last = max(written, key=lambda path: (path.stat().st_mtime_ns, path.suffix == ".onnx"))

@@ -40,7 +40,7 @@ _SPEEDS: tuple[tuple[str, str, str, str, Callable[[Speed], float]], ...] = (
 
 
 def heads(sweep: Sweep) -> tuple[Head, ...]:
-    """The columns; scores are those that some mode has."""
+    """Return the columns; scores are those that some mode has."""
     names = dict.fromkeys(name for mode in sweep.modes for name in scores(mode))
     return (
         Head(key="mode", title="Run Mode", title_zh="运行模式", kind="text"),
@@ -125,7 +125,7 @@ def _ratio(value: float, base: float | None) -> float | None:
 
 
 def shown(head: Head, value: Cell) -> str:
-    """A cell as text."""
+    """Return a cell as text."""
     if value is None or value == "":
         return ""
     if head.kind == "text":

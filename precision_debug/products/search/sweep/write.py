@@ -44,12 +44,12 @@ def write(sweep: Sweep, path: Path, *, language: str = "") -> None:
 
 
 def as_text(sweep: Sweep, language: str = "en") -> list[str]:
-    """The sentences."""
+    """Return the sentences."""
     return [text.of(language).replace("`", "") for text in sentences(sweep)]
 
 
 def as_table(sweep: Sweep, language: str = "en", width: int = 0) -> list[str]:
-    """The table for a terminal, aligned: columns that hold something, those that decide where not all have room.
+    """Return the table for a terminal, aligned: columns that hold something, those that decide where not all have room.
 
     width: characters of a line; 0: no end.
     """

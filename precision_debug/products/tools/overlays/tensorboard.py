@@ -54,7 +54,7 @@ def _seconds(started: str) -> float:
 
 
 def _sentences(report: Report) -> tuple[int, Any]:
-    """What every format begins with."""
+    """Return what every format begins with."""
     from tensorboard.plugins.text.summary_v2 import text_pb
 
     head = f"**{report.verdict}**: {report.target.mode} against {report.baseline.mode}"

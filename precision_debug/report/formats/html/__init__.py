@@ -82,7 +82,7 @@ def _filled(template: str, report: Report, language: str) -> Iterator[str]:
 
 @cache
 def _script() -> str:
-    """The libraries as they are, but for characters that nobody sees, and then our own parts in one scope."""
+    """Return the libraries as they are, but for characters that nobody sees, and then our own parts in one scope."""
     own = "\n".join(_read("script", f"{name}.js") for name in _PARTS)
     libraries = "\n".join(_plain(_read("vendor", name)) for name in _LIBRARIES)
     return f'{libraries}\n(() => {{\n"use strict";\n{own}}})();'

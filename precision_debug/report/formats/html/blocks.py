@@ -42,7 +42,7 @@ _COPY = f' <button type="button" class="copy" hidden>{both(Text("Copy", "复制"
 
 
 def answer(report: Report, content: Summary, places: Places) -> str:
-    """The verdict as a chip, and the sentence that everything else explains."""
+    """Return the verdict as a chip, and the sentence that everything else explains."""
     model, target, baseline = report.spec.model.path or report.target.model, report.target.mode, report.baseline.mode
     names = Text(f"{model}    {target} vs. {baseline}".strip(), f"{model}    {target} 对比 {baseline}".strip())
     first, *more = content.lead
@@ -81,7 +81,7 @@ def answer(report: Report, content: Summary, places: Places) -> str:
 
 
 def budget(report: Report, places: Places) -> str:
-    """Which operators explain the squared error where it is judged, as bars; "" where that was not measured."""
+    """Return which operators explain the squared error where it is judged, as bars; "" where that was not measured."""
     explanation = report.explanation
     if explanation is None or not explanation.budget:
         return ""
@@ -117,13 +117,13 @@ def budget(report: Report, places: Places) -> str:
 
 
 def block(section: Section, places: Places) -> str:
-    """A section that stands open."""
+    """Return a section that stands open."""
     title = f"<h2>{both(section.title)}</h2>"
     return f'<section class="card" id="{section.key}">{title}{_content(section, places)}</section>'
 
 
 def folded(section: Section, places: Places) -> str:
-    """A section that opens when it is asked to."""
+    """Return a section that opens when it is asked to."""
     title = f"<summary>{both(section.title)}</summary>"
     return f'<details class="card" id="{section.key}">{title}{_content(section, places)}</details>'
 

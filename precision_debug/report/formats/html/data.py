@@ -77,7 +77,8 @@ _SAME = 1e-3
 
 
 def noise_of(row: Row) -> str:
-    """A key of ``KINDS``, or "" where the row is worth a look; a final output, a failure and a NaN always are."""
+    """Return a key of ``KINDS``, or "" where the row is worth a look; a final output, a failure and a NaN always
+    are."""
     if row.is_output or row.status in (Status.FAIL, Status.INCONCLUSIVE):
         return ""
     if row.comparison is not None:
@@ -282,7 +283,7 @@ def _broken(row: Row) -> bool:
 
 
 def _order(layout: tuple[Column, ...]) -> list[int]:
-    """Places of the columns, from the left: those first that decide."""
+    """Return places of the columns, from the left: those first that decide."""
     keys = [column.key for column in layout]
     seen = [keys.index(key) for key in _FIRST_SEEN if key in keys]
     own = [number for number, key in enumerate(keys) if key.startswith("extra.")]
@@ -300,7 +301,7 @@ def _described(column: Column, report: Report) -> dict[str, Any]:
 
 
 def _is_filled(column: Column, report: Report) -> bool:
-    """Whether some row has it; where nothing was measured an empty column only takes the place of another."""
+    """Return whether some row has it; where nothing was measured an empty column only takes the place of another."""
     return not report.rows or any(column.get(row) is not None for row in report.rows)
 
 
@@ -320,7 +321,7 @@ def _known(value: Any) -> float | str | None:
 
 
 def _reason(value: str) -> str | list[str]:
-    """Both languages where there are two; the page shows one, and looks for words in both."""
+    """Return both languages where there are two; the page shows one, and looks for words in both."""
     en, zh = (visible(text) for text in explained(value))
     return en if en == zh else [en, zh]
 

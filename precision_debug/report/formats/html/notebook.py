@@ -43,7 +43,8 @@ def as_html(report: Report) -> str:
 
 
 def _worst(report: Report) -> list[Row]:
-    """Those out of tolerance in execution order, since the first one is where to look; else the largest errors."""
+    """Return those out of tolerance in execution order, since the first one is where to look; else the largest
+    errors."""
     failed = [row for row in report.rows if row.status is Status.FAIL]
     if failed and report.verdict is not Verdict.EXPECTED:
         return failed[:ROWS]

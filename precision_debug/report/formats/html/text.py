@@ -18,19 +18,20 @@ __all__ = ["both", "escaped", "said", "small_page"]
 # Text that may stand in a page: between tags, and between quotes in one.
 
 def escaped(text: str) -> str:
-    """What every text goes through that is written into the page: no markup, nothing that hides or turns around."""
+    """Return what every text goes through that is written into the page: no markup, nothing that hides or turns
+    around."""
     return html.escape(visible(text, keep="\n\t"))
 
 
 def both(text: Text) -> str:
-    """Both languages; the page shows one."""
+    """Return both languages; the page shows one."""
     if text.en == text.zh:
         return escaped(text.en)
     return f'<span class="en">{escaped(text.en)}</span><span class="zh" lang="zh">{escaped(text.zh)}</span>'
 
 
 def said(text: Text) -> str:
-    """A sentence in which names stand between backticks."""
+    """Return a sentence in which names stand between backticks."""
     return re.sub("`([^`<>]+)`", r"<code>\1</code>", both(text))
 
 
@@ -54,7 +55,7 @@ root.dataset.ready = "yes";
 def small_page(
     chip: Text, about: str, sentences: Sequence[Text], tone: str, body: str, *, style: str = "", language: str = ""
 ) -> str:
-    """The whole page. chip, about, sentences, tone: its banner, whose first sentence stands out. body: markup.
+    """Return the whole page. chip, about, sentences, tone: its banner, whose first sentence stands out. body: markup.
 
     language: "en" or "zh", which it opens in; "": what the reader's browser prefers.
     """

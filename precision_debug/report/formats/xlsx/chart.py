@@ -63,7 +63,7 @@ class Curve:
 
 
 def curve(report: Report, limit: int = 5000) -> Curve:
-    """The compared rows as points, at most about ``limit``.
+    """Return the compared rows as points, at most about ``limit``.
 
     More rows are thinned in equal stretches, of which the rows stay that hold a maximum (of the relative L2 error, of
     the max absolute error, of what the operator introduced, of either among those out of tolerance) or that are broken
@@ -147,7 +147,7 @@ class Question:
 
 
 def questions_of(report: Report) -> Iterator[Question]:
-    """Those with at least one bar."""
+    """Yield those with at least one bar."""
     explanation = report.explanation
     blamed = frozenset(culprit.name for culprit in explanation.culprits) if explanation is not None else frozenset()
     if explanation is not None and explanation.budget:
@@ -180,7 +180,7 @@ def questions_of(report: Report) -> Iterator[Question]:
 
 
 def write_bars(book: Any, questions: list[Question]) -> list[Any]:
-    """The charts of the questions, with their data on a hidden sheet; nothing where there are none."""
+    """Return the charts of the questions, with their data on a hidden sheet; nothing where there are none."""
     if not questions:
         return []
     sheet = book.add_worksheet(_BARS)

@@ -44,12 +44,13 @@ def fit(text: str) -> str:
 
 
 def caption(text: str) -> str:
-    """A title or a name in a chart: with no "words!A1" in it, which xlsxwriter takes for a place in the workbook."""
+    """Return a title or a name in a chart: with no "words!A1" in it, which xlsxwriter takes for a place in the
+    workbook."""
     return fit(text).replace("!", "! ")
 
 
 def xml(text: str) -> str:
-    """The text as content of an element: entities, and _xHHHH_ for what XML cannot hold.
+    """Return the text as content of an element: entities, and _xHHHH_ for what XML cannot hold.
 
     Source: ECMA-376 part 1, 22.9.2.19 (ST_Xstring).
     """
@@ -121,13 +122,13 @@ class Formats:
 
 
 def band(status: Status) -> dict[str, Any]:
-    """The light fill of a row's first columns; empty where it passed."""
+    """Return the light fill of a row's first columns; empty where it passed."""
     fill = _BANDS.get(status)
     return {} if fill is None else {"bg_color": fill, "border": 1, "border_color": _LINE}
 
 
 def chip(status: Status) -> dict[str, Any]:
-    """The strong fill of the Status cell."""
+    """Return the strong fill of the Status cell."""
     return {**TONES[STATUS_TONE[status]], "bold": True, "border": 1, "border_color": _LINE}
 
 

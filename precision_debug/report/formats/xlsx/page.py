@@ -161,13 +161,15 @@ class _Page:
             self._sheet.write_string(self._line, column, text, made)
 
     def _tail(self, number: int, count: int, name: str) -> str:
-        """The end of a name that has no room, which tells one layer's tensors apart: LibreOffice breaks no link."""
+        """Return the end of a name that has no room, which tells one layer's tensors apart: LibreOffice breaks no
+        link."""
         column = _FIRST + number
         room = int(sum(_WIDTHS[column : _LAST + 1] if number == count - 1 else _WIDTHS[column : column + 1]) * 0.9)
         return name if len(name) <= room else f"…{name[1 - room :]}"
 
     def _height(self, number: int, count: int, text: str, size: float = _SIZE, bold: bool = False) -> int:
-        """Lines that a text takes in its cell; programs break a little earlier or later, and names do not break."""
+        """Return lines that a text takes in its cell; programs break a little earlier or later, and names do not
+        break."""
         column = _FIRST + number
         width = sum(_WIDTHS[column : _LAST + 1]) if number == count - 1 else _WIDTHS[column]
         room = max(4, int(width * 1.05 * _SIZE / size * (0.9 if bold else 1.0)) - 2)
@@ -188,7 +190,7 @@ class _Page:
 
 
 def _lines(text: str, room: int) -> int:
-    """How many lines words take; a word that is longer than a line is broken."""
+    """Return how many lines words take; a word that is longer than a line is broken."""
     lines, left = 1, room
     for word in text.split(" "):
         width = text_width(word)

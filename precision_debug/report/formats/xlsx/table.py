@@ -64,7 +64,7 @@ def stream_rows(
 
 
 def _heights(layout: tuple[Column, ...], widths: Sequence[int]) -> Callable[[Row], str]:
-    """A row's attributes: its height where a name or a reason needs more than one line."""
+    """Return a row's attributes: its height where a name or a reason needs more than one line."""
     wrapped = [
         (column.get, max(8, int(1.1 * width) - 2)) for column, width in zip(layout, widths, strict=True)
         if column.key in _WRAPPED
