@@ -10,10 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from .graph import all_graphs, external_data, external_tensors
-from .model import Model, named, opened, parsed, read_model
+from .model import Model, loaded, named, opened, parsed, read_model
 from .wire import BYTES, message, number, places, text
 
-__all__ = ["cut", "declared_outputs", "draws_numbers", "read_light"]
+__all__ = ["cut", "declared_outputs", "draws_numbers", "external_locations", "read_light"]
+
+_ITSELF = "\0"
+"""What no file is called."""
 
 _SMALL = 1024
 """Bytes of a weight up to which it stays in the graph."""
@@ -34,6 +37,15 @@ def read_light(path: str) -> Model:
     if {external_data(tensor).location for tensor in external_tensors(proto.graph)} != {file.name}:
         return read_model(path)
     return Model(proto=named(proto, path), folder=file.parent, path=path)
+
+
+def external_locations(path: Path) -> frozenset[str]:
+    """Return the files that a model names for its external weights, as it names them. Raises ModelError."""
+    try:
+        graph = parsed(cut(opened(path), larger=_SMALL, location=_ITSELF), str(path)).graph
+    except ValueError:
+        graph = loaded(path).graph
+    return frozenset(external_data(tensor).location for tensor in external_tensors(graph)) - {_ITSELF}
 
 
 def declared_outputs(path: str) -> tuple[str, ...]:

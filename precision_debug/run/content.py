@@ -543,14 +543,12 @@ class _Files:
 
 def external_files(model: Path) -> Iterator[Path]:
     """Yield the files of an ONNX model's external weights: beside it, and beside what it is a link to."""
-    from ..onnx.graph import external_tensors
-    from ..onnx.model import loaded
+    from ..onnx.without_weights import external_locations
 
     try:
-        tensors = list(external_tensors(loaded(model).graph))
+        names = external_locations(model)
     except PrecisionDebugError:  # what is wrong with it is said where it is opened
         return
-    names = {entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"}
     for name in names:
         if "\0" not in name:
             yield from (folder / name for folder in (model.absolute().parent, _real(model).parent))

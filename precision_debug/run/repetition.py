@@ -8,6 +8,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -249,9 +250,14 @@ def run_again(spec: RunSpec, both: OpenPair, ran: SampleResult, feeds: Feeds, ta
         sides.append((both.base, ran.base_outputs, feeds, both.names, hook))
     sides.append((both.target, ran.target_outputs, feeds if alone else target_feeds,
                   both.names if alone else both.of_target, _Unseen()))  # fmt: skip
-    for side, outputs, fed, names, unseen in sides:
-        if _may(side):
-            side.doubt(_differing(side, outputs, fed, names, unseen, judge))
+    asked = [one for one in sides if _may(one[0])]
+    # those that ran beside each other have a share of the cores each, and do so again
+    with ThreadPoolExecutor(1) as beside:
+        first = [beside.submit(_differing, *one, judge) for one in asked[:-1] if both.together]
+        rest = [_differing(*one, judge) for one in asked[len(first) :]]
+        found = [*(one.result() for one in first), *rest]
+    for (side, *_), doubts in zip(asked, found, strict=True):
+        side.doubt(doubts)
 
 
 def _may(side: OpenSide) -> bool:
