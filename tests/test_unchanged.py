@@ -15,7 +15,7 @@ from precision_debug.claims import State
 from precision_debug.cli import main
 from precision_debug.records import ModelFiles
 from precision_debug.report.formats.json import to_dict
-from precision_debug.run.content import model_digest
+from precision_debug.run.content import external_files, model_digest
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -169,3 +169,19 @@ def test_a_model_is_read_whole_only_where_a_report_is_stored_and_is_then_what_wa
     again = compare(tmp_path / "n.onnx", **words)
     save(tmp_path / "n.onnx", "triple")
     assert "digest" not in to_dict(again)["target"], "what lies there is not what was run"
+
+
+def test_weights_that_lie_at_no_number_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What only lists a model's files does not stumble over what whoever opens it has a sentence for."""
+    save(tmp_path / "m.onnx")
+    model = onnx.load(tmp_path / "m.onnx")
+    onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location="m.data", size_threshold=0)
+    model = onnx.load(tmp_path / "m.onnx", load_external_data=False)
+    for tensor in model.graph.initializer:
+        for entry in tensor.external_data:
+            entry.value = "soon" if entry.key == "offset" else entry.value
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    assert {file.name for file in external_files(tmp_path / "m.onnx")} == {"m.data"}
+    words = ["--model_file", str(tmp_path / "m.onnx"), "--run_mode", "ort_opt", "--output", str(tmp_path / "r.json")]
+    assert main(words) == 2
+    assert "lie at no number" in capsys.readouterr().err

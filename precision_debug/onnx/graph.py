@@ -16,6 +16,7 @@ __all__ = [
     "carried",
     "copy_but",
     "external_data",
+    "external_location",
     "external_tensors",
     "initializers_of",
     "labels",
@@ -220,6 +221,11 @@ def reorder(graph: Any, wish: Mapping[str, int]) -> None:
 def initializers_of(graph: Any) -> set[str]:
     """Return names of a graph's constants, sparse ones included."""
     return {item.name for item in graph.initializer} | {item.values.name for item in graph.sparse_initializer}
+
+
+def external_location(tensor: Any) -> str:
+    """Return the file that a tensor names for its bytes, whatever it says of the place in it; "": none."""
+    return next((str(entry.value) for entry in tensor.external_data if entry.key == "location"), "")
 
 
 def external_data(tensor: Any) -> External:

@@ -16,7 +16,7 @@ from precision_debug.records import InputMeta
 from precision_debug.safety.untrusted import refuse_special
 
 from .functions import inlined
-from .graph import all_graphs, external_data, external_tensors, initializers_of, move_external_data
+from .graph import all_graphs, external_data, external_location, external_tensors, initializers_of, move_external_data
 
 __all__ = [
     "Model", "loaded", "name_nodes", "named", "opened", "parsed", "read_inputs", "read_model", "refuse_strays",
@@ -203,7 +203,7 @@ def refuse_strays(path: str) -> None:
     """
     try:
         proto = loaded(path)
-        locations = {external_data(tensor).location for tensor in external_tensors(proto.graph)}
+        locations = {external_location(tensor) for tensor in external_tensors(proto.graph)}
     except (BackendUnavailable, ModelError, ValueError):
         return
     for location in locations:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from .graph import all_graphs, external_data, external_tensors
+from .graph import all_graphs, external_location, external_tensors
 from .model import Model, loaded, named, opened, parsed, read_model
 from .wire import BYTES, message, number, places, text
 
@@ -34,7 +34,7 @@ def read_light(path: str) -> Model:
     except ValueError:
         return read_model(path)
     proto = parsed(light, path)
-    if {external_data(tensor).location for tensor in external_tensors(proto.graph)} != {file.name}:
+    if {external_location(tensor) for tensor in external_tensors(proto.graph)} != {file.name}:
         return read_model(path)
     return Model(proto=named(proto, path), folder=file.parent, path=path)
 
@@ -45,7 +45,7 @@ def external_locations(path: Path) -> frozenset[str]:
         graph = parsed(cut(opened(path), larger=_SMALL, location=_ITSELF), str(path)).graph
     except ValueError:
         graph = loaded(path).graph
-    return frozenset(external_data(tensor).location for tensor in external_tensors(graph)) - {_ITSELF}
+    return frozenset(map(external_location, external_tensors(graph))) - {_ITSELF, ""}
 
 
 def declared_outputs(path: str) -> tuple[str, ...]:

@@ -198,12 +198,14 @@ def expectation(report: Report) -> list[Text]:
         return []  # of another shape, empty, or NaN throughout, it is off by no number
     if row is not None and row.comparison is not None and _is_exact(row.comparison, row.name, explained):
         moved, of = count(row.comparison.mismatched or 0), count(row.comparison.base.elements)
+        most, by, by_zh = row.comparison.max_abs, "", ""
+        if most is not None and "int" in row.comparison.base.dtype:
+            by, by_zh = f", by {figure(most)} at most", f"，至多相差 {figure(most)}"
         return [
             Text(
-                f"No tolerance was given, and whole numbers are exact: {moved} of {of} elements of {row.name} differ,"
-                f" by {figure(row.comparison.max_abs)} at most.",
-                f"未给出容差，整数须完全一致：{row.name} 的 {of} 个元素中有 {moved} 个不同，至多相差"
-                f" {figure(row.comparison.max_abs)}。",
+                f"No tolerance was given, so only equal elements pass: {moved} of {of} elements of {row.name}"
+                f" differ{by}.",
+                f"未给出容差，元素须完全一致：{row.name} 的 {of} 个元素中有 {moved} 个不同{by_zh}。",
             )
         ]
     at = _worst_sample(report, explained.at)
@@ -236,7 +238,8 @@ def expectation(report: Report) -> list[Text]:
 
 def _is_exact(numbers: Comparison, name: str, explained: Explanation) -> bool:
     """Return whether a tensor's elements are equal or wrong, which no relative error tells."""
-    return bool(numbers.mismatched) and "float" not in numbers.base.dtype and name not in explained.rounded
+    of_floats = "float" in numbers.base.dtype or "complex" in numbers.base.dtype or name in explained.rounded
+    return bool(numbers.mismatched) and not of_floats
 
 
 def _worst_sample(report: Report, name: str) -> Text:

@@ -21,7 +21,7 @@ from precision_debug.errors import (
     shortened,
     translated,
 )
-from precision_debug.onnx.graph import external_data, external_tensors
+from precision_debug.onnx.graph import external_location, external_tensors
 from precision_debug.onnx.model import Model
 from precision_debug.reasons import say
 
@@ -174,7 +174,7 @@ def _loadable(model: Model, version: str) -> Iterator[bytes | str]:
     """What ONNX Runtime loads: bytes; before 1.21 those cannot say where external weights lie, so a file among them."""
     data = _bytes(model)
     release = tuple(int(part) for part in version.split(".")[:2])
-    locations = {external_data(tensor).location for tensor in external_tensors(model.proto.graph)}
+    locations = {external_location(tensor) for tensor in external_tensors(model.proto.graph)}
     if release >= (1, 21) or not locations:
         yield data
         return
