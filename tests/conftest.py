@@ -14,7 +14,7 @@ import outcomes
 import pytest
 from hypothesis import HealthCheck, settings
 from outcomes import pytest_addoption, pytest_runtest_setup
-from warm import EveryWarm, serving
+from warm import EveryWarm, fixed, serving
 
 __all__ = ["pytest_addoption", "pytest_runtest_setup"]
 
@@ -54,6 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
         config.option.timeout = patience(float(config.getini("timeout")))
     outcomes.pytest_configure(config)
+    _BEGUN_WITH.update(fixed(os.environ))
     approval.configure(config)
 
 
@@ -72,10 +73,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: place.get(item.path.stem, len(place)))
 
 
-# onnxruntime_extensions sets it when it is imported: what children start with would be another than at the session's
-# begin, none of them could be a fork any more, and each would read its models in pure Python
-_PROTOBUF = "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"
-_PROTOBUF_UNSET = _PROTOBUF not in os.environ
+# Libraries write into the environment when they are imported, or used: onnxruntime_extensions, Paddle. What children
+# start with would be another than at the session's begin, and no command of any later test could be a fork any more.
+_BEGUN_WITH: dict[str, str] = {}
+
+
+def _clean_environment() -> None:
+    now = fixed(os.environ)
+    for name in now.keys() - _BEGUN_WITH.keys():
+        del os.environ[name]
+    os.environ.update({name: value for name, value in _BEGUN_WITH.items() if now.get(name) != value})
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown() -> Iterator[None]:
+    """After all that a test has set is undone: what it, or a library that it used, has left in the environment."""
+    yield
+    _clean_environment()
 
 
 @pytest.fixture(autouse=True)
@@ -85,14 +99,13 @@ def _no_leaks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     paths = [str(ROOT), str(ROOT / "backends"), os.environ.get("PYTHONPATH", "")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(p for p in paths if p))
     monkeypatch.delenv("GITHUB_ACTIONS", raising=False)  # where a failed comparison writes one line more
-    if _PROTOBUF_UNSET:
-        os.environ.pop(_PROTOBUF, None)
     monkeypatch.setenv("PRECISION_DEBUG_PROGRESS", "off")  # on a busy machine a short run is a long one
 
 
 @pytest.fixture(scope="session", autouse=True)
 def warm() -> Iterator[EveryWarm]:
     """What forks commands; each starts when it is first asked."""
+    _clean_environment()  # collecting has imported libraries
     with serving() as every:
         yield every
 

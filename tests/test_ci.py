@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from ci_steps import ci_steps
+from warm import EveryWarm
 
 CI = ci_steps()
 OUTCOMES = """passed\ttests/a.py::one
@@ -92,3 +94,12 @@ def test_what_begins_first_is_there_and_lint_and_types_leave_the_cores_to_tests(
     busy = [name for name, step in steps.items() if step.cores and name not in with_frameworks.after]
     assert busy == ["tests with frameworks", "promised tests"], "nobody waits for one core while the other is idle"
     assert all(set(step.after) <= steps.keys() for step in steps.values())
+
+
+@pytest.mark.parametrize("turn", ["before", "after"])
+def test_what_a_library_leaves_in_the_environment_ends_no_forks(turn: str, warm: EveryWarm) -> None:
+    """Paddle's import does so: each command of the tests behind it was a process of its own, at five times the cost."""
+    assert warm["onnxruntime"].serves(os.environ), turn
+    os.environ["CUDA_MODULE_LOADING"] = "LAZY"
+    os.environ.pop("HOME", None)
+    assert not warm["onnxruntime"].serves(os.environ)

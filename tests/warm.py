@@ -36,7 +36,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
-__all__ = ["ENGINES", "EveryWarm", "Forked", "Warm", "command", "run_python", "run_together", "serving", "write_python"]
+__all__ = [
+    "ENGINES", "EveryWarm", "Forked", "Warm", "command", "fixed", "run_python", "run_together", "serving", "write_python",
+]  # fmt: skip
 
 ROOT = Path(__file__).resolve().parent.parent
 # What a library may have read when it was imported must be as it was then; these are read when a command runs.
@@ -154,7 +156,7 @@ class Warm:
 
     def serves(self, environment: Mapping[str, str]) -> bool:
         """Whether its imports have read nothing that is another here."""
-        return _fixed(environment) == _fixed(self._environment)
+        return fixed(environment) == fixed(self._environment)
 
     def ask(
         self, job: Mapping[str, Any], fds: Sequence[int], environment: Mapping[str, str], folder: str = ""
@@ -209,7 +211,8 @@ class _Served(EveryWarm):
         return found if os.path.exists(found.path) else self._own
 
 
-def _fixed(environment: Mapping[str, str]) -> dict[str, str]:
+def fixed(environment: Mapping[str, str]) -> dict[str, str]:
+    """What must be as it was when the libraries of a warm process were imported."""
     return {name: value for name, value in environment.items() if not name.startswith(_READ_LATE)}
 
 
