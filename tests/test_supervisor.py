@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from approval import holds_approved, is_approved
 from attack.case import patience
-from warm import command
+from warm import Begun, begin, command
 
 from precision_debug import Report, Status
 from precision_debug.report.model import Verdict
@@ -118,14 +118,12 @@ def test_a_crash_before_anything_was_seen_is_status_3_and_keeps_the_log(model: P
     assert not leftovers()
 
 
-def start(mode: str, *more: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "precision_debug", "--model_file", "m.fake", "--run_mode", mode, *more],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+def start(mode: str, *more: str, fresh: bool = False) -> Begun | subprocess.Popen[str]:
+    """fresh: in a process of its own, of which its child is one."""
+    return begin("-m", "precision_debug", "--model_file", "m.fake", "--run_mode", mode, *more, fresh=fresh)
 
 
-def wait_for(what: Callable[[], object], process: subprocess.Popen[str] | None = None) -> None:
+def wait_for(what: Callable[[], object], process: Begun | subprocess.Popen[str] | None = None) -> None:
     deadline = time.monotonic() + patience(200)
     while not what():
         if time.monotonic() > deadline:
@@ -139,10 +137,10 @@ def found(pattern: str) -> list[Path]:
     return list(Path("out").glob(pattern)) if Path("out").exists() else []
 
 
-def start_hanging(*outputs: str, record: str = "") -> subprocess.Popen[str]:
+def start_hanging(*outputs: str, record: str = "", fresh: bool = False) -> Begun | subprocess.Popen[str]:
     recorded = ("--record", record, "--baseline", "fake_fp32") if record else ()
     written = [word for name in outputs or ("out/r.json",) for word in ("--output", name)]
-    process = start("fake_hang", *recorded, *written)
+    process = start("fake_hang", *recorded, *written, fresh=fresh)
 
     def at_layer_5() -> bool:
         journals = found(".precision_debug-*/journal.jsonl")
@@ -163,7 +161,7 @@ def rescued(stderr: str) -> Report:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_ctrl_c_leaves_the_partial_report(model: Path, number: signal.Signals) -> None:
-    process = start_hanging()
+    process = start_hanging(fresh=True)
     process.send_signal(number)
     _, stderr = process.communicate(timeout=patience(55))
     assert process.returncode == 3
@@ -175,7 +173,7 @@ def test_ctrl_c_leaves_the_partial_report(model: Path, number: signal.Signals) -
 
 
 def test_when_the_supervisor_is_killed_the_worker_delivers(model: Path) -> None:
-    process = start_hanging()
+    process = start_hanging(fresh=True)
     process.kill()
     process.communicate(timeout=patience(55))
     deadline = time.monotonic() + patience(55)
@@ -278,7 +276,7 @@ def test_marks_do_not_overwrite_the_model(model: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_while_the_models_are_opened_leaves_nothing(model: Path, number: signal.Signals) -> None:
-    process = start("fake_hang_open", "--output", "out/r.json")
+    process = start("fake_hang_open", "--output", "out/r.json", fresh=number == signal.SIGTERM)
     wait_for(lambda: found(".precision_debug-*/target/begun"), process)
     process.send_signal(number)
     _, stderr = process.communicate(timeout=patience(55))
@@ -296,7 +294,7 @@ def test_a_killed_supervisor_while_the_models_are_opened_leaves_a_log(model: Pat
     assert holds_approved(Path("out/r.json.log").read_text(encoding="utf-8"))
 
 
-def kill_both(process: subprocess.Popen[str]) -> None:
+def kill_both(process: Begun | subprocess.Popen[str]) -> None:
     """The supervisor and its worker, whose process group is a session of its own."""
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="utf-8").split()
     for child in children:
@@ -308,14 +306,14 @@ def kill_both(process: subprocess.Popen[str]) -> None:
 
 
 def test_the_next_run_clears_what_nobody_survived(model: Path) -> None:
-    kill_both(start_hanging())
+    kill_both(start_hanging(fresh=True))
     assert len(found(".*")) == 2
     done = compare("fake_absent")
     assert done.returncode == 2
     assert len(Report.load("out/r.json").compared) == 5
     assert not leftovers()
 
-    process = start("fake_hang_open", "--output", "out/r.json")
+    process = start("fake_hang_open", "--output", "out/r.json", fresh=True)
     wait_for(lambda: found(".precision_debug-*/target/begun"), process)
     kill_both(process)
     assert compare("fake_fp32").returncode == 0
@@ -323,7 +321,7 @@ def test_the_next_run_clears_what_nobody_survived(model: Path) -> None:
 
 
 def test_the_next_run_into_another_report_says_where_the_rows_are(model: Path) -> None:
-    kill_both(start_hanging())
+    kill_both(start_hanging(fresh=True))
     done = command("--model_file", "m.fake", "--run_mode", "fake_fp32", "--output", "out/other.json")
     assert done.returncode == 0
     assert holds_approved(done.stderr)
@@ -347,7 +345,7 @@ def test_a_folder_that_only_looks_like_a_run_stays(model: Path) -> None:
     assert Path("out/.precision_debug-mine/file").read_text(encoding="utf-8") == "mine"
 
 
-def delivering(process: subprocess.Popen[str]) -> None:
+def delivering(process: Begun | subprocess.Popen[str]) -> None:
     """Wait until a run into out/r.json and then out/pipe.json has written the first."""
     wait_for(lambda: Path("out/r.json").exists(), process)
 

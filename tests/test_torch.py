@@ -28,6 +28,7 @@ from precision_debug_torch.live import compare_module
 from precision_debug_torch.make import twin
 from precision_debug_torch.model import example_feeds, from_module
 from torch.utils._python_dispatch import TorchDispatchMode
+from warm import command
 
 from precision_debug.errors import BackendError, InputError, ModelError, UsageError
 from precision_debug.records import ModelFiles, SessionSpec, Status
@@ -496,10 +497,9 @@ def test_an_exported_program_whose_layer_is_called_twice(tmp_path: Path) -> None
     program = torch.export.export(transformers.AlbertModel(config).eval(), (words,))
     torch.export.save(program, tmp_path / "albert.pt2")
     np.savez(tmp_path / "in.npz", input_ids=words.numpy())
-    command = [
-        sys.executable, "-m", "precision_debug", "--model_file", "albert.pt2", "--run_mode", "torch_bf16",
-        "--inputs", "in.npz", "--output", "r.json", "--explain", "off", "--quiet",
-    ]  # fmt: skip
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = command(
+        "--model_file", "albert.pt2", "--run_mode", "torch_bf16", "--inputs", "in.npz", "--output", "r.json",
+        "--explain", "off", "--quiet",
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert Report.load(tmp_path / "r.json").counts[Status.PASS] > 50

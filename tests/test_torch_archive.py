@@ -5,14 +5,13 @@ from __future__ import annotations
 import io
 import json
 import pickle
-import subprocess
-import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from warm import command
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 
@@ -163,8 +162,7 @@ def test_a_good_program_is_read_whole(good: Path, tmp_path: Path) -> None:
 def test_marks_of_a_crafted_program_runs_nothing(good: Path, tmp_path: Path) -> None:
     canary = tmp_path / "ran"
     rewritten(good, tmp_path / "bad.pt2", lambda records: example_inputs(records, canary))
-    command = [sys.executable, "-m", "precision_debug", "marks", "--model_file", "bad.pt2"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = command("marks", "--model_file", "bad.pt2")
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
     assert "bad.pt2" in done.stderr

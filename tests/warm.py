@@ -37,7 +37,8 @@ from pathlib import Path
 from typing import IO, Any, NoReturn
 
 __all__ = [
-    "ENGINES", "EveryWarm", "Forked", "Warm", "command", "fixed", "run_python", "run_together", "serving", "write_python",
+    "ENGINES", "Begun", "EveryWarm", "Forked", "Warm", "begin", "command", "fixed", "run_python", "run_together",
+    "serving", "write_python",
 ]  # fmt: skip
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -102,6 +103,33 @@ class Forked:
             self.returncode = struct.unpack("i", told)[0] if told else -signal.SIGKILL
             self._told.close()
         return self.returncode
+
+
+class Begun(Forked):
+    """A whole command that runs on, as ``subprocess.Popen`` has it: what it says is read at its end."""
+
+    def __init__(self, told: socket.socket, said: tuple[IO[bytes], IO[bytes]]) -> None:
+        super().__init__(None, told)
+        self._said = said
+
+    def send_signal(self, number: int) -> None:
+        """Nothing where it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """At once."""
+        self.send_signal(signal.SIGKILL)
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """What it wrote to both, once it has ended. Raises subprocess.TimeoutExpired."""
+        self.wait(timeout)
+        texts = []
+        for file in self._said:
+            file.seek(0)
+            texts.append(file.read().decode("utf-8").replace("\r\n", "\n"))
+            file.close()
+        return texts[0], texts[1]
 
 
 class Warm:
@@ -248,29 +276,34 @@ def run_python(
     one that a script imports, where its words do not name it."""
     from attack.case import patience
 
-    timeout = patience(timeout)
+    whole, process = [sys.executable, *words], begin(*words, env=env, cwd=cwd, engine=engine)
+    try:
+        said, told = process.communicate(patience(timeout))
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        raise
+    assert process.returncode is not None
+    return subprocess.CompletedProcess(whole, process.returncode, said, told)
+
+
+def begin(
+    *words: str, env: Mapping[str, str] | None = None, cwd: str | Path = "", engine: str = "", fresh: bool = False
+) -> Begun | subprocess.Popen[str]:
+    """Begin such a Python. fresh: in a process of its own."""
     environment = os.environ if env is None else env
     whole = [sys.executable, *words]
     warm = here
     if isinstance(here, EveryWarm):
         warm = here[engine] if engine else here.chosen(" ".join(words))
-    if warm is None or not warm.serves(environment):
-        return subprocess.run(
-            whole, capture_output=True, text=True, check=False, timeout=timeout, env=environment, cwd=cwd or None
+    if fresh or warm is None or not warm.serves(environment):
+        return subprocess.Popen(
+            whole, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, cwd=cwd or None
         )
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, open(os.devnull, "rb") as nothing:
-        fds = [nothing.fileno(), out.fileno(), err.fileno()]
-        done = Forked(None, warm.ask({"words": whole}, fds, environment, str(cwd)))
-        try:
-            done.wait(timeout)
-        except subprocess.TimeoutExpired:
-            os.kill(done.pid, signal.SIGKILL)
-            raise
-        for file in (out, err):
-            file.seek(0)
-        said, told = (file.read().decode("utf-8").replace("\r\n", "\n") for file in (out, err))
-    assert done.returncode is not None
-    return subprocess.CompletedProcess(whole, done.returncode, said, told)
+    said = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115
+    with open(os.devnull, "rb") as nothing:
+        fds = [nothing.fileno(), *(file.fileno() for file in said)]
+        return Begun(warm.ask({"words": whole}, fds, environment, str(cwd)), said)
 
 
 def run_together(
