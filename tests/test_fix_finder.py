@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -19,20 +20,21 @@ from planted.onnx_faults import Graph
 import precision_debug
 from precision_debug.events import Stage
 from precision_debug.protocols import Executed
-from precision_debug.records import ModelFiles, RunSpec, TensorMeta
+from precision_debug.records import Culprit, ModelFiles, RunSpec, TensorMeta
 from precision_debug.report.blame import blame
 from precision_debug.report.fix import fix_sentences
 from precision_debug.report.lead import lead
 from precision_debug.report.model import Report
 from precision_debug.report.next_step import NEXT, PASTE, search_command
 from precision_debug.report.tried import tried_sentence
-from precision_debug.run import fix_finder, fixes, trials
+from precision_debug.run import fixes, trials
 from precision_debug.run.criterion import Sample
 from precision_debug.run.fix_finder import FixFinder
 from precision_debug.run.journal import Journal
 from precision_debug.run.plan import make_plan
 from precision_debug.run.to_keep import Keepable
 from precision_debug.search import Evaluation, Fix, FixRule, KeptUnit, ToKeep, TradePoint, Tried, Units
+from precision_debug.settings import Setting
 
 
 def a_wide_channel(folder: Path, layers: int, *, brought_back: bool) -> tuple[str, dict[str, np.ndarray]]:
@@ -265,49 +267,73 @@ def test_what_lies_before_a_culprit_is_kept_up_to_all_of_it(tmp_path: Path) -> N
     ]
     units = Units(tensors, lambda meta: meta.node)
     keepable = Keepable(target=target, keep=keep, tensors=tensors, units=units)
-    assert [len(groups) for groups in keepable.before(["last"])] == [2, 3, 5, 7]
-    assert [len(groups) for groups in keepable.before(["y"])] == [2, 3, 5, 9]
+    assert [len(units) for units in keepable.before(["last"])] == [2, 3, 5, 7]
+    assert [len(units) for units in keepable.before(["y"])] == [2, 3, 5, 9]
     assert not list(keepable.before(["conv0"]))
 
 
-class _Units:
-    """96 of them, each of one tensor."""
+def a_finder(count: int, rule: FixRule, run: Callable[[tuple[str, ...]], Evaluation], movers: int = -1) -> FixFinder:
+    """One of a chain of operators, each a key of its own; the one numbered ``movers`` only moves numbers."""
+    names = [f"n{number}" for number in range(count)]
+    tensors = [TensorMeta(name="x", op_type="Input", dtype="float32")] + [
+        TensorMeta(name=name, op_type="Transpose" if number == movers else "Add", dtype="float32", node=name,
+                   inputs=(before,))
+        for number, (before, name) in enumerate(itertools.pairwise(["x", *names]))
+    ]  # fmt: skip
+    units = Units(tensors, lambda meta: meta.node)
+    trials: Any = SimpleNamespace(mode="m", calibrates=False, run=lambda keys, *_, **__: run(tuple(keys)))
+    setting = Setting(name="kept", kind="names", help="What is kept.", zh="保留的。")
+    target: Any = SimpleNamespace(precision="float16", settings=(setting,), spec=SimpleNamespace(options={}))
+    keep: Any = SimpleNamespace(unit="operator", options=lambda keys: {"kept": list(keys)})
+    keepable = Keepable(target=target, keep=keep, tensors=tensors, units=units)
+    return FixFinder(keepable=keepable, trials=trials, samples=[cast(Any, None)], rule=rule, most=12)
 
-    units = tuple(SimpleNamespace(key=f"n{number}", metas=("t",)) for number in range(96))
 
-    def __len__(self) -> int:
-        return len(self.units)
+def ran(keys: Sequence[str], error: float, low: int, *, allowed: float = 0.1, precision: str = "FP16") -> Evaluation:
+    return Evaluation(
+        kept=tuple(keys), mode="m", passes=error <= allowed, error=error, errors=(error,), held=(error <= allowed,),
+        executed=Executed(low=low, of=96, precision=precision),
+    )  # fmt: skip
+
+
+def saw(finder: FixFinder, size: int, found: Evaluation) -> frozenset[int]:
+    kept = frozenset(range(size))
+    finder.oracle.asked[kept] = finder._as_judged(kept, found)
+    return kept
+
+
+def nothing_runs(_keys: tuple[str, ...]) -> Evaluation:
+    raise AssertionError("nothing is run")
+
+
+def keys_of(finder: FixFinder, size: int) -> tuple[str, ...]:
+    return finder.keepable.units.keys(range(size))
 
 
 def test_of_sets_that_do_not_hold_the_best_trade_is_taken() -> None:
     """As seen of basic-pitch in ov_int8: 27 of 96 units leave 0.098 of 0.43, 80 leave 0.039; 0.028 is expected."""
-    finder = FixFinder(
-        keepable=SimpleNamespace(units=_Units()), trials=SimpleNamespace(mode="ov_int8"), samples=(),
-        rule=FixRule(before=(0.428,), allowed=0.0278), most=12,
-    )  # fmt: skip
-    few, many = (tuple((f"n{number}",) for number in range(count)) for count in (27, 80))
-    for groups, error in ((few, 0.0978), (many, 0.0389)):
-        finder.seen[groups] = Evaluation(kept=(), mode="ov_int8", passes=False, error=error)
-    assert min(finder.seen, key=finder._rank) == few
-    finder.seen[many] = Evaluation(kept=(), mode="ov_int8", passes=True, error=0.02)
-    assert min(finder.seen, key=finder._rank) == many
+    finder = a_finder(96, FixRule(before=(0.428,), allowed=0.0278), nothing_runs)
+    few = saw(finder, 27, ran(keys_of(finder, 27), 0.0978, 60, allowed=0.0278))
+    saw(finder, 80, ran(keys_of(finder, 80), 0.0389, 60, allowed=0.0278))
+    assert finder._best() == few
+    saw(finder, 80, ran(keys_of(finder, 80), 0.02, 60, allowed=0.0278))
+    assert finder._best() == few, "most of the model is no answer"
+    thirty = saw(finder, 30, ran(keys_of(finder, 30), 0.02, 60, allowed=0.0278))
+    assert finder._best() == thirty
 
 
 def test_what_does_as_well_and_gives_up_no_more_is_offered_in_place_of_everything() -> None:
     """As seen of PP-OCRv4's recogniser in ov_bf16, where OpenVINO widens what lies between kept operators: 462 of 463
     were offered, although 109 of them leave as many layers in BF16, and an error far below what is expected."""
     was = Executed(low=71, of=74, precision="BF16")
-    finder = FixFinder(
-        keepable=SimpleNamespace(units=_Units()), trials=SimpleNamespace(mode="ov_bf16"), samples=(),
-        rule=FixRule(before=(0.0254,), was=was, allowed=0.0117), most=12,
-    )  # fmt: skip
-    sets = {count: tuple((f"n{number}",) for number in range(count)) for count in (8, 20, 40, 95)}
-    for count, error, low in ((8, 0.0005, 3), (20, 0.00063, 4), (40, 0.00046, 4), (95, 0.00046, 4)):
-        ran, kept = Executed(low=low, of=79, precision="BF16"), tuple(key for group in sets[count] for key in group)
-        finder.seen[sets[count]] = Evaluation(kept=kept, mode="ov_bf16", passes=True, error=error, executed=ran)
-    assert finder._helps(sets[95])
-    assert not finder._helps(sets[20])
-    assert finder._cheaper(sets[95]) == sets[20]
+    finder = a_finder(96, FixRule(before=(0.0254,), was=was, allowed=0.0117), nothing_runs)
+    sets = {
+        count: saw(finder, count, ran(keys_of(finder, count), error, low, allowed=0.0117, precision="BF16"))
+        for count, error, low in ((8, 0.0005, 3), (20, 0.00063, 4), (40, 0.00046, 4), (95, 0.00046, 4))
+    }  # fmt: skip
+    assert [finder.oracle.asked[sets[count]].helps for count in (20, 95)] == [False, True]
+    assert finder._best() == sets[95]
+    assert finder._with_floor(sets[95]) == sets[20]
 
 
 def test_fixes_say_how_far_they_are_and_end_in_their_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -337,109 +363,50 @@ def test_fixes_say_how_far_they_are_and_end_in_their_time(tmp_path: Path, monkey
     assert "0 秒后" in said.zh
 
 
-class Wide(FixFinder):
-    """Larger and larger sets, from the second of which on each helps, and none holds."""
-
-    helps = True
-
-    def _names(self, culprits: Any) -> tuple[str, ...]:
-        return tuple(culprits)
-
-    def _wider(self, _names: Any) -> Any:
-        return (tuple((f"{unit}",) for unit in range(size)) for size in range(1, 30))
-
-    def _run(self, groups: Any, *, rough: bool = True) -> None:
-        if self.spent < self.most:
-            self.spent += 1
-            self.seen[groups] = Evaluation(kept=(), mode="", passes=not rough)
-
-    def _helps(self, groups: Any) -> bool:
-        return self.helps and groups in self.seen and len(groups) > 1
-
-    def _leave_low(self) -> None:
-        return
-
-    def _best(self, _culprits: Any) -> None:
-        return
-
-    def _nothing(self) -> ToKeep:
-        return ToKeep()
-
-
 def test_runs_are_left_to_make_a_set_that_helps_smaller() -> None:
     """A captcha in INT8: the first of twelve sets all but did it, eleven larger ones did no more, and six operators
     were offered where two of them do the same (0.02096 and 0.02109)."""
-
-    def spent(most: int, *, helps: bool = True) -> int:
-        nothing: Any = SimpleNamespace(calibrates=False)
-        rule = FixRule(before=[1.0], allowed=0.1)
-        finder = Wide(keepable=nothing, trials=nothing, samples=(), rule=rule, most=most)
-        finder.helps = helps
-        finder.find(())
-        return finder.spent
-
-    assert 5 < spent(12) < 10
-    assert spent(12, helps=False) == 12
-    assert spent(3) == 3
-
-
-class Answering(FixFinder):
-    """Runs answer by which keys are kept: ``errors`` of (keys, error), the first whose keys are all kept."""
-
-    errors: Any = ()
-
-    def _run(self, groups: Any, *, rough: bool = True) -> Any:
-        if groups not in self.seen:
-            if self.spent >= self.most:
-                return None
-            self.spent += 1
-            keys = {key for group in groups for key in group}
-            error = next((one for needs, one in self.errors if set(needs) <= keys), 1.0)
-            kept, ran = tuple(sorted(keys)), Executed(low=96 - len(keys), of=96, precision="FP16")
-            self.seen[groups] = Evaluation(
-                kept=kept, mode="m", passes=error <= 0.1, error=error, errors=(error,), held=(error <= 0.1,),
-                executed=ran,
-            )  # fmt: skip
-        return self.seen[groups]
-
-    def _again_so(self, groups: Any) -> Any:
-        return self._run(groups)
-
-    def _to_keep(self, groups: Any) -> ToKeep:
-        return ToKeep(keys=tuple(key for group in groups for key in group))
-
-
-def answering(*errors: tuple[str, float]) -> Answering:
     was = Executed(low=96, of=96, precision="FP16")
-    finder = Answering(
-        keepable=SimpleNamespace(units=_Units()), trials=SimpleNamespace(calibrates=False), samples=(),
-        rule=FixRule(before=[1.0], was=was, allowed=0.1), most=12,
-    )  # fmt: skip
-    finder.errors = errors
+
+    def run(keys: tuple[str, ...]) -> Evaluation:
+        return ran(keys, 0.2 if {"n4", "n40"} <= {*keys} else 1.0, 96 - len(keys))
+
+    finder = a_finder(96, FixRule(before=[1.0], was=was, allowed=0.1), run)
+    named = [Culprit(name=f"n{number}", node="", op_types=("Add",), cause="coarse") for number in (4, 20, 40)]
+    found = finder.find(named)
+    assert found.tried is not None
+    assert (found.keys, found.tried.state) == (("n4", "n40"), "lessened")
+    assert found.tried.runs <= 20
+
+
+def answering(*errors: tuple[str, float], movers: int = -1, most: int = 12) -> FixFinder:
+    """Runs answer by which keys are kept: of (numbers, error) the first whose operators are all kept."""
+    was = Executed(low=96, of=96, precision="FP16")
+
+    def run(keys: tuple[str, ...]) -> Evaluation:
+        error = next((one for needs, one in errors if {f"n{number}" for number in needs} <= {*keys}), 1.0)
+        return ran(keys, error, 96 - len(keys))
+
+    finder = a_finder(96, FixRule(before=[1.0], was=was, allowed=0.1), run, movers)
+    finder.most = most
     return finder
 
 
 def test_of_what_is_offered_each_name_is_needed() -> None:
     """As seen of pastes with three names where two do: what only moves a kept operator's numbers, and an operator that
     brings the error a little further down than has to be."""
-    finder = answering(("abc", 0.05), ("ab", 0.097))
-    whole = (("a", "mover"), ("b",), ("c",))
-    assert finder._run(whole).passes
-    assert fix_finder._needed(finder, whole) == (("a",), ("b",))
-    moved = answering(("am", 0.05))
-    assert moved._run((("a", "m"),)).passes
-    assert fix_finder._needed(moved, (("a", "m"),)) == (("a", "m"),)
-    large = answering(("a", 0.05))
-    large.most = 1  # one run of a model that takes long is all there is
-    assert large._run(whole).passes
-    assert fix_finder._needed(large, whole) == whole
+    named = [Culprit(name=name, node="", op_types=("Add",), cause="coarse") for name in ("n1", "n3", "n4")]
+    assert answering(("134", 0.05), ("13", 0.097), movers=2).find(named).keys == ("n1", "n3")
+    moved = answering(("123", 0.05), movers=2).find(named).keys
+    assert moved == ("n1", "n2", "n3"), "what moves them is needed here"
+    once = answering(("1", 0.05), most=1)
+    once.oracle = once._asked_by(1)
+    assert len(once.find(named).keys) > 1, "one run of a model that takes long is all there is"
 
 
 def test_beside_a_set_that_keeps_many_stands_the_smallest_that_halves_the_error() -> None:
     """As seen of a pitch model in FP16: 190 of 213 operators were offered, and one of them halves the error."""
-    finder = answering(("ab", 0.05), ("a", 0.4))
-    many = tuple((one,) for one in "abcdefgh")
-    for groups in (many, (("a",),), (("b",),)):
-        finder._run(groups)
-    assert [one.keys for one in fix_finder._beside(finder, many)] == [("a",)]
-    assert fix_finder._beside(finder, (("a",), ("b",))) == ()  # two are few enough
+    finder = answering(("01", 0.05), ("0", 0.4))
+    many, _, two = (saw(finder, size, finder._judged(frozenset(range(size))).found) for size in (8, 1, 2))
+    assert [one.keys for one in finder._beside(many)] == [("n0",)]
+    assert list(finder._beside(two)) == []  # two are few enough

@@ -155,7 +155,7 @@ LONG_CLASSES = {
     "precision_debug.explain.subject.Subject": 420,
     "precision_debug.observe.hooks.CheckTarget": 240,
     "precision_debug.products.dumps.pairing.walk._Walk": 280,
-    "precision_debug.run.fix_finder.FixFinder": 400,
+    "precision_debug.run.fix_finder.FixFinder": 300,
     "precision_debug.products.dumps.match_tensors._Work": 340,
     "precision_debug.products.search.search_run._Search": 400,
     "precision_debug_onnxruntime.engine.reference._ReferenceSession": 220,

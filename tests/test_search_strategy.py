@@ -284,12 +284,18 @@ def test_what_stays_out_of_range_is_kept_up_to_where_it_is_divided() -> None:
 
 def test_the_best_trade_gives_most_for_what_it_keeps() -> None:
     curve = {0: 0.066, 7: 0.034, 17: 0.0075, 19: 0.00747, 58: 0.00089, 64: 1e-5}
-    oracle = Oracle(64, lambda kept: Judged(False, curve[len(kept)]), limit=1e-4)
-    for count in curve:
-        oracle.judge(range(count))
-    assert len(oracle.best_trade(lambda _: True, 0.00147)) == 17
-    assert len(oracle.best_trade(lambda kept: len(kept) != 17, 0.00147)) == 19
-    assert oracle.best_trade(lambda _: False) == frozenset()
+
+    def best(helps: Callable[[int], bool], allowed: float = 0.0) -> int:
+        oracle = Oracle(
+            64, lambda kept: Judged(False, curve[len(kept)], helps=len(kept) > 7 and helps(len(kept))), limit=1e-4
+        )  # fmt: skip
+        for count in curve:
+            oracle.judge(range(count))
+        return len(oracle.best_trade(allowed))
+
+    assert best(lambda _: True, 0.00147) == 17
+    assert best(lambda count: count != 17, 0.00147) == 19
+    assert best(lambda _: False) == 0
 
 
 def by_two(

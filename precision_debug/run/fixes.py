@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -114,7 +115,7 @@ def tried_fix(
         again=None if again is None else lambda keys: again({**keeps.keep.options(keys), **trials.roughly}).culprits,
         pasted=None if again is None or subject.is_step or regions else lambda keys: again(keeps.keep.options(keys)),
         of_many=allowed_to_many(explanation) or allowed, of_one=min(allowed, worth(explanation.unit or 0.0)),
-        ranking=lambda: rank_groups(keeps.units, subject.rows, explanation),
+        ranking=functools.cache(lambda: rank_groups(keeps.units, subject.rows, explanation)),
         beside=None if regions or _not_timed(target, subject) else target.session, patience=patience, on_set=on_set,
         in_regions=regions, until=_shrinks_until(target, spec),
     )  # fmt: skip
@@ -123,8 +124,8 @@ def tried_fix(
     try:
         tried = finder.find(named)
         names = [name for one in named for name in one.keep or (one.name,)]
-        theirs = keeps.groups(names) if len(named) == len(explanation.culprits) else ()
-        kept = in_vain(tried, {**finder.vain, **finder.seen}, theirs, before, rule.was, finder.point)
+        theirs = keeps.around(names) if len(named) == len(explanation.culprits) else frozenset[int]()
+        kept = in_vain(tried, finder.seen, theirs, before, rule.was, finder.point)
     except PrecisionDebugError as error:
         kept = _untried(found, say("fix_failed", detail=str(error)))
     other = tried_remedy(

@@ -7,7 +7,7 @@ measured nothing refutes it there (see ``explain.confirm``). What was run on the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from ..explain import Subject, allowed_to_many
@@ -17,7 +17,7 @@ from ..reasons.causes import CAUSES
 from ..records import Culprit, Explanation, Overlap
 from ..search import Evaluation, ToKeep, TradePoint
 from ..search.offer import HALF
-from .fix_finder import Groups
+from .fix_finder import Kept
 
 __all__ = ["in_vain", "repaired", "withdrawn"]
 
@@ -35,21 +35,20 @@ _CONFIRMED = 1.5
 
 
 def in_vain(
-    found: ToKeep, seen: Mapping[Groups, Evaluation], culprits: Sequence[tuple[str, ...]],
-    before: float, was: Executed | None, point: Callable[[Groups, Evaluation], TradePoint],
+    found: ToKeep, seen: Mapping[Kept, Evaluation], culprits: Kept, before: float, was: Executed | None,
+    point: Callable[[Kept, Evaluation], TradePoint],
 ) -> ToKeep:  # fmt: skip
     """With what came of keeping all of the culprits, where that did nothing although keeping more did something.
 
-    seen: the sets that were run, each by the keys of every operator. culprits: the same of who is named, with what
-    reads them. before: the error with nothing kept. was: in which precision the operators ran then. point: a set as it
-    is told of, run as it would be pasted.
+    seen: the sets that were run. culprits: who is named, with what reads them. before: the error with nothing kept.
+    was: in which precision the operators ran then. point: a set as it is told of, run as it would be pasted.
     """
-    tried, named = found.tried, set(culprits)
+    tried, named = found.tried, culprits
     if tried is None or not named or not math.isfinite(before) or not before:
         return found
     works = tried.state in ("mended", "lessened") or (tried.whole is not None and tried.whole <= HALF * before)
     most = _AROUND * len(named)
-    sets = [(groups, one) for groups, one in seen.items() if named <= set(groups) and len(groups) <= most]
+    sets = [(kept, one) for kept, one in seen.items() if named <= kept and len(kept) <= most]
     errors = [one.error for _, one in sets if one.error is not None]
     if not works or not errors or len(errors) < len(sets) or min(errors) < _STAYS * before:
         return found

@@ -11,19 +11,14 @@ from typing import Any
 from .. import explain, registry
 from ..errors import PrecisionDebugError
 from ..numbers.number_types import promised
-from ..protocols import Feeds, InRegions, Keep, is_switch
+from ..protocols import BETWEEN, WHOLE, Feeds, InRegions, Keep, is_switch
 from ..reasons import as_reason, say
 from ..records import Culprit, Row, TensorMeta
-from ..search import ENGINE_OPTION, Group, ToKeep, Units, along, repeats_of
-from ..search.units import NOT_KEPT
+from ..search import ENGINE_OPTION, ToKeep, Units, repeats_of
 from ..settings import Setting
 from .plan import Opening
 
 __all__ = ["Keepable", "keepable", "typed"]
-
-
-_FIRST = 3
-"""Groups of a ranking that sets grow from where nobody is named."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,38 +34,59 @@ class Keepable:
     units: Units
     known: Mapping[str, str] | None = None
 
-    def groups(self, names: Iterable[str], *, readers: bool = True) -> tuple[tuple[str, ...], ...]:
-        """Return what is kept for the baseline's tensors, the keys of one operator a group.
+    def makers(self, names: Iterable[str]) -> frozenset[int]:
+        """Return the units that make these of the baseline's tensors; nothing for names that it does not have."""
+        return frozenset(unit for name in self._own(names) if (unit := self.units.of(name)) is not None)
 
-        Those that make them, with ``readers`` also what reads them. Nothing for names that it does not have."""
+    def around(self, names: Iterable[str]) -> frozenset[int]:
+        """Return the same with what reads these tensors."""
         own = self._own(names)
-        found: set[int] = set()
-        for name in own:
-            unit = self.units.of(name)
-            found |= self.units.around(name) if readers else set() if unit is None else {unit}
-        groups = [self.units.units[unit].keys for unit in sorted(found)]
-        if readers:
-            # what makes no floats of them (ArgMax) is not a unit of a search's, and rounds what it reads all the same
-            wanted = {*own}
-            rest = (one for one in self.tensors if one.op_type not in NOT_KEPT and self.units.of(one.name) is None)
-            others = (self.keep.key_of(meta) for meta in rest if wanted.intersection(meta.inputs))
-            grouped = {key for group in groups for key in group}
-            groups += [(key,) for key in dict.fromkeys(others) if key and key not in grouped]
-        return tuple(dict.fromkeys(groups))
+        return self.units.silent(own).union(*(self.units.around(name) for name in own))
 
-    def before(self, names: Iterable[str]) -> Iterator[tuple[tuple[str, ...], ...]]:
+    def likely(self, names: Sequence[str]) -> Iterator[frozenset[int]]:
+        """Yield the sets that mend it if these tensors' operators are what is wrong, the likeliest first.
+
+        Them with what reads them; in INT8 with what makes what they read; the same in every layer. Where whole types or
+        modules are kept, fewer of them come first."""
+        first, authors = self.around(names), self.makers(names)
+        coarse, module = self.keep.unit != "operator", self.keep.unit == "module"
+        if coarse:
+            yield from self._inside(authors) if module else ()
+            yield authors
+            yield from self._inside(first) if module else ()
+        yield first
+        if not coarse and promised(self.target.precision).computes == "int8":
+            yield from self.before(names)
+        else:
+            yield authors
+        everywhere = self.around(self.everywhere(names))
+        yield from self._inside(everywhere) if module else ()
+        yield everywhere
+
+    def before(self, names: Iterable[str]) -> Iterator[frozenset[int]]:
         """Yield what is kept for the inputs of the operators that make these of the baseline's tensors.
 
         They do no more than make matter what was rounded on its way in. The makers with one operator before them, then
         two, four, up to all of them."""
-        makers = frozenset(unit for name in self._own(names) if (unit := self.units.of(name)) is not None)
+        makers = self.makers(names)
         chain = [makers, self.units.above(makers)]
         while chain[-1] != chain[-2]:
             chain.append(self.units.above(chain[-1]))
         away = [1 << step for step in range(len(chain).bit_length()) if 1 << step < len(chain) - 2]
         for found in dict.fromkeys(chain[steps] for steps in (*away, -1)):
             if makers != found and len(found) < len(self.units):
-                yield tuple(self.units.units[unit].keys for unit in sorted(found))
+                yield found
+
+    def _inside(self, units: frozenset[int]) -> Iterator[frozenset[int]]:
+        """Yield modules with what is computed between modules in place of those around others: less is kept so."""
+        keys = {self.units.units[unit].key: unit for unit in units if unit < len(self.units)}
+        around = {key for key in keys if key == WHOLE or any(other.startswith(f"{key}.") for other in keys)}
+        if keys.keys() - around - {BETWEEN}:
+            inside = units - {keys[key] for key in around}
+            yield inside
+            between = frozenset(number for number, unit in enumerate(self.units.units) if unit.key == BETWEEN)
+            if not between <= inside:
+                yield inside | between
 
     def _own(self, names: Iterable[str]) -> list[str]:
         return [self.known.get(name, "") for name in names] if self.known is not None else list(names)
@@ -83,13 +99,8 @@ class Keepable:
         own = [self.known[name] for name in names if name in self.known]
         return [back[name] for name in repeats_of(self.tensors, own) if name in back]
 
-    @property
-    def everything(self) -> tuple[tuple[str, ...], ...]:
-        return tuple(unit.keys for unit in self.units.units)
-
-    def typed(self, groups: Sequence[tuple[str, ...]]) -> ToKeep:
+    def typed(self, keys: Sequence[str]) -> ToKeep:
         """As a user types it; it is not run yet."""
-        keys = tuple(dict.fromkeys(key for group in groups for key in group))
         settings = dict(self.keep.options(keys))
         operators = tuple(key for key in keys if not is_switch(key))
         option = typed(self.target.settings, settings)
@@ -100,15 +111,6 @@ class Keepable:
             switched=tuple(key for key in keys if is_switch(key)) if operators else (),
             of=len({unit.key for unit in self.units.units[: self.units.operators]}.union(operators)),
         )  # fmt: skip
-
-    def growing(self, names: Iterable[str], ranking: Sequence[Group]) -> list[frozenset[int]]:
-        """Sets of units that grow along the data, from what makes the baseline's tensors, or the ranking's first."""
-        own = self._own(names)
-        culprits = {unit for name in own if (unit := self.units.of(name)) is not None}
-        start = frozenset[int]().union(*(self.units.around(name) for name in own))
-        if not start:
-            start = frozenset[int]().union(*(group.units for group in ranking[:_FIRST]))
-        return along(self.units, culprits, start)
 
 
 def typed(table: Sequence[Setting], settings: Mapping[str, Any]) -> str:

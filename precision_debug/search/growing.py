@@ -13,14 +13,20 @@ import math
 from collections.abc import Callable, Collection, Sequence
 
 from ..explain.operators import plain_type, words
+from ..protocols import TF32_OFF
 from .offer import HALF
-from .oracle import Judged, Spent
+from .oracle import Judged, Oracle, Spent
+from .ranking import Group
+from .strategy import Found
 from .units import Units
 
-__all__ = ["along", "smallest_along"]
+__all__ = ["along", "grown", "smallest_along"]
 
 _MULTIPLIES = words("MatMul Gemm Conv ConvTranspose Einsum LSTM GRU RNN FusedMatMul MatMulInteger Attention")
 """Where a stream ends: their inputs may be rounded, and their sums are their own."""
+
+ENGINES = 9
+"""Sets of a search; what comes of the answer takes three builds more."""
 
 _HALVINGS = 3
 """Builds that make smaller what holds."""
@@ -39,6 +45,26 @@ def along(units: Units, culprits: Collection[int], start: frozenset[int]) -> lis
     blocks = units.above(stream).union(*(after.get(unit, frozenset()) for unit in stream))
     onward = _reached(culprits or start, after, lambda _unit: True) | blocks
     return [step for step in dict.fromkeys((start, stream, blocks, onward)) if step]
+
+
+def grown(
+    oracle: Oracle, units: Units, start: frozenset[int], culprits: Collection[int], groups: Sequence[Group] = ()
+) -> Found:  # fmt: skip
+    """Return the smallest set that holds of those that grow along the data, in few builds.
+
+    start: what is predicted to be enough. culprits: units that make what is wrong. groups: of the ranking that they
+    come from."""
+    if oracle.holds(()):
+        return Found(state="not needed", kept=frozenset(), minimal=True)
+    ends = range(units.operators, len(units))
+    rounding = tuple(unit for unit in ends if units.units[unit].key == TF32_OFF)
+    always = tuple(unit for unit in ends if unit not in rounding)  # they leave out what the user's command asks for
+    everything = oracle.all - set(rounding)
+    kept = smallest_along(oracle.judge, along(units, culprits, start), everything, always, rounding)
+    if kept is not None:
+        return Found(state="found", kept=kept, groups=groups)
+    whole = oracle.asked.get(oracle.all) or oracle.asked.get(everything)
+    return Found(state="unfinished" if whole is None or whole.passes else "not possible", groups=groups)
 
 
 def smallest_along(

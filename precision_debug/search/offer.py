@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .units import Units
 
 __all__ = [
-    "HALF", "FixRule", "best_trade", "betters", "finite", "gives_up_most", "is_steady", "stays_low", "trade_costs",
+    "HALF", "FixRule", "best_trade", "betters", "finite", "gives_up_most", "is_large", "is_steady", "stays_low",
 ]  # fmt: skip
 
 HALF = 0.5
@@ -28,6 +28,9 @@ not kept, what must still run in it; of all that did, what a fix leaves unless i
 
 _STEADY = 0.1
 """Relative difference up to which two runs came to the same."""
+
+LARGE, THIRD = 24, 1 / 3
+"""Units from which on a model is not a small one, and the share of them from which on a set is none."""
 
 _NO_ERROR = 1e-12
 """What is as good as no error."""
@@ -109,25 +112,28 @@ def stays_low(units: Units, keys: Collection[str], was: Executed | None, now: Ex
     return now is not None and now.low >= max(1, math.floor(HALF * left * was.low))
 
 
-def trade_costs(errors: Mapping[_S, float], before: float, of: int, allowed: float = 0.0) -> Mapping[_S, float]:
-    """Return what each set costs: the share of the units that it keeps, and of the error that it leaves.
+def is_large(kept: int, of: int) -> bool:
+    """Return whether a set is a large part of a model that has many operators: a third of it in FP32 is no answer to a
+    few operators' fault."""
+    return of >= LARGE and kept > THIRD * of
 
-    Each tenth of the operators that is kept counts as much as a tenth of the way, in decades of the error, from nothing
-    kept to the least that was seen. errors: of the sets that were run. before: with nothing kept. of: how many units
+
+def best_trade(errors: Mapping[_S, float], before: float, of: int, allowed: float = 0.0) -> _S | None:
+    """Return the set that gives most for what it keeps; None where there is none.
+
+    It has the least sum of the share of the units that it keeps, and of the error that it leaves: each tenth of the
+    operators that is kept counts as much as a tenth of the way, in decades of the error, from nothing kept to the least
+    that was seen. errors: of the sets that were run. before: with nothing kept. of: how many units
     there are. allowed: the error that is as expected, below which less is worth no further operator."""
     known = [error for error in errors.values() if math.isfinite(error)]
     least = max(allowed, min(known, default=0.0), _NO_ERROR)
     most = max(before if math.isfinite(before) else max(known, default=0.0), 2 * least)
     decades = math.log(most / least)
-    return {
-        kept: math.log(max(error, least) / least) / decades + len(kept) / of for kept, error in errors.items()
-    }  # fmt: skip
 
+    def cost(kept: _S) -> float:
+        return math.log(max(errors[kept], least) / least) / decades + len(kept) / of
 
-def best_trade(errors: Mapping[_S, float], before: float, of: int, allowed: float = 0.0) -> _S | None:
-    """Return the set that gives most for what it keeps; None where there is none. See ``trade_costs``."""
-    costs = trade_costs(errors, before, of, allowed)
-    return min(errors, key=lambda kept: (costs[kept], len(kept), errors[kept]), default=None)
+    return min(errors, key=lambda kept: (cost(kept), len(kept), errors[kept]), default=None)
 
 
 def betters(errors: Mapping[_S, float], most: float = math.inf) -> list[_S]:

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from .offer import HALF, best_trade
+from .fix import Evaluation
+from .offer import best_trade
 
 __all__ = ["Judged", "Oracle", "Spent"]
 
 
 @dataclass(frozen=True)
 class Judged:
-    """What came of one set. error: inf where it is not finite. ran: False where the engine does not run with it."""
+    """What came of one set. error: inf where it is not finite. ran: False where the engine does not run with it.
+
+    helps: less than half of the error is left, and what is not kept still runs in the low precision. found: of what was
+    run, the rest."""
 
     passes: bool
     error: float = math.inf
     ran: bool = True
+    helps: bool = False
+    found: Evaluation | None = None
 
 
 _APART = 2.0
@@ -51,6 +58,33 @@ class Oracle:
         self.asked: dict[frozenset[int], Judged] = {}
         self._evaluate, self._runs, self._ahead, self._exact = evaluate, runs, ahead, exact
         self._checked = False
+        self._aim: float | None = None
+
+    @property
+    def left(self) -> int:
+        """How many sets may still be run."""
+        return self._runs - len(self.asked)
+
+    @property
+    def before(self) -> float:
+        """The error with nothing kept; inf as long as that was not run."""
+        return self.asked[frozenset()].error if frozenset() in self.asked else math.inf
+
+    def allow(self, more: int) -> None:
+        """Let at least so many sets be run from here on."""
+        self._runs = max(self._runs, len(self.asked) + more)
+
+    def end_after(self, more: int) -> None:
+        """Let at most so many sets be run from here on."""
+        self._runs = min(self._runs, len(self.asked) + more)
+
+    def aiming(self, error: float) -> Oracle:
+        """Return one that knows what this one does, of which every set holds that helps and leaves no more than this.
+
+        So a set that does not reach the aim is made smaller as one that does."""
+        other = copy.copy(self)
+        other.limit = other._aim = error
+        return other
 
     def judge(self, kept: Iterable[int]) -> Judged:
         """Raises Spent."""
@@ -86,7 +120,8 @@ class Oracle:
 
     def holds(self, kept: Iterable[int]) -> bool:
         """Raises Spent."""
-        return self.judge(kept).passes
+        found = self.judge(kept)
+        return found.passes if self._aim is None else found.helps and found.error <= self._aim
 
     def expect(self, sets: Iterable[Iterable[int]]) -> None:
         """These are asked for next, as long as those before them fail; asks for nothing itself."""
@@ -94,18 +129,15 @@ class Oracle:
             fresh = dict.fromkeys(frozenset(kept) for kept in sets)
             self._ahead([kept for kept in fresh if kept not in self.asked])
 
-    def best_trade(self, stays_low: Callable[[frozenset[int]], bool], allowed: float = 0.0) -> frozenset[int]:
-        """Return the set that gives most for what it keeps, of those that were run; none where none halves the error.
+    def best_trade(self, allowed: float = 0.0) -> frozenset[int]:
+        """Return the set that gives most for what it keeps, of those that help; none where none does.
 
-        stays_low: whether what is not kept of a set still runs in the low precision. allowed: the error that is as
-        expected."""
-        before = self.asked[frozenset()].error if frozenset() in self.asked else math.inf
+        allowed: the error that is as expected."""
         useful = {
             kept: judged.error for kept, judged in self.asked.items()
-            if 0 < len(kept) < self.count and math.isfinite(judged.error) and judged.error <= HALF * before
-            and stays_low(kept)
+            if judged.helps and kept and kept != self.all
         }  # fmt: skip
-        return best_trade(useful, before, self.count, allowed) or frozenset()
+        return best_trade(useful, self.before, self.count, allowed) or frozenset()
 
     @property
     def evaluations(self) -> int:
@@ -113,5 +145,5 @@ class Oracle:
 
     def smallest(self) -> frozenset[int] | None:
         """Return the smallest set that was seen to hold, the one with the least error among equals."""
-        held = [kept for kept, judged in self.asked.items() if judged.passes]
+        held = [kept for kept in self.asked if self.holds(kept)]
         return min(held, key=lambda kept: (len(kept), self.asked[kept].error), default=None)

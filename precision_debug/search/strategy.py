@@ -12,16 +12,15 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from .offer import HALF
 from .oracle import Oracle, Spent
 from .ranking import Group
 from .units import Units
 
-__all__ = ["Found", "minimise", "predicted", "without_rows"]
+__all__ = ["Found", "made_smaller", "minimise", "predicted"]
 
 _SMALL = 16
 """Units up to which a set is minimised one by one at once: longer pieces would mostly fail."""
@@ -70,8 +69,6 @@ _FEW = 6
 _TURNS = 5
 """New rankings, with what was kept so far, before the last one's prefixes are tried."""
 
-_T = TypeVar("_T")
-
 Steps = Sequence[frozenset[int]]
 
 Rank = Callable[[frozenset[int]], Sequence[Group]]
@@ -93,13 +90,16 @@ class Found:
 
 
 def minimise(
-    oracle: Oracle, units: Units, rank: Rank, *, start: frozenset[int] | None = None, rough: Oracle | None = None
-) -> Found:
+    oracle: Oracle, units: Units, rank: Rank, *, start: frozenset[int] | None = None, rough: Oracle | None = None,
+    first: Iterable[frozenset[int]] = (),
+) -> Found:  # fmt: skip
     """Return the smallest set of units to keep.
 
-    start: a set that is expected to hold, from a simulation; it is tried before any ranking. rough: judges the same
-    sets sooner, and not quite as ``oracle`` does. It chooses, and what it chose is judged again; where that gives
-    another error, with each unit dropped too. Where it misled, no set is judged by it any more.
+    start: a set that is expected to hold, from a simulation; it is tried before any ranking, and stays as it is. first:
+    sets that the culprits suggest, each asked for when those before it did not hold; the first that does is made
+    smaller. rough: judges the same sets sooner, and not quite as ``oracle`` does. It chooses, and what it chose is
+    judged again; where that gives another error, with each unit dropped too. Where it misled, no set is judged by it
+    any more.
     """
     groups: Sequence[Group] = ()
     try:
@@ -116,6 +116,11 @@ def minimise(
             oracle.expect([start, oracle.all])
         if start and oracle.holds(start):
             return Found(state="found", kept=start, minimal=True)
+        for likely in first:
+            if likely and likely != oracle.all and oracle.holds(likely):
+                groups = rank(frozenset())
+                kept, small = _reduced(oracle, units, [likely], groups)
+                return Found(state="found" if small else "diffuse", kept=kept, minimal=small, groups=groups)
         steps, groups = _enough(oracle, units, rank, start or frozenset())
         if not steps:  # of everything that does not run nobody knows what it would bring
             known = oracle.judge(oracle.all).ran and not oracle.left_out
@@ -126,6 +131,13 @@ def minimise(
         return Found(state=state, kept=kept, minimal=small, groups=groups)
     except Spent:
         return Found(state="unfinished", kept=oracle.smallest(), groups=groups)
+
+
+def made_smaller(oracle: Oracle, units: Units, kept: frozenset[int], groups: Sequence[Group]) -> frozenset[int]:
+    """Return the smallest set that holds, after trying parts of one that does for as long as sets may be run."""
+    with contextlib.suppress(Spent):
+        _reduced(oracle, units, [kept], groups)
+    return oracle.smallest() or kept
 
 
 def predicted(oracle: Oracle, rank: Rank) -> tuple[frozenset[int] | None, tuple[Group, ...]]:
@@ -158,7 +170,7 @@ def _judged_again(oracle: Oracle, rough: Oracle, units: Units, chosen: Found) ->
     if chosen.state == "diffuse" or (alike and chosen.state == "found"):
         return chosen
     try:
-        kept = _without_single(oracle, units, chosen.kept, _weights(oracle, units, chosen.groups))
+        kept = _without_single(oracle, units, chosen.kept, _weights(units, chosen.groups))
     except Spent:
         return replace(chosen, kept=oracle.smallest(), minimal=False)
     return replace(chosen, state="found", kept=kept, minimal=True)
@@ -220,15 +232,15 @@ def _part(oracle: Oracle, units: Units, steps: Steps, groups: Sequence[Group]) -
         limit = oracle.limit
         shortest = _shortest(oracle, steps, lambda kept: oracle.judge(kept).error <= limit)
         return shortest if shortest != tried and oracle.holds(shortest) else frozenset()
-    weight = _weights(oracle, units, groups)
+    weight = _weights(units, groups)
     ordered = sorted(tried, key=lambda unit: (-weight[unit], unit))
     parts = dict.fromkeys((tried - _readers(units, groups), *(frozenset({unit}) for unit in ordered)))
     return next((part for part in parts if part and part != tried and oracle.holds(part)), frozenset())
 
 
-def _weights(oracle: Oracle, units: Units, groups: Sequence[Group]) -> dict[int, float]:
+def _weights(units: Units, groups: Sequence[Group]) -> dict[int, float]:
     """Return how likely each unit is to be needed."""
-    weight = dict.fromkeys(range(oracle.count), 0.0)
+    weight = dict.fromkeys(units.neighbours, 0.0)
     for group in groups:
         for unit in group.units:
             whole = 1.0 if unit == units.of(group.tensor) or unit in group.makers else _READER
@@ -313,7 +325,7 @@ def _reduced(oracle: Oracle, units: Units, steps: Steps, groups: Sequence[Group]
 
     steps: sets of which each holds all before it; the last one is seen to hold.
     """
-    weight = _weights(oracle, units, groups)
+    weight = _weights(units, groups)
     kept = steps[-1]
     known = any(group.share > 0 for group in groups)
     main = not known or any(group.certain or group.share >= _MAIN for group in groups)
@@ -390,36 +402,15 @@ def _without_segments(oracle: Oracle, kept: frozenset[int], weight: dict[int, fl
     What lies in a row rounds much the same numbers, so that one that is kept helps little without the others."""
     sure = frozenset(unit for unit in kept if weight[unit] >= _READER * _CERTAIN)
 
-    def holds(rest: Sequence[int]) -> bool:
-        return oracle.holds(sure.union(rest))
-
-    def expect(next_ones: Iterator[Sequence[int]]) -> None:
-        oracle.expect(sure.union(rest) for rest in next_ones)
-
-    return sure.union(without_rows(sorted(kept - sure), holds, expect=expect, empty=bool(sure), least=2))
-
-
-def without_rows(
-    kept: Sequence[_T], holds: Callable[[Sequence[_T]], bool], *,
-    expect: Callable[[Iterator[Sequence[_T]]], None] = lambda _rests: None, empty: bool = False, least: int = 1,
-) -> Sequence[_T]:  # fmt: skip
-    """Return what is left of a set without what it holds without: rows of it, the longest first, halved where needed.
-
-    expect: told what is asked for next. empty: whether nothing may be left. least: rows of so many are not halved."""
-    waiting = [tuple(kept)]
-
-    def without(row: Sequence[_T]) -> Sequence[_T]:
-        gone = frozenset(row)
-        return tuple(one for one in kept if one not in gone)
-
+    waiting = [tuple(sorted(kept - sure))]
     while waiting:
         waiting.sort(key=len, reverse=True)
-        expect(rest for row in waiting if (rest := without(row)) or empty)
+        oracle.expect(kept.difference(row) for row in waiting if kept.difference(row))
         row = waiting.pop(0)
-        rest = without(row)
-        if (rest or empty) and holds(rest):
+        rest = kept.difference(row)
+        if rest and oracle.holds(rest):
             kept = rest
-        elif len(row) > least:
+        elif len(row) > 2:
             waiting += [row[: len(row) // 2], row[len(row) // 2 :]]
     return kept
 

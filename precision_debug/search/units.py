@@ -81,6 +81,12 @@ class Units:
         ]  # a module or a type that begins with a mover, and computes later on, is one by itself
         self.operators = len(self.units)
         self.units = [*self.units, *(Unit(key=key, metas=()) for key in switches)]
+        taken = {key for unit in self.units for key in unit.keys}
+        silent = {
+            key: meta for meta in tensors
+            if meta.name not in home and meta.op_type not in NOT_KEPT and (key := key_of(meta)) and key not in taken
+        }  # fmt: skip
+        self._silent = [Unit(key=key, metas=(meta,)) for key, meta in silent.items()]
         place = {unit.key: number for number, unit in enumerate(self.units)}
         self._of: Mapping[str, int] = {name: place[key] for name, key in home.items()}
 
@@ -90,6 +96,16 @@ class Units:
     def of(self, tensor: str) -> int | None:
         """Return the unit that makes a tensor."""
         return self._of.get(tensor)
+
+    def silent(self, tensors: Collection[str]) -> frozenset[int]:
+        """Return what reads one of these tensors and makes no floats of it (ArgMax).
+
+        It rounds what it reads all the same. It is none of the units that a search counts: its number is beyond them.
+        """
+        return frozenset(
+            number for number, unit in enumerate(self._silent, len(self.units))
+            if any(source in tensors for meta in unit.metas for source in meta.inputs)
+        )  # fmt: skip
 
     @cached_property
     def readers(self) -> Mapping[str, frozenset[int]]:
@@ -159,7 +175,7 @@ class Units:
     @cached_property
     def neighbours(self) -> Mapping[int, frozenset[int]]:
         """For each unit those that it hands a tensor to or is handed one by."""
-        found: dict[int, set[int]] = {number: set() for number in range(len(self.units))}
+        found: dict[int, set[int]] = {number: set() for number in range(len(self.units) + len(self._silent))}
         for name, readers in self.readers.items():
             own = self._of.get(name)
             for reader in readers:
@@ -171,16 +187,18 @@ class Units:
     @cached_property
     def siblings(self) -> Mapping[int, frozenset[int]]:
         """For each unit those that read one of the tensors that it reads."""
-        found: dict[int, set[int]] = {number: set() for number in range(len(self.units))}
+        found: dict[int, set[int]] = {number: set() for number in range(len(self.units) + len(self._silent))}
         for readers in self.readers.values():
             if len(readers) <= _MANY_READERS:
                 for reader in readers:
                     found[reader] |= readers - {reader}
         return {number: frozenset(units) for number, units in found.items()}
 
-    def keys(self, kept: Iterable[int]) -> tuple[str, ...]:
-        """Return what the backend is to keep, in execution order."""
-        return tuple(dict.fromkeys(key for number in sorted(kept) for key in self.units[number].keys))
+    def keys(self, kept: Iterable[int], *, movers: bool = True) -> tuple[str, ...]:
+        """Return what the backend is to keep, in execution order. movers: with what only moves the numbers of each."""
+        every = [*self.units, *self._silent] if self._silent else self.units
+        chosen = [every[number] for number in sorted(kept)]
+        return tuple(dict.fromkeys(key for unit in chosen for key in (unit.keys if movers else (unit.key,))))
 
     def islands(self, kept: Iterable[int]) -> frozenset[int]:
         """Single units in low precision that lie between kept ones alone: keeping them too saves casts."""

@@ -24,7 +24,7 @@ from ...run.inputs import feeds_of
 from ...run.journal import Journal, read_events
 from ...run.plan import Opening, make_plan, stage_of
 from ...run.to_keep import typed
-from ...run.trials import Trials, grown
+from ...run.trials import Trials
 from ...search import (
     Artefact,
     Evaluation,
@@ -35,11 +35,14 @@ from ...search import (
     Oracle,
     TradePoint,
     Units,
+    grown,
     kept_units,
     minimise,
     predicted,
     stays_low,
 )  # fmt: skip
+from ...search.growing import ENGINES
+from ...search.offer import HALF
 from ...search.oracle import Spent
 from ...search.request import SearchRequest
 from ...settings.options import Workers
@@ -254,8 +257,9 @@ class _Search:
                 raise Spent
             every = len(kept) == count  # where the precision is switched off, which is not an answer
             found = self._evaluate(trials, kept, samples, what if kept and not every else anew)
-            passes = found.passes and (every or self._stays(trials, found))
-            return Judged(passes, found.size, ran=bool(found.errors))
+            stays = self._stays(trials, found)
+            helps = stays and math.isfinite(found.size) and found.size <= HALF * oracle.before
+            return Judged(found.passes and (every or stays), found.size, ran=bool(found.errors), helps=helps)
 
         def expected(sets: Sequence[frozenset[int]]) -> None:
             if self.ahead is not None:
@@ -316,7 +320,7 @@ class _Search:
                 rough = self._oracle(trials, samples, f"{ROUGH} {what}".strip(), oracle)
             rank = self._ranked(self.spec.run_mode, self.keep, None if self.keep.simulation else report)
             if isinstance(self.keep, InRegions) and not self.asked.check:
-                found = grown(oracle, self.units, self.groups or rank, start)
+                found = _grown(oracle, self.units, self.groups or rank, start)
             else:
                 found = minimise(oracle, self.units, rank, start=start, rough=rough)
             if not self.unseen.checks(found.state):
@@ -412,7 +416,7 @@ class _Search:
         oracle = self.oracles[trials.mode]
         run_prefixes(oracle, found, lambda some: self._held(trials, some, run=True))
         allowed = self.criterion.allowed if self.criterion.metric is None else 0.0
-        return oracle.best_trade(lambda some: self._stays_low(trials, some), allowed)
+        return oracle.best_trade(allowed)
 
     def _fix(self, trials: Trials, found: Found, low: Evaluation, checks: Sequence[tuple[bool, ...]]) -> Fix:
         kept = found.kept or frozenset()
@@ -466,10 +470,6 @@ class _Search:
             notes=tuple(self.notes), seconds=time.monotonic() - self.begun,
         )  # fmt: skip
 
-    def _stays_low(self, trials: Trials, kept: frozenset[int]) -> bool:
-        known = self.known.find(trials.mode, self.units.keys(kept))
-        return known is not None and self._stays(trials, known)
-
     def _executed(self, trials: Trials, kept: frozenset[int]) -> Executed | None:
         known = self.known.find(trials.mode, self.units.keys(kept))
         return known.executed if known is not None else None
@@ -514,6 +514,19 @@ class _Search:
             if self._evaluate(trials, kept | islands, self.samples, JOINED).passes:
                 return islands
         return frozenset()
+
+
+def _grown(
+    oracle: Oracle, units: Units, ranked: Ranker | Sequence[Group], start: frozenset[int] | None
+) -> Found:  # fmt: skip
+    """Return what holds of an engine of regions. start: what holds in a simulation; None: the ranking's first."""
+    if oracle.holds(()):
+        return Found(state="not needed", kept=frozenset(), minimal=True)
+    groups = ranked(frozenset()) if callable(ranked) else ranked
+    first = start or (groups[0].units if groups else frozenset())
+    makers = (units.of(group.tensor) for group in groups if group.units <= first)
+    oracle.end_after(ENGINES)
+    return grown(oracle, units, first, {unit for unit in makers if unit is not None}, groups)
 
 
 def _with_errors(samples: Sequence[Sample], low: Evaluation) -> list[Sample]:
