@@ -245,7 +245,7 @@ def test_what_each_repair_leaves_is_what_keeping_it_leaves(tmp_path: Path) -> No
     assert first.with_all == pytest.approx(off(), rel=0.01)
 
 
-def test_at_most_ten_numbers_decide_who_is_a_culprit() -> None:
+def test_at_most_ten_numbers_decide_who_is_a_culprit_and_what_is_offered() -> None:
     """The others are made of them; a user could be told what each means."""
     tree = ast.parse(Path(criteria.__file__).read_text(encoding="utf-8"))
     values = [node.value for node in tree.body if isinstance(node, ast.Assign)][1:]  # after __all__

@@ -241,7 +241,7 @@ def test_a_set_that_does_not_do_so_again_is_not_offered() -> None:
 
     def shaky(kept: frozenset[str], _at: int) -> float:
         times[kept] = times.get(kept, 0) + 1
-        return 1e-3 * (1 + 0.2 * times[kept]) if "n4" in kept else BEFORE
+        return 1e-4 * 1.5 ** times[kept] if "n4" in kept else BEFORE
 
     assert Model(shaky).fix(4)[1].state == "none"
 
@@ -587,9 +587,9 @@ def test_of_those_that_hold_the_smallest_comes_first() -> None:
     assert sorted(finder.seen, key=finder._rank_of) == [two, four, five, six]
 
 
-@pytest.mark.parametrize(("count", "size"), [(72, 24), (69, 5)])
-def test_a_third_of_a_large_model_is_not_too_much(count: int, size: int) -> None:
-    """24 of 72 do it and 5 come near: beyond a third those 5 would be offered."""
+@pytest.mark.parametrize(("count", "size"), [(72, 24), (59, 5)])
+def test_twice_a_few_operators_are_not_too_many(count: int, size: int) -> None:
+    """24 of 72 do it and 5 come near: of fewer operators those 5 are offered."""
     model = Model(lambda kept, _at: 1e-3 if len(kept) >= 24 else 0.015 if len(kept) >= 5 else BEFORE, count=count)
     finder = model.finder(most=1)
     seen_by(model, finder, 5, 24)
@@ -662,8 +662,8 @@ def test_beside_a_fix_that_mends_it_stands_a_small_one_that_halves_it(left: floa
     assert [one.keys for one in told.beside] == beside
 
 
-@pytest.mark.parametrize(("count", "size"), [(24, 2), (18, 9), (23, 9)])
-def test_of_a_small_model_more_than_a_third_is_no_large_set(count: int, size: int) -> None:
+@pytest.mark.parametrize(("count", "size"), [(24, 2), (46, 9)])
+def test_what_is_large_depends_on_the_model(count: int, size: int) -> None:
     """9 do it and 2 come near."""
     model = Model(lambda kept, _at: 1e-3 if len(kept) >= 9 else 0.015 if len(kept) >= 2 else BEFORE, count=count)
     finder = model.finder(most=1)

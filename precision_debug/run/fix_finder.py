@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 
 from ..errors import BackendUnavailable, PrecisionDebugError, UsageError
 from ..explain import is_mended
-from ..explain.criteria import LITTLE
+from ..explain.criteria import HALF, LITTLE, SEVERAL
 from ..protocols import Session
 from ..records import Culprit
 from ..search import (
@@ -42,7 +42,6 @@ from ..search import (
     minimise,
     stays_low,
 )  # fmt: skip
-from ..search.offer import HALF, LARGE
 from .criterion import Sample
 from .pasted import Pasted, as_pasted, is_open
 from .to_keep import Keepable
@@ -50,17 +49,14 @@ from .trials import Trials
 
 __all__ = ["PATIENCE", "PATIENT", "FixFinder", "Kept"]
 
-_SMALL_WORK = 12
-"""Sets that may be run of a model that is small enough for more of them where none of those helps."""
+_SMALL, _SMALL_WORK = 24, 12
+"""Units of a model that is small enough for more sets where none of those that may be run helps; and those."""
 
 _TO_LESSEN = 4
 """Of those, the ones that are left for parts of a set that helps."""
 
 _FEW_NAMES = 6
 """Operators of a set that is offered, each of which is left out once: who pastes it reads them."""
-
-_LESS = 1 / 4
-"""Of the operators of a set that holds, how many one that halves the error may keep to be offered beside it."""
 
 _TOLD = 3
 """Smaller sets that are told of beside a fix that gives up most of the low precision; one less of those in vain."""
@@ -158,7 +154,7 @@ class FixFinder:
             return best
         self._growing = True
         minimise(self.oracle, units, self._rank, first=self.keepable.likely(self._named) if self._named else ())
-        small = len(units) <= LARGE and self.most >= _SMALL_WORK
+        small = len(units) <= _SMALL and self.most >= _SMALL_WORK
         if small and not self._helping():
             self.oracle.allow(len(units) + _AGAIN)
             minimise(self.oracle, units, self._rank)
@@ -339,7 +335,7 @@ class FixFinder:
 
     def _beside(self, kept: Kept) -> Iterator[ToKeep]:
         """Yield, of a set that holds and keeps many, the smallest that halves the error, of a fourth or less of it."""
-        smaller = [one for one in self._helping() if len(one) <= _LESS * len(kept) and not self._gives_up(one)]
+        smaller = [one for one in self._helping() if SEVERAL * len(one) <= len(kept) and not self._gives_up(one)]
         for one in sorted(smaller, key=lambda one: (len(one), self.oracle.asked[one].error))[:_OTHERWISE]:
             if self._again_so(one) is not None:
                 yield self._to_keep(one)

@@ -11,27 +11,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from ..explain import Subject, allowed_to_many
-from ..explain.criteria import DROP
+from ..explain.criteria import DROP, FEW, FIFTH, HALF, LITTLE, SMALLER
 from ..protocols import Executed
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Explanation, Overlap
 from ..search import Evaluation, ToKeep, TradePoint
-from ..search.offer import HALF
 from .fix_finder import Kept
 
 __all__ = ["in_vain", "repaired", "withdrawn"]
-
-_STAYS = 0.9
-"""Of the error, what is left at least where keeping did nothing."""
-
-_FEW, _PART = 3, 5
-"""Operators, or the part of all of them, that are few: kept, they are named where the error goes with them."""
-
-_AROUND = 2
-"""Times the operators that the culprits and their readers are, up to which a set is still theirs."""
-
-_CONFIRMED = 1.5
-"""Times that the error became smaller in the baseline's run without the culprit's: then that is not overruled."""
 
 
 def in_vain(
@@ -47,15 +34,15 @@ def in_vain(
     if tried is None or not named or not math.isfinite(before) or not before:
         return found
     works = tried.state in ("mended", "lessened") or (tried.whole is not None and tried.whole <= HALF * before)
-    most = _AROUND * len(named)
+    most = len(named) / HALF  # more than twice as many are no longer theirs
     sets = [(kept, one) for kept, one in seen.items() if named <= kept and len(kept) <= most]
     errors = [one.error for _, one in sets if one.error is not None]
-    if not works or not errors or len(errors) < len(sets) or min(errors) < _STAYS * before:
+    if not works or not errors or len(errors) < len(sets) or LITTLE * min(errors) < before:
         return found
     if was is None or any(one.executed is None or one.executed.low >= was.low for _, one in sets):
         return found  # the engine did not keep them, or does not tell
     told = point(*min(sets, key=lambda pair: pair[1].error or 0.0))
-    if told.error is None or told.error < _STAYS * before:
+    if told.error is None or LITTLE * told.error < before:
         return found
     return replace(found, tried=replace(tried, in_vain=told))
 
@@ -68,7 +55,7 @@ def withdrawn(explanation: Explanation, kept: ToKeep | None) -> Explanation | No
     first = explanation.culprits[0]
     if any(one.non_finite or CAUSES[one.cause].fails for one in explanation.culprits):
         return None
-    if first.without is not None and first.with_all and _CONFIRMED * first.without <= first.with_all:
+    if first.without is not None and first.with_all and SMALLER * first.without <= first.with_all:
         return None
     if first.name not in explanation.budget:  # what its error makes alone was not measured
         return None
@@ -93,7 +80,7 @@ def repaired(explanation: Explanation, kept: ToKeep | None, subject: Subject) ->
         return None
     if one and DROP * tried.after > tried.before:
         return None
-    few = kept.unit == "operator" and 0 < len(kept.keys) <= max(_FEW, kept.of // _PART)
+    few = kept.unit == "operator" and 0 < len(kept.keys) <= max(FEW, kept.of // FIFTH)
     if not few or tried.after > HALF * tried.before:
         return None
     made = [meta.name for meta in subject.tensors if meta.node in kept.keys]

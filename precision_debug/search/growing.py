@@ -12,9 +12,9 @@ import contextlib
 import math
 from collections.abc import Callable, Collection, Sequence
 
+from ..explain.criteria import HALF
 from ..explain.operators import plain_type, words
 from ..protocols import TF32_OFF
-from .offer import HALF
 from .oracle import Judged, Oracle, Spent
 from .ranking import Group
 from .strategy import Found

@@ -1,7 +1,8 @@
 """When what was run is offered as a fix: one rule for kept operators, for remedies and for the sets of a search.
 
-It leaves less than half of the error, on every input that it ran on; what was to stay in the low precision still runs
-in it; and it does so again. Beyond that the best trade is the set that gives most for what it keeps.
+It leaves less than half of the error, on every input that it ran on; half at least of what was to stay in the low
+precision still runs in it; and it does so again. The numbers are those of ``explain.criteria``. Beyond that the best
+trade is the set that gives most for what it keeps.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ..explain.criteria import FEW, FIFTH, HALF, LITTLE
 from ..protocols import Executed, is_switch
 from .fix import Evaluation
 from .to_keep import Tried
@@ -19,18 +21,8 @@ if TYPE_CHECKING:
     from .units import Units
 
 __all__ = [
-    "HALF", "FixRule", "best_trade", "betters", "finite", "gives_up_most", "is_large", "is_steady", "stays_low",
+    "FixRule", "best_trade", "betters", "finite", "gives_up_most", "is_large", "is_steady", "stays_low",
 ]  # fmt: skip
-
-HALF = 0.5
-"""Of the error as it was, what something that helps may leave; of the operators that ran in the low precision and were
-not kept, what must still run in it; of all that did, what a fix leaves unless it gives up most of them."""
-
-_STEADY = 0.1
-"""Relative difference up to which two runs came to the same."""
-
-LARGE, THIRD = 24, 1 / 3
-"""Units from which on a model is not a small one, and the share of them from which on a set is none."""
 
 _NO_ERROR = 1e-12
 """What is as good as no error."""
@@ -74,8 +66,8 @@ class FixRule:
 
 
 def is_steady(first: float, again: Evaluation) -> bool:
-    """Return whether a run came to the same error on the first sample as an earlier one."""
-    return abs(again.sizes[0] - first) <= _STEADY * max(again.sizes[0], first)
+    """Return whether a run came to the same error on the first sample as an earlier one, but for a little."""
+    return max(again.sizes[0], first) <= LITTLE * min(again.sizes[0], first) or again.sizes[0] == first
 
 
 def finite(error: float) -> float | None:
@@ -113,9 +105,9 @@ def stays_low(units: Units, keys: Collection[str], was: Executed | None, now: Ex
 
 
 def is_large(kept: int, of: int) -> bool:
-    """Return whether a set is a large part of a model that has many operators: a third of it in FP32 is no answer to a
-    few operators' fault."""
-    return of >= LARGE and kept > THIRD * of
+    """Return whether a set is more than twice what is called a few: so much in FP32 is no answer to a few operators'
+    fault."""
+    return HALF * kept > max(FEW, of // FIFTH)
 
 
 def best_trade(errors: Mapping[_S, float], before: float, of: int, allowed: float = 0.0) -> _S | None:

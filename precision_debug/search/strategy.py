@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from .offer import HALF
+from ..explain.criteria import HALF
 from .oracle import Oracle, Spent
 from .ranking import Group
 from .units import Units

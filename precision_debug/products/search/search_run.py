@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ... import events
 from ...errors import BackendUnavailable, PrecisionDebugError, UsageError
+from ...explain.criteria import HALF
 from ...feeds import FeedSet
 from ...protocols import Executed, InRegions, Keep
 from ...reasons import Reason, say
@@ -42,7 +43,6 @@ from ...search import (
     stays_low,
 )  # fmt: skip
 from ...search.growing import ENGINES
-from ...search.offer import HALF
 from ...search.oracle import Spent
 from ...search.request import SearchRequest
 from ...settings.options import Workers
