@@ -55,7 +55,7 @@ def test_a_folder_is_the_same_but_for_its_values(tmp_path: Path) -> None:
     place.mkdir()
     ours, spec = FolderConfigurations(), SessionSpec(model=ModelFiles(model_dir=str(folder)), mode="torch_fp32")
     changed = {("rope_theta",): ABSENT, ("rope_scaling",): None, ("hidden_act",): "gelu"}
-    made = ours.exchange(spec, changed, place)
+    made = ours.exchange(spec, changed, place, spec)
     found = ours.read(dataclasses.replace(spec, model=made))
     assert "rope_theta" not in found
     assert found["rope_scaling"] is None
@@ -105,10 +105,10 @@ def test_a_key_that_the_target_alone_has_is_taken_out_of_its_head(tmp_path: Path
     plain, scaled = (SessionSpec(model=ModelFiles(model_file=str(one)), mode="gguf_cpu") for one in files)
     apart = differing(ours.read(plain), ours.read(scaled))
     assert {one.base for one in apart} == {ABSENT}
-    without = ours.exchange(scaled, {one.place: one.base for one in apart}, _folder(tmp_path / "without"))
+    without = ours.exchange(scaled, {one.place: one.base for one in apart}, _folder(tmp_path / "without"), plain)
     made = dataclasses.replace(scaled, model=without)
     assert ours.read(made) == ours.read(plain)
-    again = ours.exchange(made, {one.place: one.target for one in apart}, _folder(tmp_path / "with"))
+    again = ours.exchange(made, {one.place: one.target for one in apart}, _folder(tmp_path / "with"), scaled)
     assert ours.read(dataclasses.replace(scaled, model=again)) == ours.read(scaled)
 
 

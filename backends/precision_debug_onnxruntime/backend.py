@@ -160,7 +160,9 @@ class OnnxRuntimeBackend:
         chosen = recipe(spec.mode)
         return OrtKeep(spec=spec, recipe=chosen) if chosen.change else None
 
-    def remedies(self, spec: SessionSpec, culprits: Sequence[Culprit]) -> Sequence[Remedy]:
+    def remedies(
+        self, spec: SessionSpec, culprits: Sequence[Culprit], base: SessionSpec  # noqa: ARG002
+    ) -> Sequence[Remedy]:  # fmt: skip
         """See ``protocols.Remedies``."""
         from .engine.remedies import remedies_of
 

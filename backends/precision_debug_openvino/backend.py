@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from precision_debug.protocols import Capabilities, demand
 from precision_debug.reasons import Catalogue
-from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
+from precision_debug.records import Availability, Culprit, InputMeta, RunMode, SessionSpec
 from precision_debug.settings import Setting
 
 from .modes import RUN_MODES, availability, recipe
@@ -16,7 +16,17 @@ from .reasons import REASONS
 from .settings import SETTINGS, setting
 
 if TYPE_CHECKING:
-    from precision_debug.protocols import AloneFiles, Description, Feeds, Rung, Session, Survey, Switch
+    from precision_debug.protocols import (
+        AloneFiles,
+        Configurations,
+        Description,
+        Feeds,
+        Remedy,
+        Rung,
+        Session,
+        Survey,
+        Switch,
+    )
 
     from .keep import OpenVinoKeep
     from .modes import Recipe
@@ -36,7 +46,8 @@ class OpenVinoBackend:
     @property
     def capabilities(self) -> Capabilities:
         return Capabilities(
-            keeper=self, describer=self, alone_scripter=self, surveyor=self, ladder=self, bare_runner=self
+            keeper=self, describer=self, alone_scripter=self, surveyor=self, ladder=self, bare_runner=self,
+            remedies=self, configurer=self,
         )  # fmt: skip
 
     def describe(self, path: str) -> Description:
@@ -105,6 +116,19 @@ class OpenVinoBackend:
         from .keep import OpenVinoKeep
 
         return OpenVinoKeep.of(spec, recipe(spec.mode))
+
+    def remedies(self, spec: SessionSpec, culprits: Sequence[Culprit], base: SessionSpec) -> Sequence[Remedy]:
+        """See ``protocols.Remedies``."""
+        from .engine.remedies import remedies_of
+
+        return tuple(remedies_of(spec, culprits, base))
+
+    @property
+    def configurations(self) -> Configurations:
+        """See ``protocols.Configurer``."""
+        from .engine.remedies import IrConfigurations
+
+        return IrConfigurations()
 
     def _available(self, mode: str, where: str = "") -> Recipe:
         demand(availability(mode), mode, where=where or self.name)

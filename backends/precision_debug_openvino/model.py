@@ -8,37 +8,50 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from precision_debug.errors import ModelError, PrecisionDebugError
+from precision_debug.errors import ModelError, PrecisionDebugError, UsageError
 from precision_debug.onnx.real_numbers import RealNumbers
 from precision_debug.reasons import say as general
-from precision_debug.records import InputMeta, SessionSpec
+from precision_debug.records import InputMeta, ModelFiles, SessionSpec
 
 from .failures import reading
 from .modes import SUFFIXES
 from .naming import dtype_of, port_name, shape_of
 from .reasons import say
+from .settings import setting
 
-__all__ = ["read_inputs", "read_model", "real_numbers", "with_uses"]
+__all__ = ["read_inputs", "read_model", "read_plain", "real_numbers", "with_uses"]
 
 
 def read_model(spec: SessionSpec) -> Any:
-    """Return an ``openvino.Model``. Raises ModelError."""
+    """Return an ``openvino.Model``, with what ``uncompressed_from`` asks for. Raises ModelError or UsageError."""
+    source = str(setting(spec.options, "uncompressed_from"))
+    model = read_plain(spec.model)
+    if source:
+        from .engine.uncompressed import restore
+
+        if not restore(model, read_plain(ModelFiles(model_file=source))):
+            raise UsageError(say("not_rounded_from", name=source), where="--option uncompressed_from")
+    return model
+
+
+def read_plain(files: ModelFiles) -> Any:
+    """Return an ``openvino.Model`` as the files have it. Raises ModelError."""
     import openvino
 
-    path = spec.model.model_file
+    path = files.model_file
     if os.path.isdir(path):
         inside = sorted(name for name in os.listdir(path) if name.lower().endswith(SUFFIXES))
         hint = say("file_inside", names=", ".join(inside[:3])) if inside else say("give_a_file")
         raise ModelError(say("a_folder"), where=path, hint=hint)
     if not os.path.isfile(path):
-        raise ModelError(general("no_such_file"), where=spec.model.path or "model", hint=say("give_a_file"))
+        raise ModelError(general("no_such_file"), where=files.path or "model", hint=say("give_a_file"))
     if path.lower().endswith(".onnx"):
         from precision_debug.onnx.model import refuse_strays
 
         refuse_strays(path)
     with reading(path):
         core = openvino.Core()
-        return core.read_model(path, spec.model.params_file) if spec.model.params_file else core.read_model(path)
+        return core.read_model(path, files.params_file) if files.params_file else core.read_model(path)
 
 
 def read_inputs(model: Any) -> Sequence[InputMeta]:

@@ -22,6 +22,9 @@ REASONS = Catalogue("openvino", {
         "OpenVINO reads .onnx, .xml, .pdmodel, .pb and .tflite; another engine's mode may read this one",
         "OpenVINO 可读取 .onnx、.xml、.pdmodel、.pb 与 .tflite；其他引擎的模式或许能读取此文件",
     ),
+    "not_rounded_from": Wording(
+        "no weight in FP16 is one of {name}, rounded", "没有任何 FP16 权重是由 {name} 的权重舍入而来"
+    ),
     "no_device": Wording("there is no device {name}", "没有设备 {name}"),
     "has_devices": Wording("OpenVINO has {names} here", "此处 OpenVINO 可用的设备：{names}"),
     # what a run mode needs

@@ -39,6 +39,11 @@ SETTINGS = (
         zh="保持 float32 的算子名或张量名（连同其所融合进的层）",
     ),
     Setting(
+        name="uncompressed_from", kind="text", default="", sides=("target",), metavar="FILE",
+        help="the model that an IR was saved from: its numbers in place of those that compress_to_fp16 rounded",
+        zh="IR 的来源模型：用其数值替换被 compress_to_fp16 舍入的权重",
+    ),
+    Setting(
         name="save_ir", kind="text", default="", sides=("target",), modes=("ov_opt*", "ov_bf16", "ov_fp16", "ov_int8"),
         metavar="FILE.xml", help="keep the model that was compared as OpenVINO IR, with what keep_fp32 marks in it",
         zh="将参与对比的模型保存为 OpenVINO IR，包含 keep_fp32 的标记",

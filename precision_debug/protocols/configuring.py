@@ -37,10 +37,10 @@ class Configurations(Protocol):
     def read(self, spec: SessionSpec) -> Mapping[str, Any]:
         """Return what a model says, without names and dates, which no operator reads; {} where it has none."""
 
-    def exchange(self, spec: SessionSpec, values: Mapping[Place, Any], folder: Path) -> ModelFiles:
+    def exchange(self, spec: SessionSpec, values: Mapping[Place, Any], folder: Path, base: SessionSpec) -> ModelFiles:
         """Write the same model with other values, ``ABSENT`` where a key is to be left out.
 
-        folder: an existing empty one. Raises ModelError or OutputError."""
+        folder: an existing empty one. base: the model that has these values. Raises ModelError or OutputError."""
 
 
 class Configurer(Protocol):
@@ -64,7 +64,9 @@ class FolderConfigurations:
             return {}
         return {key: one for key, one in found.items() if key not in _READ_BY_NOBODY} if isinstance(found, dict) else {}
 
-    def exchange(self, spec: SessionSpec, values: Mapping[Place, Any], folder: Path) -> ModelFiles:
+    def exchange(
+        self, spec: SessionSpec, values: Mapping[Place, Any], folder: Path, base: SessionSpec  # noqa: ARG002
+    ) -> ModelFiles:  # fmt: skip
         """See ``Configurations``: all files but config.json are links to the model's own."""
         source = Path(spec.model.path).resolve()
         try:

@@ -128,12 +128,16 @@ class Remedy:
     For example another calibration, a scale for each channel, an epsilon that the type can hold.
 
     settings: in their declared types; they go over the spec's own. text: the same as lines for a program of the user's.
-    keeps: whether it leaves operators out of the low precision after all, by their type say.
+    keeps: whether it leaves operators out of the low precision after all, by their type say. wide: whether it leaves
+    out all of them, so that it is tried only where no kept set mends it. files: whether it mends what two files do not
+    share.
     """
 
     settings: Mapping[str, Any]
     text: str = ""
     keeps: bool = False
+    wide: bool = False
+    files: bool = False
 
 
 class Remedies(Protocol):
@@ -141,10 +145,10 @@ class Remedies(Protocol):
 
     Each is run like a set of kept operators, and offered by the same rule."""
 
-    def remedies(self, spec: SessionSpec, culprits: Sequence[Culprit]) -> Sequence[Remedy]:
+    def remedies(self, spec: SessionSpec, culprits: Sequence[Culprit], base: SessionSpec) -> Sequence[Remedy]:
         """Return a few remedies to try for these culprits, what changes least first; () where nothing is known.
 
-        culprits: none for an error of many operators."""
+        culprits: none for an error of many operators. base: the baseline."""
 
 
 # Settings with which an engine computes as its baseline does: what a backend may know, so that each can be tried.

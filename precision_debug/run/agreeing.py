@@ -79,7 +79,7 @@ def with_agreement(
     if exact is not None:
         samples.append(dataclasses.replace(judging.first, values=exact))
     patience = PATIENT if spec.explain == "full" else PATIENCE
-    ran, failed = run_in_turn(trials, named, samples, lambda one: one.held[0], patience)
+    ran, failed = run_in_turn(trials, named, samples, lambda _name, one: one.held[0], patience)
     if not ran:
         why = say("fix_setting_failed", detail=failed)
         return explanation, ToKeep(unit=ENGINE_OPTION, of=len(named), tried=Tried(state="not tried", why=why))

@@ -80,7 +80,7 @@ def with_configurations(
         """Return what comes of the target with the baseline's values of these; None where it does not run so."""
         with tempfile.TemporaryDirectory(dir=folder, prefix="configured_") as room:
             try:
-                model = second.exchange(target.spec, {one.place: one.base for one in some}, Path(room))
+                model = second.exchange(target.spec, {one.place: one.base for one in some}, Path(room), base.spec)
                 return again({}, model)
             except PrecisionDebugError:  # a value that does not go with the others, or with the weights
                 return None
@@ -118,8 +118,12 @@ class Trials:
         if key not in self.ran:
             self.ran[key] = self.exchanged(some) if some else None
         found = self.ran[key]
-        if found is None or (culprit.name not in found.errors and culprit.name not in found.introduced):
+        if found is None:
             return 1.0
+        if culprit.name not in found.errors and culprit.name not in found.introduced:
+            # fused into another one now: what its error alone makes of an output is no more than what is left there
+            alone = float(culprit.others_repaired or 0.0)
+            return found.errors[culprit.at] / alone if alone and culprit.at in found.errors else 1.0
         now = found.introduced.get(culprit.name)
         if now is not None and culprit.introduced:
             return now / float(culprit.introduced)

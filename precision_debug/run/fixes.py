@@ -22,7 +22,7 @@ from .judging import further_samples, judging_of
 from .pasted import Pasted
 from .plan import Opening
 from .refuted import in_vain
-from .remedies import tried_remedy, with_remedy
+from .remedies import known_remedies, tried_remedy, with_remedy
 from .side import OpenSide, executed_of
 from .to_keep import Keepable, keepable
 from .trials import Trials
@@ -82,57 +82,77 @@ def tried_fix(
     regions = isinstance(found, Keepable) and isinstance(found.keep, InRegions)
     if of_many and _sets(spec, subject, target.opening, in_regions=regions)[0] <= 1:
         return None  # one set of many says nothing
-    if found is None or isinstance(found, ToKeep):
-        return found
+    apart = any(one.cause == "files_differ" for one in explanation.culprits) and opening.backend is not None
+    known = known_remedies(opening, explanation.culprits, base.opening) if apart or isinstance(found, Keepable) else ()
+    if not isinstance(found, Keepable):
+        known = [one for one in known if one.files]
+        if not known:
+            return found
+
+    def untried(why: Reason) -> ToKeep | None:
+        return _untried(found, why) if isinstance(found, Keepable) else found
+
     if drawn := next((one.name for one in explanation.culprits if one.cause == "random"), ""):
-        return _untried(found, say("fix_random", name=drawn))
+        return untried(say("fix_random", name=drawn))
     judging = judging_of(spec, subject, explanation, opening.precision)
     if judging is None:
-        return _untried(found, say("fix_no_outputs"))
-    criterion, allowed, first, before = judging.criterion, judging.criterion.allowed, judging.first, judging.error
+        return untried(say("fix_no_outputs"))
     most, work = _sets(spec, subject, target.opening, in_regions=regions)
+    criterion, allowed, first, before = judging.criterion, judging.criterion.allowed, judging.first, judging.error
     if of_many and spec.explain != "full":
         most = min(most, _OF_MANY)
     if not most:
-        return _untried(found, say("fix_large", gigabytes=work / 1e9))
+        return untried(say("fix_large", gigabytes=work / 1e9))
     further = tuple(further_samples(spec, base, target, criterion, feed_set, sample)) if most > 1 else ()
     samples, errors = zip((first, before), *further, strict=True)
     room = folder / "fixes"
     room.mkdir(exist_ok=True)
-    trials = Trials(opening, found.keep, criterion, feed_set.for_target().calibrating, room)
-    keeps = found
     rule = FixRule(
         before=[math.inf if error is None else error for error in errors], allowed=allowed,
         was=executed_of(opening, target.session), strict=criterion.tolerance.given,
     )  # fmt: skip
     patience = PATIENT if spec.explain == "full" else PATIENCE
+    calibrating = feed_set.for_target().calibrating
+    timed = None if regions or _not_timed(target, subject) else target.session
+    kept = found if isinstance(found, ToKeep) else None
+    if isinstance(found, Keepable):
+        keeps = found
 
-    def on_set(number: int, of: int, passed: float) -> None:
-        on_stage(say("stage_trying_set", number=number, most=of, passed=passed, seconds=patience))
+        def on_set(number: int, of: int, passed: float) -> None:
+            on_stage(say("stage_trying_set", number=number, most=of, passed=passed, seconds=patience))
 
-    finder = FixFinder(
-        keepable=keeps, trials=trials, samples=samples, rule=rule, most=most,
-        again=None if again is None else lambda keys: again({**keeps.keep.options(keys), **trials.roughly}).culprits,
-        pasted=None if again is None or subject.is_step or regions else lambda keys: again(keeps.keep.options(keys)),
-        of_many=allowed_to_many(explanation) or allowed, of_one=min(allowed, worth(explanation.unit or 0.0)),
-        ranking=functools.cache(lambda: rank_groups(keeps.units, subject.rows, explanation)),
-        beside=None if regions or _not_timed(target, subject) else target.session, patience=patience, on_set=on_set,
-        in_regions=regions, until=_shrinks_until(target, spec),
+        def kept_too(keys: tuple[str, ...]) -> Mapping[str, Any]:
+            return keeps.keep.options(keys)
+
+        trials = Trials(opening, keeps.keep, criterion, calibrating, room)
+        finder = FixFinder(
+            keepable=keeps, trials=trials, samples=samples, rule=rule, most=most,
+            again=None if again is None else lambda keys: again({**kept_too(keys), **trials.roughly}).culprits,
+            pasted=None if again is None or subject.is_step or regions else lambda keys: again(kept_too(keys)),
+            of_many=allowed_to_many(explanation) or allowed, of_one=min(allowed, worth(explanation.unit or 0.0)),
+            ranking=functools.cache(lambda: rank_groups(keeps.units, subject.rows, explanation)),
+            beside=timed, patience=patience, on_set=on_set, in_regions=regions, until=_shrinks_until(target, spec),
+        )  # fmt: skip
+        begun(_untried(found, say("fix_ended")))
+        kept = _kept(finder, explanation, opening.precision)
+    mended = kept is not None and kept.tried is not None and kept.tried.state == "mended"
+    other = tried_remedy(
+        opening, [one for one in known if not (one.wide and mended)][: min(_REMEDIES, most)], criterion, samples, rule,
+        calibrating, room, patience=patience, beside=timed,
     )  # fmt: skip
-    named = [one for one in explanation.culprits if is_mended(one.cause, opening.precision)]
-    begun(_untried(found, say("fix_ended")))
+    return with_remedy(kept, other)
+
+
+def _kept(finder: FixFinder, explanation: Explanation, precision: str) -> ToKeep:
+    """Return what came of keeping operators, and of keeping all who are named where that did nothing."""
+    named = [one for one in explanation.culprits if is_mended(one.cause, precision)]
     try:
         tried = finder.find(named)
         names = [name for one in named for name in one.keep or (one.name,)]
-        theirs = keeps.around(names) if len(named) == len(explanation.culprits) else frozenset[int]()
-        kept = in_vain(tried, finder.seen, theirs, before, rule.was, finder.point)
+        theirs = finder.keepable.around(names) if len(named) == len(explanation.culprits) else frozenset[int]()
+        return in_vain(tried, finder.seen, theirs, finder.rule.before[0], finder.rule.was, finder.point)
     except PrecisionDebugError as error:
-        kept = _untried(found, say("fix_failed", detail=str(error)))
-    other = tried_remedy(
-        opening, explanation.culprits, criterion, samples, rule, trials.feeds, room, most=min(_REMEDIES, most),
-        patience=patience, beside=finder.beside,
-    )  # fmt: skip
-    return with_remedy(kept, other)
+        return _untried(finder.keepable, say("fix_failed", detail=str(error)))
 
 
 def _shrinks_until(target: OpenSide, spec: RunSpec) -> float:

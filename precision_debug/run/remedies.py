@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import PrecisionDebugError
-from ..protocols import Feeds, Handed, Session
+from ..protocols import Feeds, Handed, Remedy, Session
 from ..records import Culprit, TensorMeta
 from ..search import ENGINE_OPTION, Evaluation, FixRule, ToKeep, Tried, gives_up_most
 from .criterion import Criterion, Sample
@@ -21,7 +21,7 @@ from .plan import Opening
 from .to_keep import typed
 from .trials import Trials
 
-__all__ = ["Chosen", "run_in_turn", "run_of", "tried_remedy", "with_remedy"]
+__all__ = ["Chosen", "known_remedies", "run_in_turn", "run_of", "tried_remedy", "with_remedy"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,42 +52,46 @@ class Chosen:
         )  # fmt: skip
 
 
+def known_remedies(opening: Opening, culprits: Sequence[Culprit], base: Opening) -> Sequence[Remedy]:
+    """Return what the target's backend knows to try for these culprits."""
+    knows = opening.capabilities.remedies
+    return knows.remedies(opening.spec, culprits, base.spec) if knows is not None else ()
+
+
 def tried_remedy(
-    opening: Opening, culprits: Sequence[Culprit], criterion: Criterion, samples: Sequence[Sample], rule: FixRule,
-    calibrating: Sequence[Feeds], folder: Path, *, most: int, patience: float, beside: Session | None = None,
+    opening: Opening, found: Sequence[Remedy], criterion: Criterion, samples: Sequence[Sample], rule: FixRule,
+    calibrating: Sequence[Feeds], folder: Path, *, patience: float, beside: Session | None = None,
 ) -> tuple[ToKeep, bool] | None:  # fmt: skip
-    """Try the remedies that the backend knows; return the one that does most, and whether it keeps operators wider.
+    """Try remedies; return the one that does most, and whether it keeps operators wider.
 
     The remedy as it is pasted, with what it brought, and whether it keeps operators in a higher precision; None where
     none is known or none halves the error and leaves most of the low precision in place, twice and on the other inputs
     too.
 
-    samples: the inputs of the comparison, then others. most: how many may be run. beside: the target as it is, where
-    runs may be timed beside it."""
-    knows = opening.capabilities.remedies
-    found = knows.remedies(opening.spec, culprits)[:most] if knows is not None else ()
+    found: see ``known_remedies``. samples: the inputs of the comparison, then others. beside: the target as it is,
+    where runs may be timed beside it."""
     if not found:
         return None
     named = {typed(opening.settings, one.settings): one for one in found}
     chosen = Chosen(named={name: one.settings for name, one in named.items()})
     trials = Trials(opening, chosen, criterion, calibrating, folder)
 
-    def offered(one: Evaluation) -> bool:
-        known = rule.was is not None and one.executed is not None
+    def offered(name: str, one: Evaluation) -> bool:
+        known = rule.was is not None and one.executed is not None and not named[name].wide
         return rule.helps(one) and not (known and gives_up_most(rule.was, one.executed, 0, 1))
 
-    ran, _ = run_in_turn(trials, named, samples, lambda one: one.held[0] and offered(one), patience)
-    useful = {name: one for name, one in ran.items() if offered(one)}
+    ran, _ = run_in_turn(trials, named, samples, lambda name, one: one.held[0] and offered(name, one), patience)
+    useful = {name: one for name, one in ran.items() if offered(name, one)}
     for name in sorted(useful, key=lambda name: (not ran[name].held[0], ran[name].sizes[0])):
         again = run_of(trials, name, samples, beside)
         if rule.confirms(ran[name].sizes[0], again):
             told = chosen.told(name, opening, rule.told(again, runs=len(ran)), text=named[name].text)
-            return told, named[name].keeps
+            return told, named[name].keeps or named[name].wide
     return None
 
 
 def run_in_turn(
-    trials: Trials, names: Iterable[str], samples: Sequence[Sample], enough: Callable[[Evaluation], bool],
+    trials: Trials, names: Iterable[str], samples: Sequence[Sample], enough: Callable[[str, Evaluation], bool],
     patience: float,
 ) -> tuple[Mapping[str, Evaluation], str]:  # fmt: skip
     """Run settings one after the other; return what came of those that ran, and why the last of the others did not.
@@ -102,7 +106,7 @@ def run_in_turn(
             failed = found.text
             continue
         ran[name] = found
-        if enough(found):
+        if enough(name, found):
             break
     return ran, failed
 

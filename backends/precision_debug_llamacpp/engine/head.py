@@ -33,7 +33,9 @@ class HeadConfigurations:
             return {}
         return {key: one for key, one in values.items() if one is not None and not key.startswith(_READ_BY_NOBODY)}
 
-    def exchange(self, spec: SessionSpec, values: Mapping[Place, Any], folder: Path) -> ModelFiles:
+    def exchange(
+        self, spec: SessionSpec, values: Mapping[Place, Any], folder: Path, base: SessionSpec  # noqa: ARG002
+    ) -> ModelFiles:  # fmt: skip
         """See ``protocols.Configurations``."""
         from ..model import read_model
         from .file import write_widened
