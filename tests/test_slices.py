@@ -145,6 +145,54 @@ def test_what_is_small_among_its_like_is_not_lost(kind: str) -> None:
     assert not stretches(base, rounded(base, float(np.ptp(base)) / 255)), kind
 
 
+@pytest.mark.parametrize(
+    ("sizes", "gone"),
+    [
+        ((30, 30, 2, 2, 2, 2, 1, 0.05, 0.05), [(7, 8)]),
+        ((0.05, 30, 2, 2, 0.06, 1.5, 40, 35), [(0, 0), (4, 4)]),
+        ((30, 10, 3, 1, 0.3, 0.1, 0.05), []),
+        ((30, 6, 1, 0.2, 0.03), []),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("axis", [1, 2])
+def test_quantities_of_one_layer_stand_on_levels(
+    sizes: tuple[float, ...], gone: list[tuple[int, int]], axis: int
+) -> None:
+    """No Concat says what is packed: several sizes, each of two columns or so. Where they fall step by step, nobody
+    can tell a small quantity from a small feature."""
+    base = np.random.default_rng(5).normal(size=(1, 100, len(sizes))) * np.array(sizes)
+    base = np.moveaxis(base, 2, axis)
+    assert stretches(base, in_8_bits(base)) == [(axis, *one) for one in gone]
+
+
+def test_few_columns_of_a_layer_are_quantities_whatever_their_sizes() -> None:
+    sizes = np.array((30, 6, 1, 0.2, 0.03))
+    random = np.random.default_rng(5)
+    base = random.normal(size=(64, 5)) * sizes
+    assert stretches(base, in_8_bits(base)) == []
+    assert stretches(base, in_8_bits(base), {5: (1,) * 5}) == [(1, 4, 4)]
+    logits = random.normal(size=(2, 5)) * 8
+    logits[:, 3] = 0.001
+    assert stretches(logits, in_8_bits(logits), {5: (1,) * 5}) == [], "two numbers that are nearly 0 by chance"
+
+
+@pytest.mark.parametrize(("layer", "shape", "parts"), [
+    ("Gemm", (40, 9), {9: (1,) * 9}),
+    ("aten.linear.default", (2, 40, 9), {9: (1,) * 9}),
+    ("Conv", (1, 5, 40, 40), {5: (1,) * 5}),
+    ("Gemm", (40, 200), {}),
+    ("Softmax", (40, 9), {}),
+])  # fmt: skip
+def test_columns_of_a_layer_are_read_from_the_graph(layer: str, shape: tuple[int, ...], parts: object) -> None:
+    metas = {
+        "mm": TensorMeta(name="mm", op_type=layer, inputs=("x",)),
+        "y": TensorMeta(name="y", op_type="Add", inputs=("mm",)),
+    }
+    assert packed_parts("y", metas, {"mm": shape, "y": shape}.get) == parts
+    two = {**metas, "mm": TensorMeta(name="mm", op_type=layer, inputs=("x", "z"))}
+    assert packed_parts("y", two, {"mm": shape, "y": shape}.get) == {}, "no weights of its own"
+
+
 def heads() -> dict[str, tuple[list[Array], set[int]]]:
     """What outputs pack along their last axis, by what makes them; and which parts one 8-bit scale for all ends."""
     random, count = np.random.default_rng(11), 400

@@ -57,6 +57,9 @@ GONE = 0.98
 GAP = 20.0
 """Without a graph that says what was packed: what is lost is at least so many times smaller than what is not. In a
 tensor of one kind sizes go down step by step, and the type's step lies somewhere between."""
+APART, ALIKE = 5.0, 2.0
+"""Of several quantities, each of two columns or so, those of one are within ALIKE of the next in size, and those of
+another are APART; sizes of one kind have every ratio between."""
 CERTAIN = 0.02
 """Of an output within [0, 1], probabilities above all: what never exceeds this says "no", and so does a 0."""
 CONSTANT = 1e-5
@@ -379,9 +382,10 @@ class _Told:
 def _lost(totals: SliceTotals, axis: int, told: _Told, largest: float) -> Iterator[Slices]:
     """Where the target says nothing any more. told: of each slice of the axis.
 
-    Of what was put together along the axis, each part as a whole: within one, the smallest class may be 0 throughout,
-    as in any tensor that has one scale by itself. Where nothing says what was packed, the slices by their sizes: all
-    that are lost, and all that are as small, beside others that are told and GAP times as large.
+    Of what was put together along the axis (or is the few columns of a layer), each part as a whole: within one, the
+    smallest class may be 0 throughout, as in any tensor that has one scale by itself. Where nothing says what was
+    packed, the slices by their sizes: all that are lost, and all that are as small, beside others that are told and as
+    much larger as ``_are_apart`` asks.
     """
     sums = totals.axes[axis]
     least = CERTAIN if totals.unit else 0.0
@@ -391,25 +395,31 @@ def _lost(totals: SliceTotals, axis: int, told: _Told, largest: float) -> Iterat
         whole = np.stack([_pooled(sums[:, end - size : end]) for size, end in zip(sizes, ends, strict=True)], axis=1)
         of_parts = _Told.of(whole)
         gone = of_parts.lost & (of_parts.peak > least)
+        if max(sizes) == 1:  # columns of one layer, say, whose sizes are told by their numbers
+            gone &= of_parts.has_spread & (of_parts.peak * GAP < largest)
         if gone.any() and not gone.all():
             for first, last in _runs(gone):
                 yield _named(sums, axis, int(ends[first] - sizes[first]), int(ends[last]) - 1, largest, lost=True)
             return
-    gone = told.lost & (told.peak > least)
+    gone = told.lost & told.has_spread & (told.peak > least)  # one number that is nearly 0 by chance is no size
     if not gone.any() or gone.all():
         return
-    alive = ~told.lost & (told.peak > GAP * told.peak[gone].max())
-    if alive.any() and (gone | alive | (told.peak <= SMALLEST)).all() and _is_one_step(told.peak, alive):
+    alive = ~told.lost & (told.peak > APART * told.peak[gone].max())
+    if alive.any() and (gone | alive | (told.peak <= SMALLEST)).all() and _are_apart(told.peak, alive):
         for first, last in _runs(gone):
             yield _named(sums, axis, first, last, largest, lost=True)
 
 
-def _is_one_step(peaks: Array, alive: Array) -> bool:
-    """Return whether the sizes fall by GAP once, and nowhere else as much: along a ramp they do so again and again."""
-    some = np.sort(np.log(peaks[peaks > SMALLEST]))
-    falls = np.sort(np.diff(some))[::-1]
+def _are_apart(peaks: Array, alive: Array) -> bool:
+    """Return whether the sizes fall by GAP once, and nowhere else as much (along a ramp they do so again and again), or
+    stand on levels, two columns or more on each, as metres, angles and speeds of one layer do."""
+    falls = np.diff(np.sort(np.log(peaks[peaks > SMALLEST])))
     step = math.log(peaks[alive].min()) - math.log(peaks[~alive].max())
-    return bool(step >= falls[0] - 1e-12 and (falls.size < 2 or falls[1] <= step / 2))
+    levels = falls >= math.log(APART)
+    if (falls[~levels] <= math.log(ALIKE)).all() and 2 * (levels.sum() + 1) <= falls.size + 1:
+        return True
+    largest = np.sort(falls)[::-1]
+    return bool(step >= max(math.log(GAP), largest[0] - 1e-12) and (largest.size < 2 or largest[1] <= step / 2))
 
 
 def _pooled(sums: Array) -> Array:

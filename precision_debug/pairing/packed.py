@@ -1,7 +1,8 @@
 """What a tensor was put together from: the sizes along an axis, read from the graph that a session lists.
 
-Boxes and scores that one Concat packs are two quantities to whoever reads the output, and are judged apart. Between the
-Concat and the output only operators may stand that keep quantities apart: that move elements, or work on each alone.
+Boxes and scores that one Concat packs are two quantities to whoever reads the output, and are judged apart; so are the
+few columns of a layer that gives metres, angles and speeds, each by weights of its own. Between the Concat, or the
+layer, and the output only operators may stand that keep quantities apart: that move elements, or work on each alone.
 """
 
 from __future__ import annotations
@@ -24,6 +25,15 @@ _OVERLOADS = frozenset({"default", "int", "tensor", "self", "scalar", "dim"})
 """What torch appends to an operator's name."""
 _FAR = 24
 """Operators that are walked back, at most."""
+_LAYERS = frozenset({
+    "addmm", "fc", "fully_connected", "fullyconnected", "fusedmatmul", "gemm", "linear", "matmul", "matmul_v2", "mm",
+})  # fmt: skip
+"""Layers whose columns, the last axis, have weights of their own."""
+_CONVOLUTIONS = frozenset({"conv", "conv1d", "conv2d", "conv3d", "convolution", "fusedconv"})
+"""The same along axis 1."""
+FEW = 16
+"""Columns of a layer up to which each is a quantity: more are features, or classes, of one kind. Boxes in space have 7
+to 10, what moves a robot up to some more."""
 
 
 def packed_parts(
@@ -39,21 +49,37 @@ def packed_parts(
         sizes = _sizes(shape_of(join), [shape_of(one) for one in metas[join].inputs])
         if sizes and sum(sizes) not in found:
             found[sum(sizes)] = sizes
-    return found
+    return found or _columns(name, metas, shape_of)
+
+
+def _columns(
+    name: str, metas: Mapping[str, TensorMeta], shape_of: Callable[[str], Shape | None]
+) -> dict[int, tuple[int, ...]]:
+    """Return the few columns of the layer that a tensor comes from; {} where it has many, or none of its own."""
+    layer = next((one for one in _walked_back(name, metas) if _kind(metas[one].op_type) in _LAYERS | _CONVOLUTIONS), "")
+    shape, kind = shape_of(layer) if layer else None, _kind(metas[layer].op_type) if layer else ""
+    if shape is None or len(shape) < 2 or len(metas[layer].inputs) != 1:
+        return {}
+    many = shape[1 if kind in _CONVOLUTIONS else -1]
+    return {many: (1,) * many} if 1 < many <= FEW else {}
 
 
 def joins_before(name: str, metas: Mapping[str, TensorMeta]) -> Iterator[str]:
     """Yield the joined tensors (of a concatenation, say) that a tensor comes from, the nearest first.
 
     Where those that are joined are themselves joined along another axis, all are alike, and the first is followed."""
+    return (one for one in _walked_back(name, metas) if _kind(metas[one].op_type) in _JOINS)
+
+
+def _walked_back(name: str, metas: Mapping[str, TensorMeta]) -> Iterator[str]:
+    """Yield a tensor and what it comes from by operators that keep quantities apart, and then the one that does not."""
     for _ in range(_FAR):
         meta = metas.get(name)
         if meta is None or not meta.inputs:
             return
+        yield name
         kind = _kind(meta.op_type)
-        if kind in _JOINS:
-            yield name
-        elif kind not in _KEEPS or len(meta.inputs) != 1:
+        if kind not in _JOINS and (kind not in _KEEPS or len(meta.inputs) != 1):
             return
         name = meta.inputs[0]
 
