@@ -128,3 +128,43 @@ def test_an_error_far_beyond_it_fails(tmp_path: Path) -> None:
     assert report.outputs[0].relative_l2 is not None
     assert float(report.explanation.allowed or 0) <= 1e-4 < report.outputs[0].relative_l2
     assert report.verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("order", [("left", "right"), ("right", "left")])
+@pytest.mark.parametrize("has_cast", ["baseline", "target"])
+def test_a_fault_is_named_before_a_cast_that_costs_what_it_costs(
+    tmp_path: Path, order: tuple[str, str], has_cast: str
+) -> None:
+    """One road goes through bfloat16 in one of the two files, the other has another weight; each has an output."""
+    random = np.random.default_rng(2)
+    layers = {road: [(random.normal(size=(16, 16)) / 4).astype(np.float32) for _ in range(2)] for road in order}
+
+    def model(name: str, cast: bool, factor: float) -> str:
+        nodes, weights = [], []
+        for road in order:
+            first, second = layers[road]
+            second = second * np.float32(factor if road == "right" else 1)
+            weights += [onnx.numpy_helper.from_array(w, f"{road}.{at}") for at, w in enumerate((first, second))]
+            nodes.append(helper.make_node("MatMul", ["x", f"{road}.0"], [f"{road}_mm"], name=f"{road}_mm"))
+            nodes.append(helper.make_node("Tanh", [f"{road}_mm"], [f"{road}_t"], name=f"{road}_t"))
+            if cast and road == "left":
+                nodes.append(helper.make_node("Cast", ["left_t"], ["t16"], to=TensorProto.BFLOAT16, name="t16"))
+                nodes.append(helper.make_node("Cast", ["t16"], ["t32"], to=TensorProto.FLOAT, name="t32"))
+            read = "t32" if cast and road == "left" else f"{road}_t"
+            nodes.append(helper.make_node("MatMul", [read, f"{road}.1"], [road], name=road))
+        ends = [helper.make_tensor_value_info(one, TensorProto.FLOAT, [32, 16]) for one in ("x", *order)]
+        made = helper.make_model(
+            helper.make_graph(nodes, "g", ends[:1], ends[1:], weights), opset_imports=[helper.make_opsetid("", 17)]
+        )
+        made.ir_version = 8
+        onnx.save(made, tmp_path / name)
+        return str(tmp_path / name)
+
+    base = model("base.onnx", has_cast == "baseline", 1.0)
+    target = model("target.onnx", has_cast == "target", 1.003)
+    report = precision_debug.compare(target, run_mode="ort_fp32", baseline_model=base, inputs=FEEDS)
+    assert report.verdict is Verdict.FAIL
+    assert report.explanation is not None
+    assert [(one.name, one.cause) for one in report.explanation.culprits] == [
+        ("right", "files_differ"), ("left", "files_differ"),
+    ]  # fmt: skip

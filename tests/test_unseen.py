@@ -13,7 +13,6 @@ from precision_debug.pairing.isomorphic import isomorphic
 from precision_debug.records import TensorMeta
 
 OPEN = {
-    "island_of_bfloat16_on_the_other_road_ort_fp32": "an island that costs what is expected is named before the fault",
     "recall_that_falls_to_nothing_ort_int8": "an operator that makes most of a small error is named beside the packer",
     "greedy_words_inside_a_loop_ort_bf16_sim": "decisions inside a Loop are not judged as such",
 }

@@ -13,9 +13,11 @@ from ..numbers.arrays import as_array
 from ..records import TensorMeta
 from .operators import CASTS, MOVE, plain_type
 from .subject import FLOAT8, Subject
-from .units import bits_of, largest_of, smallest_of
+from .units import NARROW, bits_of, largest_of, smallest_of, unit_of
 
-__all__ = ["CastLoss", "Casts", "cause_by_cast", "flushed_operand", "narrow_casts", "on_the_way"]
+__all__ = [
+    "CastLoss", "Casts", "cause_by_cast", "costs_what_a_cast_costs", "flushed_operand", "narrow_casts", "on_the_way",
+]  # fmt: skip
 
 
 # What becomes 0 of the operands of a product in float8, whose one scale the largest element decides.
@@ -228,6 +230,18 @@ def cause_by_cast(
 
 def _size(loss: CastLoss) -> float:
     return loss.error
+
+
+def costs_what_a_cast_costs(subject: Subject, name: str, error: float | None) -> bool:
+    """Return whether an operator's error is no more than one rounding of what it reads to a narrow type, where one file
+    casts that and computes in a wide type otherwise, as the other does.
+
+    error: relative L2 that the operator introduces."""
+    if error is None or subject.arithmetic not in {"", "float32", "float64"} or subject.quantises:
+        return False
+    casts = [*(subject.targets[one] for one in on_the_way(subject, name)), *subject.region_of.get(name, ())[:-1]]
+    units = [unit_of(meta.dtype, None) for meta in casts if plain_type(meta.op_type) in CASTS]
+    return NARROW < max(units, default=0.0) >= error
 
 
 def on_the_way(subject: Subject, name: str) -> list[str]:

@@ -10,6 +10,7 @@ from ..numbers.born import finite_l2, infinite_introduced, may_be_mask
 from ..pairing.align import stem
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Effect, Introduced, Row
+from .casts import costs_what_a_cast_costs
 from .causes import cause_of
 from .criteria import DROP, FAR, HALF, LEAST_PART, MATTERS, PART, SEVERAL, STRONG
 from .effects import Sink
@@ -307,8 +308,10 @@ def _ranked(
         poisons, one = pair
         share = one.share or 0.0
         comparable = poisons and share >= HALF * most
+        usual = costs_what_a_cast_costs(subject, one.name, one.introduced)  # a difference, and no surprise
         # of about as much, the first in execution order; of those that make more than all there is, too
-        return -poisons, -comparable, 0.0 if comparable else -round(min(1.0, share), 1), subject.order.get(one.name, 0)
+        part = 0.0 if comparable else -round(min(1.0, share), 1)
+        return -poisons, -comparable, usual, part, subject.order.get(one.name, 0)
 
     found.sort(key=place)
     # what is given numbers that its engine cannot hold decides otherwise, whoever it is
