@@ -13,7 +13,6 @@ from precision_debug.pairing.isomorphic import isomorphic
 from precision_debug.records import TensorMeta
 
 OPEN = {
-    "recall_that_falls_to_nothing_ort_int8": "an operator that makes most of a small error is named beside the packer",
     "greedy_words_inside_a_loop_ort_bf16_sim": "decisions inside a Loop are not judged as such",
 }
 """What is known to be told wrongly, with what is wrong."""

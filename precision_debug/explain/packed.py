@@ -7,12 +7,15 @@ names it is that its inputs still told what the output no longer tells.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from ..numbers.judge import told_slices
 from ..pairing.packed import joins_before
+from ..reasons.causes import CAUSES
 from ..records import Culprit, Explanation, Introduced, Row
 from .subject import Subject
+from .units import allowed_to_many
 
 __all__ = ["ruined_before", "with_packers"]
 
@@ -32,8 +35,12 @@ def with_packers(subject: Subject, explanation: Explanation, introduced: Sequenc
     if not found:
         return explanation
     names = {one.name for one in found}
-    # who makes most of what is as expected of the whole is not accused beside them
-    others = () if explanation.passes else tuple(one for one in explanation.culprits if one.name not in names)
+    # who makes most of what is as expected of the whole is not accused beside them, unless its cause is proven
+    usual = (explanation.actual or math.inf) <= (allowed_to_many(explanation) or 0.0)
+    others = tuple(
+        one for one in explanation.culprits
+        if one.name not in names and not explanation.passes and not (usual and CAUSES[one.cause].unproven)
+    )  # fmt: skip
     return dataclasses.replace(explanation, state="culprits", culprits=(*found, *others), passes=False)
 
 
