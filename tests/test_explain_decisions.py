@@ -277,3 +277,71 @@ def test_what_stops_the_look_at_decisions_is_said(
     assert report.explanation is not None
     assert report.explanation.decisions == ()
     assert report.outputs[0].comparison is not None
+
+
+def decoder(path: Path, kind: str, steps: int, factor: float = 1.0) -> tuple[str, dict[str, Any]]:
+    """The best of 24 words is chosen in each of so many iterations, and the next state made of its row. factor: of one
+    column of the weights that the scores are made with."""
+    random = np.random.default_rng(43)
+    feeds = {"x": random.normal(size=(32, 16)).astype(F)}
+    head, table, last = (random.normal(size=size).astype(F) for size in ((16, 24), (24, 16), (16, 4)))
+    head[:, 3] *= F(factor)
+    floats, ids = TensorProto.FLOAT, TensorProto.INT64
+    nodes = [
+        helper.make_node("MatMul", ["state", "head"], ["logits"], name="body_logits"),
+        helper.make_node("ArgMax", ["logits"], ["word"], name="body_word", axis=-1, keepdims=0),
+        helper.make_node("Gather", ["table", "word"], ["row"], name="body_row"),
+        helper.make_node("Mul", ["state", "part"], ["old"], name="body_old"),
+        helper.make_node("Add", ["old", "row"], ["sum"], name="body_sum"),
+        helper.make_node("Tanh", ["sum"], ["next"], name="body_next"),
+    ]
+    info = helper.make_tensor_value_info
+    state, ends = info("state", floats, [32, 16]), [info("next", floats, [32, 16]), info("word", ids, [32])]
+    weights = {"head": head, "table": table, "part": np.array(0.5, F), "last": last, "n": np.array(steps)}
+    if kind == "Scan":
+        body = helper.make_graph(nodes, "body", [state, info("tick", floats, [1])], ends)
+        weights["ticks"] = np.zeros((steps, 1), F)
+        loop = helper.make_node("Scan", ["x", "ticks"], ["end", "steps"], name="loop", body=body, num_scan_inputs=1)
+    else:
+        go = helper.make_node("Identity", ["go"], ["go_on"], name="body_go")
+        read = [info("i", ids, []), info("go", TensorProto.BOOL, []), state]
+        body = helper.make_graph([go, *nodes], "body", read, [info("go_on", TensorProto.BOOL, []), *ends])
+        loop = helper.make_node("Loop", ["n", "", "x"], ["end", "steps"], name="loop", body=body)
+    graph = helper.make_graph(
+        [loop, helper.make_node("MatMul", ["end", "last"], ["y"], name="y")], "g", [info("x", floats, [32, 16])],
+        [info("steps", ids, [steps, 32]), info("y", floats, [32, 4])],
+        [numpy_helper.from_array(value, name) for name, value in weights.items()],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 8
+    onnx.save(model, path)
+    return str(path), feeds
+
+
+@pytest.mark.parametrize(("kind", "steps"), [("Loop", 8), ("Scan", 8), ("Loop", 40)])
+def test_what_rounding_turns_in_a_loop_is_one_decision_of_all_iterations(tmp_path: Path, kind: str, steps: int) -> None:
+    """Counted are those that turn by themselves, and not what else is chosen after another choice."""
+    path, feeds = decoder(tmp_path / "m.onnx", kind, steps)
+    report = precision_debug.compare(path, run_mode="ort_bf16_sim", inputs=feeds)
+    told = report.explanation
+    assert told is not None
+    assert (report.verdict, told.culprits) == (Verdict.EXPECTED, ())
+    assert [(one.name, one.elements, one.expected) for one in told.decisions] == [("word", 32 * steps, True)]
+    one = told.decisions[0]
+    steps_row = next(row for row in report.rows if row.name == "steps")
+    assert steps_row.comparison is not None
+    assert 0 < one.count < (steps_row.comparison.mismatched or 0)
+    assert one.margin is not None
+    assert 0 < float(one.margin) < 0.02 < float(one.reach)
+
+
+def test_a_wrong_weight_in_a_loop_is_no_rounding_of_its_decisions(tmp_path: Path) -> None:
+    base, feeds = decoder(tmp_path / "base.onnx", "Loop", 8)
+    wrong, _ = decoder(tmp_path / "wrong.onnx", "Loop", 8, factor=1.2)
+    report = precision_debug.compare(
+        wrong, run_mode="ort_bf16_sim", baseline="ort_fp32", baseline_model=base, inputs=feeds
+    )
+    assert report.verdict is Verdict.FAIL
+    assert report.explanation is not None
+    assert [(one.name, one.cause) for one in report.explanation.culprits] == [("logits@0", "files_differ")]
+    assert not any(one.expected for one in report.explanation.decisions)

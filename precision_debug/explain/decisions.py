@@ -15,6 +15,7 @@ from ..errors import PrecisionDebugError
 from ..numbers.arrays import as_array
 from ..numbers.blocks import widen
 from ..numbers.number_types import QUANTISED
+from ..pairing.align import stem
 from ..reasons import Reason, say
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Decision, Explanation, TensorMeta
@@ -22,7 +23,7 @@ from .criteria import FAR, HALF
 from .effects import Sink, error_at, sinks_of
 from .expected import run_shaken
 from .operator_facts import acting_type
-from .operators import MOVE, SELECT, plain_type, words
+from .operators import BODIES, MOVE, SELECT, plain_type, words
 from .subject import Subject, replaces
 from .units import LOOK_LEAST, MOST, TIMES, allowed_error
 from .work import Work
@@ -358,28 +359,52 @@ def decided_otherwise(subject: Subject, level: str) -> Decided | None:
     ]
     if not sinks or any(sink.non_finite for sink in sinks):
         return None
-    names = _decisions(subject, [sink.name for sink in sinks])
+    names = _decisions(subject, [sink.name for sink in sinks], _bodies(subject))
     if not names or len(names) > _MOST:
         return None
     return None if Work(subject, level).too_large else _Turned(subject, sinks, names).judged()
 
 
-def _decisions(subject: Subject, before: Sequence[str]) -> list[str]:
-    """Return tensors that decide before others, of floats; those of the target that are equal there are left out."""
-    found = []
-    for name in sorted(_reached(before, lambda one: _read(subject, one)), key=lambda name: subject.order.get(name, 0)):
-        meta = subject.meta_of.get(name)
-        if meta is None or not _decides(subject, meta):
-            continue
-        row = subject.row_of.get(name)
-        if row is None or row.comparison is None or not row.comparison.identical:
-            found.append(name)
+def _decisions(subject: Subject, before: Sequence[str], bodies: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return tensors that decide before others, of floats; those of the target that are equal there are left out, but
+    not beside another iteration of the same operator that is not."""
+    reached = _reached(before, lambda one: _read(subject, one, bodies))
+    decide = [
+        name for name in sorted(reached, key=lambda name: subject.order.get(name, 0))
+        if name in subject.meta_of and not bodies.get(name) and _decides(subject, subject.meta_of[name])
+    ]  # fmt: skip
+    found = {name: row.comparison for name in decide if (row := subject.row_of.get(name)) is not None}
+    differ = {stem(name) for name in decide if (one := found.get(name)) is None or not one.identical}
+    return [name for name in decide if stem(name) in differ]
+
+
+def _bodies(subject: Subject) -> dict[str, Sequence[str]]:
+    """Return for each result of a loop whose iterations are listed all tensors of these: no session lists which of them
+    it is made of."""
+    found: dict[str, Sequence[str]] = {}
+    inside: dict[int, list[str]] = {}
+    ended: set[int] = set()
+    for meta in subject.tensors:  # in execution order: a loop's results stand behind its iterations
+        depth = _depth(meta.name)
+        for one in range(depth):
+            if one in ended:
+                inside[one] = []
+            ended.discard(one)
+            inside.setdefault(one, []).append(meta.name)
+        if plain_type(meta.op_type) in BODIES:
+            found[meta.name] = inside.get(depth, ())
+            ended.add(depth)
     return found
 
 
-def _read(subject: Subject, name: str) -> Sequence[str]:
+def _depth(name: str) -> int:
+    """Return how many loops a tensor is inside of: "x" 0, "x@3" 1, "x@3.0" 2."""
+    return 0 if stem(name) == name else 1 + name.rpartition("@")[2].count(".")
+
+
+def _read(subject: Subject, name: str, bodies: Mapping[str, Sequence[str]]) -> Sequence[str]:
     meta = subject.meta_of.get(name)
-    return meta.inputs if meta is not None else ()
+    return (*meta.inputs, *bodies.get(name, ())) if meta is not None else ()
 
 
 def _decides(subject: Subject, meta: TensorMeta) -> bool:
@@ -409,14 +434,19 @@ class _Runs:
 
     def __init__(self, subject: Subject, names: Sequence[str]) -> None:
         self.subject, self.names = subject, names
+        self.bodies = _bodies(subject)
         readers: dict[str, list[str]] = {}
         for meta in subject.tensors:
-            for one in meta.inputs:
+            for one in _read(subject, meta.name, self.bodies):
                 readers.setdefault(one, []).append(meta.name)
         self.readers = readers
         self.rows = {row.name: row for row in subject.rows if row.comparison is not None}
         """Of other shapes too: a decision may choose how many rows of a tensor go on, as an expert's tokens."""
-        self.scores = {name: [one for one in _read(subject, name) if self._is_float(one)] for name in names}
+        self.scores = {name: [one for one in self.read(name) if self._is_float(one)] for name in names}
+
+    def read(self, name: str) -> Sequence[str]:
+        """Return what a tensor is made of, as far as it is known."""
+        return _read(self.subject, name, self.bodies)
 
     def _is_float(self, name: str) -> bool:
         meta = self.subject.meta_of.get(name)
@@ -429,13 +459,13 @@ class _Runs:
     def nearest(self, name: str) -> set[str]:
         """Return the nearest compared tensors before one that the target does not show."""
         found: set[str] = set()
-        waiting, seen = [*_read(self.subject, name)], {name}
+        waiting, seen = [*self.read(name)], {name}
         while waiting:
             one = waiting.pop()
             if one in self.subject.row_of:
                 found.add(one)
             elif one not in seen:
-                waiting += _read(self.subject, one)
+                waiting += self.read(one)
             seen.add(one)
         return found
 
@@ -485,8 +515,11 @@ class _Runs:
         found |= {there[name]: np.array(as_array(value, name=name)) for name, value in outputs.items()}
         return found
 
-    def of_baseline(self, values: Mapping[str, Array], wanted: Collection[str]) -> dict[str, Array]:
-        """Return tensors of a run of the baseline in which some have other values."""
+    def of_baseline(
+        self, values: Mapping[str, Array], wanted: Collection[str], *, own: bool = False
+    ) -> dict[str, Array]:  # fmt: skip
+        """Return tensors of a run of the baseline in which some have other values. own: of these what the baseline
+        itself makes there, of all that was replaced before."""
         found: dict[str, Array] = {}
 
         def replace(_op: str, name: str, value: Any) -> Any:
@@ -496,7 +529,7 @@ class _Runs:
             if new is not None:
                 new = np.ascontiguousarray(new.astype(value.dtype, copy=False))
             if name in wanted and name not in found:
-                found[name] = np.array(as_array(value if new is None else new, name=name))
+                found[name] = np.array(as_array(value if new is None or own else new, name=name))
             return new
 
         names = frozenset({*wanted, *values})
@@ -556,10 +589,18 @@ class _Turned:
             tried = self._explained(plain, there, got, fixed) if turned else None
             if tried is not None:
                 break
-        if tried is None or any(self._is_drowned(name, plain, there) for name in turned):
+        put = self.runs.put(turned, taken, plain, there)
+        scores = {one for name in turned for one in self.runs.scores[name]} - put.keys()
+        # what is behind another decision is looked at in the run that took all of these as the target did
+        followed = {**plain, **{one: got[one] for one in scores & got.keys()}}
+        if tried is None or any(self._is_drowned(name, followed, there) for name in turned):
             return None
-        draws = [run_shaken(subject, wanted, draw=draw, also=self.runs.unseen()) for draw in range(1, _DRAWS + 1)]
-        decisions = self._of_first(turned, plain, there, taken, draws, tried)
+        draws = [
+            run_shaken(subject, wanted, draw=draw, also=self.runs.unseen(), fixed=values, own=True)
+            for draw in range(1, _DRAWS + 1)
+        ]
+        own = self.runs.of_baseline(put, wanted, own=True) if any(stem(one) != one for one in turned) else plain
+        decisions = self._of_first(turned, plain, own, there, taken, draws, tried)
         if any(max(one.count, one.predicted) > max(1.0, MOST * one.elements) for one in decisions):
             return None  # so many that no answer is left: whoever rounds there is to blame for it
         of_them = tuple(name for name in shown if self._rest(name, plain, there, got, fixed))
@@ -649,32 +690,42 @@ class _Turned:
         return False
 
     def _of_first(
-        self, turned: Sequence[str], plain: Mapping[str, Array], there: Mapping[str, Array],
+        self, turned: Sequence[str], plain: Mapping[str, Array], own: Mapping[str, Array], there: Mapping[str, Array],
         taken: Mapping[str, Array], draws: Sequence[Mapping[str, Array]], effect: Mapping[str, float],
     ) -> tuple[Decision, ...]:  # fmt: skip
-        """Return the decisions that turned behind no other one."""
+        """Return the decisions that turned behind no other one; all iterations of a loop's operator as one, each
+        beside what the baseline decides where those before it were the target's. own: that, and its scores."""
         after: set[str] = set()
         found = []
         for name in turned:
             if name in after:
                 continue
             after |= self.runs.behind([name])
-            found.append(self._decision(name, plain, there, taken[name], draws, effect))
+            if stem(name) == name:
+                found.append(self._decision(name, plain, there, taken[name], draws, effect))
+                continue
+            iterations = [one for one in self.names if stem(one) == stem(name) and one in taken and one in own]
+            each = [self._decision(one, own, there, taken[one], draws, effect, plain) for one in iterations]
+            found.append(_of_all(stem(name), each))
         return tuple(found)
 
     def _decision(
-        self, name: str, plain: Mapping[str, Array], there: Mapping[str, Array], taken: Array,
-        draws: Sequence[Mapping[str, Array]], effect: Mapping[str, float],
+        self, name: str, own: Mapping[str, Array], there: Mapping[str, Array], taken: Array,
+        draws: Sequence[Mapping[str, Array]], effect: Mapping[str, float], plain: Mapping[str, Array] | None = None,
     ) -> Decision:  # fmt: skip
-        scores = [plain[one] for one in self.runs.scores[name] if one in plain]
+        """own: the baseline's decision and its scores, as they are to be held against the target's; plain: as they are
+        to be held against the draws', where those are others."""
+        plain = own if plain is None else plain
+        scores = [own[one] for one in self.runs.scores[name] if one in own]
         limits = [] if len(scores) != 1 else self.runs.limits(name)
-        other = [there.get(one, plain[one]) for one in self.runs.scores[name] if one in plain]
-        told = choice_between([*scores, *limits], [*other, *limits], plain[name], taken) if scores else {}
-        count = int(told.get("count", _count_moved(plain[name], taken)))
+        other = [there.get(one, own[one]) for one in self.runs.scores[name] if one in own]
+        told = choice_between([*scores, *limits], [*other, *limits], own[name], taken) if scores else {}
+        count = int(told.get("count", _count_moved(own[name], taken)))
         elements = int(told.get("elements", taken.size))
+        known = [plain[one] for one in self.runs.scores[name] if one in plain]
         drawn = [
             choice_between(
-                [*scores, *limits], [*(draw[one] for one in self.runs.scores[name]), *limits], plain[name], draw[name]
+                [*known, *limits], [*(draw[one] for one in self.runs.scores[name]), *limits], plain[name], draw[name]
             ).get("count", float(_count_moved(plain[name], draw[name])))
             for draw in draws
             if name in draw and all(one in draw for one in self.runs.scores[name]) and _are_rows(draw[name], taken)
@@ -713,6 +764,19 @@ class _Turned:
         return dataclasses.replace(
             subject, rows=rows, bearers=subject.bearers | after, fails=subject.fails and bool(failing)
         )
+
+
+def _of_all(name: str, each: Sequence[Decision]) -> Decision:
+    """Return the decisions of all iterations of a loop's operator: a clear one in any of them is no rounding's."""
+    turned = [one for one in each if one.count and one.margin is not None]
+    clearest = max(turned, key=lambda one: float(one.margin or 0.0) / (float(one.reach) or 1.0), default=each[0])
+    count, predicted = sum(one.count for one in each), sum(float(one.predicted) for one in each)
+    near = clearest.margin is None or not clearest.reach or clearest.margin <= clearest.reach
+    return dataclasses.replace(
+        clearest, name=name, count=count, elements=sum(one.elements for one in each), predicted=predicted,
+        off=max((one.off for one in turned if one.off is not None), default=None),
+        expected=near and count <= TIMES * max(1.0, predicted),
+    )  # fmt: skip
 
 
 def _are_rows(one: Array, other: Array) -> bool:

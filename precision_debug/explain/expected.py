@@ -66,11 +66,12 @@ def _expected(subject: Subject, plain: Mapping[str, Any], sinks: Sequence[Sink],
 
 def run_shaken(
     subject: Subject, wanted: Collection[str], *, draw: int, fixed: Mapping[str, Any] | None = None,
-    also: Collection[str] = (),
+    also: Collection[str] = (), own: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
     """Return tensors of such a run, as numpy arrays, in which what only chooses among numbers rounds none of them: it
-    gives what it was given, to the bit. fixed: what some tensors are whatever is before them. also: further tensors
-    that are off by the model's typical unit, since the target computes them and does not show them."""
+    gives what it was given, to the bit. fixed: what some tensors are whatever is before them; own: returned is what
+    they would have been. also: further tensors that are off by the model's typical unit, since the target computes them
+    and does not show them."""
     bench, kept = HostWorkbench(), fixed or {}
     seen: dict[str, Any] = {}
     shake = _shaking(subject, bench, draw=draw, chosen=False, times=math.sqrt(2), also=also)
@@ -78,7 +79,7 @@ def run_shaken(
     def replace(op: str, name: str, value: Any) -> Any:
         new = kept[name] if name in kept and kept[name].shape == value.shape else shake(op, name, value)
         if name in wanted:
-            seen[name] = bench.kept(value if new is None else new)
+            seen[name] = bench.kept(value if new is None or (own and name in kept) else new)
         return new
 
     subject.operators()[0].run_replacing(subject.feeds, replace, _shown(subject) | {*wanted, *kept, *also})
