@@ -249,7 +249,7 @@ def test_a_channel_that_takes_the_range_of_several_tensors_is_named_once(tmp_pat
     out = g.dense(g.norm(g.mlp(x, 32, "m"), 32, "n"), 32, 8, "y")
     report = precision_debug.compare(g.save(tmp_path / "m.onnx", [out]), run_mode="ort_int8", inputs=g.feeds)
     assert report.explanation is not None
-    only, = report.explanation.culprits
+    (only,) = report.explanation.culprits
     assert only.cause == "outlier_channel"
     assert {only.name, only.evidence["too"].strip("`")} == {"x", "m"}
     assert {"x", "m"} <= {*only.keep}
@@ -280,7 +280,7 @@ def test_a_cast_that_wraps_around_is_blamed_and_not_what_reads_it(tmp_path: Path
         model, run_mode="ort_fp32", baseline_model=base, baseline="ort_fp32", inputs=graphs[0].feeds
     )
     assert report.explanation is not None
-    only, = report.explanation.culprits
+    (only,) = report.explanation.culprits
     assert (only.name, only.cause) == ("small", "files_differ")
 
 
@@ -290,7 +290,7 @@ def test_an_outlier_channel_in_a_residual_stream_is_told_where_it_comes_from(tmp
     model, _, feeds = case.make(tmp_path)
     report = precision_debug.compare(model, run_mode="ort_int8", inputs=feeds)
     assert report.explanation is not None
-    only, = report.explanation.culprits
+    (only,) = report.explanation.culprits
     assert (only.name, only.cause, only.evidence["too"]) == ("l1_n2", "outlier_channel", "`l1_m`, `l1`, `l2`")
     assert {"l1_n2", "l1_m", "l1", "l2"} <= {*only.left_out}
     first = blame(report).lines[1][1].text
@@ -405,3 +405,72 @@ def test_squares_inside_a_module_that_pass_the_type_are_named(tmp_path: Path) ->
     report = in_torch(tmp_path, "square", "torch_fp16", level="module")
     assert (report.explanation.culprits[0].name, report.explanation.culprits[0].cause) == ("norm", "range_inside")
     assert holds_approved(lead(report)[0].en)
+
+
+def in_blocks(
+    folder: Path, bits: int, *, zeros: bool, times: float = 1.0, again: bool = False
+) -> precision_debug.report.Report:
+    """A product with weights of few bits against the float model that they were made of. times: what one block's scale
+    is multiplied with. again: those of its column were quantised with such scales, and not only read with them."""
+    random = np.random.default_rng(9)
+    wide, many, block, top = 64, 16, 16, (1 << bits) - 1
+    w = random.normal(size=(many, wide // block, block)).astype(np.float32) / 8
+    low, high = w.min(-1, keepdims=True), w.max(-1, keepdims=True)
+    fits = (high - low) / top if zeros else 2 * np.abs(w).max(-1, keepdims=True) / (top - 1)
+    zero = np.clip(np.rint(-low / fits), 0, top) if zeros else np.full_like(fits, 1 << (bits - 1))
+    read = fits.copy()
+    read[5, slice(None) if again else 1] *= times
+    held = np.clip(np.rint(w / (read if again else fits)) + zero, 0, top).astype(np.uint8)
+
+    def packed(each: Array) -> Array:
+        parts = each.reshape(*each.shape[:-1], -1, 8 // bits).astype(np.uint8)
+        return np.asarray((parts << np.arange(0, 8, bits, dtype=np.uint8)).sum(-1).astype(np.uint8))
+
+    def graph(quantised: bool) -> Graph:
+        g = Graph(seed=3)
+        x = tokens(g, wide)
+        if not quantised:
+            g.op("MatMul", [x, k(g, "w", w.reshape(many, wide).T)], "h")
+        else:
+            g.weight("w4", packed(held).reshape(many, wide // block, -1))
+            offsets = [g.weight("z4", packed(zero.reshape(many, -1)).ravel())] if zeros else []
+            g.op("MatMulNBits", [x, "w4", k(g, "s4", read.ravel()), *offsets], "h", domain="com.microsoft", K=wide,
+                 N=many, bits=bits, block_size=block)  # fmt: skip
+        return g
+
+    paths = []
+    for quantised in (False, True):
+        g = graph(quantised)
+        paths.append(g.save(folder / f"{quantised}.onnx", ["h"]))
+    model = onnx.load(paths[1])
+    model.graph.output[0].CopyFrom(onnx.helper.make_tensor_value_info("h", onnx.TensorProto.FLOAT, [2, 8, many]))
+    onnx.save(model, paths[1])
+    return precision_debug.compare(
+        paths[1], baseline_model=paths[0], run_mode="ort_fp32", baseline="ort_fp32", inputs=g.feeds
+    )
+
+
+@pytest.mark.parametrize(("bits", "zeros"), [(4, False), (4, True), (8, False)])
+def test_one_blocks_scale_of_a_weight_of_few_bits_is_told(tmp_path: Path, bits: int, zeros: bool) -> None:
+    explained = in_blocks(tmp_path, bits, zeros=zeros, times=4).explanation
+    assert explained is not None
+    first = explained.culprits[0]
+    assert (first.name, first.cause, first.evidence["weight"]) == ("h", "scale", "w")
+    assert first.evidence["ratio"] == pytest.approx(4, rel=0.03)
+    assert (first.evidence["count"], first.evidence["first"], first.evidence["last"]) == (16, [16, 5], [31, 5])
+    assert first.evidence["left"] < 0.5
+
+
+@pytest.mark.parametrize(("bits", "zeros"), [(4, False), (8, False)])
+def test_a_block_on_far_too_large_steps_is_told(tmp_path: Path, bits: int, zeros: bool) -> None:
+    explained = in_blocks(tmp_path, bits, zeros=zeros, times=12 if bits == 4 else 100, again=True).explanation
+    assert explained is not None
+    first = explained.culprits[0]
+    assert (first.name, first.cause, first.evidence["from"]) == ("h", "coarse_scale", "w")
+    assert first.evidence["scale"] > 4 * first.evidence["fits"]
+
+
+def test_weights_of_few_bits_with_scales_that_fit_have_no_wrong_one(tmp_path: Path) -> None:
+    explained = in_blocks(tmp_path, 4, zeros=True).explanation
+    assert explained is not None
+    assert not {one.cause for one in explained.culprits} & {"scale", "coarse_scale", "files_differ", "zero_point"}

@@ -331,7 +331,9 @@ def _read_on_steps(one: _Operator) -> Told | None:
         by_whom = asked or block or given is None or outlier_of(given) is None  # else the outlier is why it loses
         if by_whom and (told := _proven(one, "reads_rounded", evidence)):
             return told
-    scaled = coarse_scale(one.case) if subject.quantised_file else {}
+    # an engine that fuses a quantiser into what makes its input calls it by that one's name
+    by_file = subject.quantised_file or (subject.two_files and not subject.quantises and is_quantised(one.narrow))
+    scaled = coarse_scale(one.case) if by_file else {}
     return ("coarse_scale", scaled) if scaled else None
 
 
@@ -343,7 +345,7 @@ def _in_integers(one: _Operator) -> Told | None:
     """Of a quantised type it is the grid, one way or the other."""
     if not is_quantised(one.narrow):
         return None
-    if one.subject.quantised_file and (told := stored_cause(one.subject, one.name)):
+    if one.subject.quantised_file and (told := stored_cause(one.case)):
         return told
     if mask := quantised_mask(one.subject, one.name):
         return "mask_range", mask

@@ -383,10 +383,12 @@ _FEW_OPERATORS = 32
 """Between two tensors that are compared."""
 
 
-def stored_cause(subject: Subject, name: str) -> Told | None:
-    """Return a constant that the target's file holds as integers, and that is not the baseline's rounded to a step."""
-    for weight, values, held in _stored(subject, name):
-        if told := _cut_off(weight, values, held) or _another(weight, values, held):
+def stored_cause(case: Case) -> Told | None:
+    """Return a constant that the target's file holds as integers, and that is not the baseline's rounded to a step, or
+    is by a step that is far too large."""
+    for weight, values, held in _stored(case.subject, case.name):
+        found = _cut_off(weight, values, held) or _scaled_otherwise(case, weight, values, held)
+        if told := found or _another(weight, values, held) or _on_large_steps(case, weight, values, held):
             return told
     return None
 
@@ -411,11 +413,13 @@ def _stored(subject: Subject, name: str) -> Iterator[tuple[str, Array, Stored]]:
 
 
 def _cut_off(weight: str, values: Array, held: Stored) -> Told | None:
+    import ml_dtypes
+
     whole = held.integers.astype(np.int64)
     if held.integers.dtype == np.int32:
         ends = int((np.abs(whole) >= _END).sum())
         return ("bias_clipped", {"weight": weight, "count": ends, "limit": _END}) if ends else None
-    limits = np.iinfo(held.integers.dtype)
+    limits = ml_dtypes.iinfo(held.integers.dtype)
     scale = held.scale.astype(np.float64)
     top, bottom = int(whole.max()), int(whole.min())
     real = (whole - held.zero_point.astype(np.int64)) * scale
@@ -426,6 +430,78 @@ def _cut_off(weight: str, values: Array, held: Stored) -> Told | None:
     worst = np.unravel_index(int(np.argmax(np.where(beyond, np.abs(values - real), 0))), values.shape)
     return "weight_clipped", {
         "weight": weight, "count": int(beyond.sum()), "largest": float(values[worst]), "limit": float(real[worst]),
+    }  # fmt: skip
+
+
+def _groups(values: Array, held: Stored) -> tuple[Array, Array]:
+    """Return which scale each element has, and these scales."""
+    scale = np.asarray(held.scale, np.float64)
+    if scale.size == values.size:  # of blocks, one for each element
+        each, group = np.unique(scale.reshape(-1), return_inverse=True)
+        return group.reshape(-1), each
+    places = np.broadcast_to(np.arange(scale.size).reshape(scale.shape), values.shape)
+    return places.reshape(-1), scale.reshape(-1)
+
+
+def _real(held: Stored) -> Array:
+    """Return the numbers that the integers stand for."""
+    whole = held.integers.astype(np.float64) - np.asarray(held.zero_point).astype(np.float64)
+    return np.asarray(whole * np.asarray(held.scale, np.float64))
+
+
+def _scaled_otherwise(case: Case, weight: str, values: Array, held: Stored) -> Told | None:
+    """Return a scale that is another one than the integers were made with, of a channel or a block say: where another
+    factor takes most of what its numbers are off by away, and these most of the operator's error."""
+    if held.integers.dtype == np.int32:  # a bias, whose scale is that of what it is added to
+        return None
+    real, (group, _) = _real(held), _groups(values, held)
+    mine, there = values.reshape(-1), real.reshape(-1)
+
+    def summed(each: Array) -> Array:
+        return np.bincount(group, each)
+
+    squares = summed(there * there)
+    factor = np.divide(summed(mine * there), squares, out=np.ones_like(squares), where=squares > 0)
+    off, rest = summed((mine - there) ** 2), summed((mine - factor[group] * there) ** 2)
+    wrong = (np.abs(factor - 1) > _ANOTHER_SCALE) & (rest < _ALIKE**2 * off) & (factor > 0)
+    if not wrong.any():
+        return None
+    right = np.where(wrong[group], factor[group] * there, there).reshape(values.shape)
+    left = _left_with(case, weight, real, right)
+    if left is None or left > LEFT:
+        return None
+    worst = int(np.argmax(np.where(wrong, off, 0)))
+    places = np.flatnonzero(group == worst)
+    first, last = (np.unravel_index(int(places[one]), values.shape) for one in (0, -1))
+    return "scale", {
+        "weight": weight, "ratio": float(1 / factor[worst]), "count": int(wrong[group].sum()), "elements": values.size,
+        "first": [int(one) for one in first], "last": [int(one) for one in last], "left": left,
+    }  # fmt: skip
+
+
+def _on_large_steps(case: Case, weight: str, values: Array, held: Stored) -> Told | None:
+    """Return a scale far above what the numbers that have it need, of a channel or a block say, where a fitting one
+    takes most of the error away."""
+    steps = steps_of(held.integers.dtype.name)
+    group, scales = _groups(values, held)
+    flat = values.reshape(-1)
+    low, high = np.zeros(scales.size), np.zeros(scales.size)
+    np.minimum.at(low, group, flat)
+    np.maximum.at(high, group, flat)
+    fits = (high - low) / steps if steps else np.zeros_like(scales)
+    coarse = (fits > 0) & (_UNUSED * fits <= scales)
+    if not coarse.any():
+        return None
+    real, step = _real(held), np.where(coarse, fits, 1.0)[group]
+    fine = np.where(coarse[group], np.rint(flat / step) * step, real.reshape(-1)).reshape(values.shape)
+    left = _left_with(case, weight, real, fine)
+    if left is None or left > LEFT:
+        return None
+    worst = int(np.argmax(np.where(coarse, scales / np.where(fits > 0, fits, 1.0), 0)))
+    return "coarse_scale", {
+        "from": weight, "type": held.integers.dtype.name, "scale": float(scales[worst]), "fits": float(fits[worst]),
+        "steps": steps, "used": round((high[worst] - low[worst]) / scales[worst]),
+        "largest": float(max(-low[worst], high[worst])), "left": left,
     }  # fmt: skip
 
 

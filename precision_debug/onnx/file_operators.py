@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -92,12 +93,45 @@ class FileOperators:
             node.op_type, said, domain=node.domain, opset=self._opsets.get(node.domain or "ai.onnx", 1),
             weight=None if weight is None else weight.shape,
         )  # fmt: skip
-        stored = {name: found for name in node.input if (found := self._stored(node, name)) is not None}
+        packed = node.op_type == "MatMulNBits" and len(node.input) > 2 and node.input[1] in constants
+        stored = (
+            _Packed(node.input[1], functools.partial(self._unpacked, node)) if packed else
+            {name: found for name in node.input if (found := self._stored(node, name)) is not None}
+        )
         reads = tuple(name for name in node.input if name and name not in constants)
         inside = next((self._owners[name] for name in node.output if name in self._owners), "")
         return Operator(
             op_type=node.op_type, attributes=attributes, parameters=constants, stored=stored, reads=reads, inside=inside
         )  # fmt: skip
+
+    def _unpacked(self, node: Any) -> Stored | None:
+        """Return the weight of MatMulNBits, [K, N], whose blocks have a scale each; None where its parts do not fit."""
+        import ml_dtypes
+        from onnx import helper
+
+        said = {item.name: helper.get_attribute_value(item) for item in node.attribute}
+        wide, many, bits, block = (int(said.get(key, 0)) for key in ("K", "N", "bits", "block_size"))
+        held, scale = self.get(node.input[1]), self.get(node.input[2])
+        if bits not in (2, 4, 8) or block <= 0 or held is None or scale is None or held.dtype != np.uint8:
+            return None
+        blocks = -(-wide // block)
+        if held.size * (8 // bits) != many * blocks * block or scale.size != many * blocks:
+            return None
+        zero = self.get(node.input[3]) if len(node.input) > 3 and node.input[3] else None
+        if zero is None:
+            offsets = np.full((many, blocks), 1 << (bits - 1), np.float32)
+        elif zero.dtype != np.uint8:
+            offsets = zero.reshape(many, blocks).astype(np.float32)
+        else:  # each row is packed by itself
+            offsets = _parts(zero.reshape(many, -1), bits)[:, :blocks].astype(np.float32)
+
+        def spread(each: Array) -> Array:
+            return np.repeat(each.reshape(many, blocks), block, axis=1)[:, :wide].T
+
+        integers = _parts(held.reshape(many, -1), bits)[:, :wide].T
+        held_as = getattr(ml_dtypes, f"uint{bits}", np.uint8)
+        scales = spread(scale.astype(np.float32))
+        return Stored(integers=integers.astype(held_as), scale=scales, zero_point=spread(offsets))
 
     def _stored(self, node: Any, name: str) -> Stored | None:
         """Return a constant that a node reads through a DequantizeLinear, or beside its own scale; None where it is
@@ -125,6 +159,33 @@ class FileOperators:
             return array.reshape(shape) if array.size > 1 else array.reshape(())
 
         return Stored(integers=integers, scale=along(step), zero_point=along(np.zeros(1) if offset is None else offset))
+
+
+def _parts(packed: Array, bits: int) -> Array:
+    """Return the integers of bytes that hold several each, the lowest bits first."""
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    return np.asarray((packed[..., None] >> shifts) & ((1 << bits) - 1)).reshape(*packed.shape[:-1], -1)
+
+
+class _Packed(Mapping[str, Stored]):
+    """One constant that is unpacked when it is asked for: of a language model all of them are many times the file."""
+
+    def __init__(self, name: str, unpack: Callable[[], Stored | None]) -> None:
+        self._name, self._unpack = name, unpack
+
+    @functools.cached_property
+    def _found(self) -> dict[str, Stored]:
+        found = self._unpack()
+        return {} if found is None else {self._name: found}
+
+    def __getitem__(self, name: str) -> Stored:
+        return self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
 
 
 def _plain(value: Any) -> Any:

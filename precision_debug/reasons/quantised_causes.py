@@ -81,7 +81,16 @@ QUANTISED_CAUSES: Mapping[str, Cause] = {
             "a wrong scale: all its results are {ratio} x what they should be",
             "比例错误：其全部结果均为应有值的 {ratio} 倍",
         ),
-        evidence={"ratio": _FIGURE},
+        instead={
+            "weight": Wording(
+                "a wrong scale: {count} of {elements} numbers of its constant {weight}, from {first} to {last}, are"
+                " {ratio} x what they should be",
+                "比例错误：其常量 {weight} 的 {elements} 个数中有 {count} 个（{first} 至 {last}）为应有值的 {ratio} 倍",
+            )
+        },
+        evidence={
+            "ratio": _FIGURE, "weight": _TEXT, "count": _COUNT, "elements": _COUNT, "first": _TEXT, "last": _TEXT,
+        },
     ),
     "coarse_scale": Cause(
         undone=Wording("with a scale that its values fit", "若比例与其数值相称"),
