@@ -422,7 +422,7 @@ def _cut_off(weight: str, values: Array, held: Stored) -> Told | None:
     limits = ml_dtypes.iinfo(held.integers.dtype)
     scale = held.scale.astype(np.float64)
     top, bottom = int(whole.max()), int(whole.min())
-    real = (whole - held.zero_point.astype(np.int64)) * scale
+    real, scale = (whole - held.zero_point.astype(np.int64)) * scale, np.abs(scale)
     at_top, at_bottom = (whole == top) & (top >= limits.max - 1), (whole == bottom) & (bottom <= limits.min + 1)
     beyond = (at_top & (values - real > scale)) | (at_bottom & (real - values > scale))
     if not beyond.any() or error_share(values, real, beyond) <= _CUT_OFF:
@@ -438,9 +438,9 @@ def _groups(values: Array, held: Stored) -> tuple[Array, Array]:
     scale = np.asarray(held.scale, np.float64)
     if scale.size == values.size:  # of blocks, one for each element
         each, group = np.unique(scale.reshape(-1), return_inverse=True)
-        return group.reshape(-1), each
+        return group.reshape(-1), np.abs(each)
     places = np.broadcast_to(np.arange(scale.size).reshape(scale.shape), values.shape)
-    return places.reshape(-1), scale.reshape(-1)
+    return places.reshape(-1), np.abs(scale).reshape(-1)
 
 
 def _real(held: Stored) -> Array:
@@ -507,8 +507,8 @@ def _on_large_steps(case: Case, weight: str, values: Array, held: Stored) -> Tol
 
 def _another(weight: str, values: Array, held: Stored) -> Told | None:
     """Return a zero point that is not the one that the integers were made with, or other numbers altogether."""
-    scale = np.broadcast_to(held.scale.astype(np.float64), values.shape)
-    real = (held.integers.astype(np.float64) - held.zero_point.astype(np.float64)) * scale
+    scale = np.broadcast_to(np.abs(held.scale.astype(np.float64)), values.shape)  # 4 bits have them below 0, too
+    real = _real(held)
     steps = (real - values) / np.where(scale > 0, scale, 1)
     middle = float(np.median(steps))
     apart = float(np.sqrt(np.mean(np.square(steps - middle))))

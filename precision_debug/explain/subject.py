@@ -230,6 +230,17 @@ class Subject:
         return same and all(kind.endswith(QUANTISED_WEIGHT) for kind in kinds)
 
     @cached_property
+    def weights_of_4_bits(self) -> bool:
+        """Whether all that the target's file quantises are weights, of 4 bits or fewer, and the baseline's are not
+        these very numbers already: then they lose what 4 bits lose, whatever the operators multiply in."""
+        kinds = [meta.op_type for meta in self.targets.values() if QUANTISED.search(meta.op_type)]
+        if not self.quantised_file or not all(FEW_BITS.search(kind) for kind in kinds):
+            return False
+        found = (_steps_apart(self, row) for row in self.row_of.values())
+        apart = next((one for one in found if one is not None), None)
+        return apart is not None and apart > _ON_THE_GRID
+
+    @cached_property
     def same_integers(self) -> bool:
         """Whether both sides run one file that quantises, in modes that quantise nothing themselves."""
         named = (meta.op_type for meta in (*self.tensors, *self.targets.values()))
@@ -295,7 +306,9 @@ class Subject:
         """The type that the target computes in: what its session says, else what its mode promises, else what its
         file brings."""
         arithmetic = self.target.arithmetic or promised(self.precision).computes
-        return "int8" if self.quantised_file and arithmetic in {"", "float32"} else arithmetic
+        if not self.quantised_file or arithmetic not in {"", "float32"}:
+            return arithmetic
+        return "int4" if self.weights_of_4_bits else "int8"
 
     @cached_property
     def narrow_type(self) -> str:
@@ -543,7 +556,36 @@ def _unit_of_operands(subject: Subject, name: str) -> float:
         types = [subject.targets[one].dtype for one in meta.inputs if one in subject.targets]
         return max(unit_of(dtype, None) for dtype in ("float8_e4m3fn", *types) if dtype.startswith("float8"))
     alone = mine is not None and not mine.rounds
-    return INT8 if alone and meta.rounds and QUANTISED.search(meta.op_type) else 0.0
+    if not alone or not meta.rounds or not QUANTISED.search(meta.op_type):
+        return 0.0
+    return INT4 if subject.arithmetic == "int4" and FEW_BITS.search(meta.op_type) else INT8
+
+
+_ON_THE_GRID = 0.02
+"""Median distance of weights from those of a file in its steps, up to which they are the same: rounding makes a quarter
+of a step."""
+
+
+def _steps_apart(subject: Subject, row: Row) -> float | None:
+    """Return how far the baseline's weights are from the integers of 4 bits that the target holds, in steps, half of
+    them at least; None of an operator without such."""
+    meta, (baseline, target) = subject.targets.get(row.target_name), subject.operators()
+    theirs = target.operator(row.target_name) if meta is not None and target is not None else None
+    if meta is None or target is None or not FEW_BITS.search(meta.op_type):
+        return None
+    while theirs is not None and not theirs.stored and len(theirs.reads) == 1:  # an engine adds a bias to the product
+        theirs = target.operator(theirs.reads[0])
+    parts = (baseline.operator(one.name) for one in subject.region_of.get(row.name, ()))
+    mine = [np.asarray(value) for one in parts if one is not None for value in one.parameters.values()]
+    for held in theirs.stored.values() if theirs is not None else ():
+        values = next((one for one in mine if one.shape == held.integers.shape and one.dtype.kind == "f"), None)
+        if values is not None and 0 < steps_of(held.integers.dtype.name) < _STEPS_OF_8_BITS:
+            whole = held.integers.astype(np.float32) - np.asarray(held.zero_point, np.float32)
+            return float(np.median(np.abs(values / np.asarray(held.scale) - whole)))
+    return None
+
+
+_STEPS_OF_8_BITS = 255
 
 
 def _fed_by_none(subject: Subject) -> frozenset[str]:
