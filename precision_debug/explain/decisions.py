@@ -701,21 +701,17 @@ class _Turned:
             if name in after:
                 continue
             after |= self.runs.behind([name])
-            if stem(name) == name:
-                found.append(self._decision(name, plain, there, taken[name], draws, effect))
-                continue
-            iterations = [one for one in self.names if stem(one) == stem(name) and one in taken and one in own]
-            each = [self._decision(one, own, there, taken[one], draws, effect, plain) for one in iterations]
-            found.append(_of_all(stem(name), each))
+            same = [one for one in self.names if stem(one) == stem(name) and one in taken and one in own]
+            each = [self._decision(one, own, there, taken[one], draws, effect, plain) for one in same]
+            found.append(each[0] if stem(name) == name else _of_all(stem(name), each))
         return tuple(found)
 
     def _decision(
         self, name: str, own: Mapping[str, Array], there: Mapping[str, Array], taken: Array,
-        draws: Sequence[Mapping[str, Array]], effect: Mapping[str, float], plain: Mapping[str, Array] | None = None,
+        draws: Sequence[Mapping[str, Array]], effect: Mapping[str, float], plain: Mapping[str, Array],
     ) -> Decision:  # fmt: skip
         """own: the baseline's decision and its scores, as they are to be held against the target's; plain: as they are
-        to be held against the draws', where those are others."""
-        plain = own if plain is None else plain
+        to be held against the draws'."""
         scores = [own[one] for one in self.runs.scores[name] if one in own]
         limits = [] if len(scores) != 1 else self.runs.limits(name)
         other = [there.get(one, own[one]) for one in self.runs.scores[name] if one in own]

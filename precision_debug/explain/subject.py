@@ -230,17 +230,6 @@ class Subject:
         return same and all(kind.endswith(QUANTISED_WEIGHT) for kind in kinds)
 
     @cached_property
-    def weights_of_4_bits(self) -> bool:
-        """Whether all that the target's file quantises are weights, of 4 bits or fewer, and the baseline's are not
-        these very numbers already: then they lose what 4 bits lose, whatever the operators multiply in."""
-        kinds = [meta.op_type for meta in self.targets.values() if QUANTISED.search(meta.op_type)]
-        if not self.quantised_file or not all(FEW_BITS.search(kind) for kind in kinds):
-            return False
-        found = (_steps_apart(self, row) for row in self.row_of.values())
-        apart = next((one for one in found if one is not None), None)
-        return apart is not None and apart > _ON_THE_GRID
-
-    @cached_property
     def same_integers(self) -> bool:
         """Whether both sides run one file that quantises, in modes that quantise nothing themselves."""
         named = (meta.op_type for meta in (*self.tensors, *self.targets.values()))
@@ -301,14 +290,12 @@ class Subject:
         something narrow is elsewhere. Empty where the mode, or a quantised file, makes any of them coarse."""
         return _fed_by_none(self)
 
-    @property
+    @cached_property
     def arithmetic(self) -> str:
-        """The type that the target computes in: what its session says, else what its mode promises, else what its
-        file brings."""
+        """The type that the target computes in: as its session says, else as its mode promises or its file brings."""
         arithmetic = self.target.arithmetic or promised(self.precision).computes
-        if not self.quantised_file or arithmetic not in {"", "float32"}:
-            return arithmetic
-        return "int4" if self.weights_of_4_bits else "int8"
+        of_file = self.quantised_file and arithmetic in {"", "float32"}
+        return ("int4" if _has_weights_of_4_bits(self) else "int8") if of_file else arithmetic
 
     @cached_property
     def narrow_type(self) -> str:
@@ -559,6 +546,17 @@ def _unit_of_operands(subject: Subject, name: str) -> float:
     if not alone or not meta.rounds or not QUANTISED.search(meta.op_type):
         return 0.0
     return INT4 if subject.arithmetic == "int4" and FEW_BITS.search(meta.op_type) else INT8
+
+
+def _has_weights_of_4_bits(subject: Subject) -> bool:
+    """Whether all that the target's file quantises are weights, of 4 bits or fewer, and the baseline's are not these
+    very numbers already: then they lose what 4 bits lose, whatever the operators multiply in."""
+    kinds = [meta.op_type for meta in subject.targets.values() if QUANTISED.search(meta.op_type)]
+    if not all(FEW_BITS.search(kind) for kind in kinds):
+        return False
+    found = (_steps_apart(subject, row) for row in subject.row_of.values())
+    apart = next((one for one in found if one is not None), None)
+    return apart is not None and apart > _ON_THE_GRID
 
 
 _ON_THE_GRID = 0.02

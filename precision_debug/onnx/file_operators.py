@@ -126,7 +126,7 @@ class FileOperators:
             offsets = _parts(zero.reshape(many, -1), bits)[:, :blocks].astype(np.float32)
 
         def spread(each: Array) -> Array:
-            return np.repeat(each.reshape(many, blocks), block, axis=1)[:, :wide].T
+            return np.asarray(np.repeat(each.reshape(many, blocks), block, axis=1)[:, :wide].T)
 
         integers = _parts(held.reshape(many, -1), bits)[:, :wide].T
         held_as = getattr(ml_dtypes, f"uint{bits}", np.uint8)
