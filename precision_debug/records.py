@@ -13,11 +13,16 @@ from .reasons import NOTHING, Reason, ReasonOrText, say
 from .settings.options import ModelFiles, Number, RunSpec, Shape, Tolerance
 
 __all__ = [
-    "Availability", "Comparison", "Culprit", "Decision", "Doubt", "Effect", "Explanation", "InputInfo", "InputMeta",
-    "Introduced", "MetricChange", "ModelFiles", "Number", "Operator", "Overlap", "Repeated", "Row", "RunMode",
-    "RunSpec", "SamplesRead", "SessionSpec", "Shape", "Side", "Slices", "Status", "Stored", "TensorMeta", "TensorStats",
-    "Tolerance",
+    "UNFUSED", "Availability", "Comparison", "Culprit", "Decision", "Doubt", "Effect", "Explanation", "InputInfo",
+    "InputMeta", "Introduced", "MetricChange", "ModelFiles", "Number", "Operator", "Overlap", "Repeated", "Row",
+    "RunMode", "RunSpec", "SamplesRead", "SessionSpec", "Shape", "Side", "Slices", "Status", "Stored", "TensorMeta",
+    "TensorStats", "Tolerance",
 ]  # fmt: skip
+
+UNFUSED = "unfused"
+"""The view of a tensor that the engine computes inside a fused layer: it was seen in a further run, in which it is not
+fused and which gives the same in front of it and behind it. The engine's own run has no such tensor to put another
+value into, so that no explanation takes it for an operator's result."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +98,7 @@ class TensorMeta:
     op_type, node: type of the operator that produces it, in the words of the session's framework, and its name.
     inputs: names (same session) of the activations that the operator reads; constants are left out.
     origin: the tensor of the *source model* that this one holds; "" means that its own name says it.
-    view: how the hook's value was taken from the engine's: "" as it is, "dequantised", "unblocked", "cast", ...
+    view: how the hook's value was taken from the engine's: "" as it is, "dequantised", "unblocked", "cast", UNFUSED, …
     unseen: why the hook will not be called for it; "" where it will. absorbs: what its operator computes inside.
     rounds: of what it absorbs, or reads, the source model's tensors that are rounded to integers there, unlisted.
     extra: further columns of the report (fused layer, real precision, tactic), name to text.

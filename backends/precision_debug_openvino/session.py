@@ -15,14 +15,15 @@ from precision_debug.inspector import EngineLayer
 from precision_debug.onnx.real_numbers import RealNumbers
 from precision_debug.protocols import Feeds, Hook, OneRun, Replace, Replacer
 from precision_debug.reasons import Reason
-from precision_debug.records import Doubt, InputMeta, Operator, TensorMeta
+from precision_debug.records import UNFUSED, Doubt, InputMeta, Operator, TensorMeta
 
 from . import isolate
 from .engine.graph import Graph, Key
 from .engine.layers import BODIES, engine_layers, precision_counts, precision_name
 from .engine.marks import Marked, disturbed, surviving, undisturbed
+from .engine.opened import Opened, Values, inner_keys
 from .engine.seen_tensors import Shown
-from .engine.tensor_list import Entry, list_tensors
+from .engine.tensor_list import Entry, list_tensors, unfused
 from .failures import plain, running
 from .make import Built, Maker
 from .reasons import say
@@ -39,7 +40,7 @@ class _Switch:
     """What taps call, whichever run is under way; at other times (OpenVINO folds constants) nothing happens."""
 
     keys: tuple[Key, ...] = ()
-    run: Shown | None = None
+    run: Shown | Values | None = None
 
     def receive(self, number: int, memory: Any) -> Any:
         return None if self.run is None else self.run.receive(self.keys[number], memory)
@@ -75,6 +76,7 @@ class OpenVinoSession:
         self._dropped: frozenset[Key] = frozenset()
         self._folded: tuple[Key, ...] = ()
         self._listed = False
+        self._opened: Opened | None = None
         if fused:
             self._open_fused()
         else:
@@ -93,7 +95,32 @@ class OpenVinoSession:
         if self._fused:
             self._mark()
         self._list()
+        if self._fused and self._marked.built is not None and self._sees_inside:
+            self._open()
         self._listed = True
+
+    @property
+    def _sees_inside(self) -> bool:
+        """A narrower float is no way to see what a layer sums up in float32."""
+        wide = self._maker.precision == "f32" or self.arithmetic == "float32"
+        return wide and self._maker.device == "CPU" and not self._by_results
+
+    def _open(self) -> None:
+        """List what lies inside fused layers, which further runs are to show."""
+        entries = self._entries
+        shown = [entry.value.key for entry in entries if not entry.meta.unseen]
+        inner = inner_keys(self._graph, shown, {entry.meta.origin for entry in entries if entry.meta.origin})
+        # what would disturb is listed already
+        inner = (*inner, *(key for key in self._dropped if key not in inner and key not in shown))
+        if inner:
+            self._opened = Opened(graph=self._graph, inner=inner, build=self._build_opened)
+            self._entries = unfused(self._graph, self._layers, entries, inner)
+            self._tensors = tuple(entry.meta for entry in self._entries)
+            self._by_name = {entry.meta.name: entry for entry in self._entries}
+
+    def _build_opened(self, keys: Collection[Key], by_results: bool) -> Built:
+        every = frozenset((*self._marked.keys, *keys))
+        return self._maker.results(every) if by_results else self._maker.beside(every, self._beside.receive)
 
     def _mark(self) -> None:
         keys = surviving(self._graph, self._layers)
@@ -191,7 +218,8 @@ class OpenVinoSession:
     def layers(self) -> Sequence[EngineLayer]:
         """What OpenVINO runs without anything of ours in it."""
         names: dict[str, list[str]] = {}
-        entries = self._entries if self._listed else self._entries_of(surviving(self._graph, self._layers), ())
+        there = [entry for entry in self._entries if entry.meta.view != UNFUSED] if self._listed else []
+        entries = there if self._listed else self._entries_of(surviving(self._graph, self._layers), ())
         for entry in entries:
             names.setdefault(entry.value.key[0], []).append(entry.meta.name)
         floats = {entry.value.key[0] for entry in entries if entry.value.dtype.startswith("float")}
@@ -210,13 +238,18 @@ class OpenVinoSession:
                 shown.finish(outputs)
             else:
                 outputs = self._infer(self._plain, arrays)
+                plain, inner = Values(), self._inner_wanted(names)
                 shown = Shown(
                     entries=self._entries, names=names, show=hook, copies=copies, outputs=outputs, real=self._real,
+                    also=plain.receive if inner else None,
                 )  # fmt: skip
                 if self._marked.built is not None:
                     self._compare(outputs, self._shown(self._marked.built, self._beside, shown, arrays))
                 else:
                     shown.inputs(arrays)
+                shown.also = None
+                if inner and plain.whole:
+                    self._show_inside(shown, plain, arrays, outputs)
                 shown.finish(outputs)
             if names is None:
                 self._after(shown)
@@ -293,6 +326,32 @@ class OpenVinoSession:
                 request.set_input_tensor(place, openvino.Tensor(arrays[name]))
             request.infer()
             return {name: _array(request.get_output_tensor(place)) for place, name in enumerate(self._graph.outputs)}
+
+    def _inner_wanted(self, names: Collection[str] | None) -> bool:
+        if self._opened is None:
+            return False
+        return names is None or any(entry.meta.name in names for entry in self._entries if entry.meta.view == UNFUSED)
+
+    def _show_inside(
+        self, shown: Shown, plain: Values, arrays: Mapping[str, Any], outputs: Mapping[str, Any]
+    ) -> None:  # fmt: skip
+        fed = {value.key: arrays[value.name] for value in self._graph.values.values() if value.op_type == "Input"}
+        ends = {key: outputs[name] for name, key in self._graph.outputs.items()}
+
+        def infer(built: Built) -> tuple[Mapping[Key, Any], Mapping[Key, Any]]:
+            seen = Values()
+            self._beside.keys, self._beside.run = built.taps, seen
+            try:
+                there = self._infer(built, arrays)
+            finally:
+                self._beside.run = None
+            for place, key in enumerate(built.ends, len(there)):
+                seen.found[key] = _array(built.request.get_output_tensor(place))
+            return seen.found, {key: there[name] for name, key in self._graph.outputs.items()}
+
+        assert self._opened is not None
+        for key, value in self._opened.shown({**fed, **plain.found, **ends}, infer):
+            shown.receive(key, value)
 
     def _shown(self, built: Built, switch: _Switch, shown: Shown, arrays: Mapping[str, Any]) -> dict[str, Any]:
         fed = shown.inputs(arrays)

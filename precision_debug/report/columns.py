@@ -146,8 +146,10 @@ COLUMNS: tuple[Column, ...] = (
     ),
     column(
         ("view", "View", "取值方式"), "text", 13, attrgetter("view"),
-        ("How the target's value was taken from the engine's: empty if unchanged; dequantised, unblocked, cast, ...",
-         "目标值的取得方式：空表示原样；dequantised 反量化，unblocked 还原布局，cast 类型转换等。"),
+        ("How the target's value was taken from the engine's: empty if unchanged; dequantised, unblocked, cast,"
+         " unfused (it lies inside a fused layer, and was seen in a further run that gives the same around it), ...",
+         "目标值的取得方式：空表示原样；dequantised 反量化，unblocked 还原布局，cast 类型转换，unfused 位于融合层内、"
+         "由另一次在其前后给出相同结果的运行显示等。"),
     ),
     column(
         ("base_min", "Base Min", "基线最小值"), "float:value", 12, of_base("min"),

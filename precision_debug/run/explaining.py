@@ -24,7 +24,7 @@ from ..onnx.model import read_model
 from ..onnx.removed_activations import Removed, removed_operators
 from ..protocols import Feeds, Hook, Operators, Replace, Replacer, Session
 from ..reasons import Reason, say
-from ..records import Doubt, Explanation, Operator, Row, Status
+from ..records import UNFUSED, Doubt, Explanation, Operator, Row, Status
 from ..search import ToKeep
 from ..settings.options import variants_in
 from .agreeing import with_agreement
@@ -341,14 +341,23 @@ def _subject(work: Comparing, both: OpenPair, sample: int, ran: SampleResult) ->
     spec, base, target = work.spec, both.base, both.target
     feeds, target_feeds = work.feeds(sample)
     outputs = {meta.name for meta in base.tensors if meta.is_output}
+    inner = {meta.name for meta in target.tensors if meta.view == UNFUSED}
+    read = {name for meta in target.tensors if meta.name not in inner for name in meta.inputs}
+    hidden = {"unseen": say("not_called"), "view": ""}
+    targets = {
+        meta.name: dataclasses.replace(meta, **hidden) if meta.name in inner else meta
+        for meta in target.tensors if meta.name not in inner or meta.name in read
+    }  # fmt: skip
     return explain.Subject(
         baseline=base.session,
         target=target.session,
         feeds=feeds,
         target_feeds=target_feeds,
-        rows=[dataclasses.replace(row, is_output=row.name in outputs) for row in ran.ends],
+        rows=[
+            dataclasses.replace(row, is_output=row.name in outputs) for row in ran.ends if row.target_name not in inner
+        ],
         tensors=base.tensors,
-        targets={meta.name: meta for meta in target.tensors},
+        targets=targets,
         together=both.together,
         precision=target.opening.precision,
         simulation=bool(target.opening.mode and target.opening.mode.simulation),

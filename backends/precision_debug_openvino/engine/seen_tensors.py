@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from precision_debug.onnx.real_numbers import RealNumbers
-from precision_debug.records import TensorMeta
+from precision_debug.records import UNFUSED, TensorMeta
 
 from ..isolate import fitted, rounded
 from ..reasons import say
@@ -29,7 +29,7 @@ class Shown:
     """show: the hook, or what replaces; what it returns goes on in place of the tensor. copies: it keeps what it gets.
 
     outputs: those of the plain run, which are shown in place of what a tap says of them. real: what tensors that are
-    quantised in the model itself are shown as.
+    quantised in the model itself are shown as. also: is given what a tap hands over, too.
     """
 
     entries: Sequence[Entry]
@@ -38,6 +38,7 @@ class Shown:
     copies: bool = True
     outputs: Mapping[str, Any] = field(default_factory=dict)
     real: RealNumbers = field(default_factory=RealNumbers)
+    also: Callable[[Key, Any], object] | None = None
     error: BaseException | None = None
     _order: list[tuple[str, TensorMeta]] = field(default_factory=list)
     _turns: dict[Key, int] = field(default_factory=dict)
@@ -67,6 +68,8 @@ class Shown:
             return None
         new: Any = None
         try:
+            if self.also is not None:
+                self.also(key, memory)
             for entry in self._of.get(key, ()):
                 value = self.outputs.get(entry.meta.name)
                 if value is None:
@@ -113,9 +116,11 @@ class Shown:
         for entry in self.entries:
             if entry.meta.name in last:
                 before = entry.meta.name
-            else:
+            elif entry.meta.view != UNFUSED:
                 unseen = entry.meta.unseen or say("not_entered")
                 after.setdefault(before, []).append(dataclasses.replace(entry.meta, unseen=unseen))
+            elif entry.hidden:
+                after.setdefault(before, []).append(dataclasses.replace(entry.meta, unseen=entry.hidden, view=""))
         yield from after.get("", ())
         for place, (name, meta) in enumerate(self._order):
             yield meta

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from precision_debug.reasons import NOTHING
-from precision_debug.records import TensorMeta
+from precision_debug.reasons import NOTHING, Reason
+from precision_debug.records import UNFUSED, TensorMeta
 
 from ..reasons import say
 from .graph import Graph, Key, Value
 from .layers import Layer
 
-__all__ = ["Entry", "list_tensors"]
+__all__ = ["Entry", "list_tensors", "unfused"]
 
 _STEPS = frozenset({"int8", "uint8", "int4", "uint4"})
 _FLOATS = frozenset({"float64", "float32", "float16", "bfloat16"})
@@ -20,10 +21,12 @@ _FLOATS = frozenset({"float64", "float32", "float16", "bfloat16"})
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """A listed tensor and what it is of."""
+    """A listed tensor and what it is of. hidden: of one that is to be seen unfused, why it is not, if it is listed
+    then."""
 
     meta: TensorMeta
     value: Value
+    hidden: Reason = NOTHING
 
 
 def list_tensors(
@@ -78,6 +81,28 @@ def list_tensors(
                 )
             )  # fmt: skip
     return entries
+
+
+def unfused(graph: Graph, layers: Sequence[Layer], entries: Sequence[Entry], inner: Collection[Key]) -> list[Entry]:
+    """Return the entries with those of inner tensors, which further runs are to show, at the end."""
+    home = {op: layer for layer in layers for op in layer.ops}
+    there = [entry for entry in entries if entry.value.key in inner]
+    known = {entry.value.key: entry.value.name for entry in entries} | {key: graph.values[key].name for key in inner}
+    found = [entry for entry in entries if entry.value.key not in inner]
+    for entry in there:
+        meta = dataclasses.replace(entry.meta, unseen=NOTHING, view=UNFUSED, dtype=entry.value.dtype)
+        found.append(Entry(value=entry.value, meta=meta, hidden=entry.meta.unseen))
+    listed = {entry.value.key for entry in there}
+    for value in (graph.values[key] for key in inner if key not in listed):
+        columns = home[value.key[0]].columns if value.key[0] in home else {}
+        for name in value.names:
+            reads = _reads(graph, value, known) if name == value.name else (value.name,)
+            meta = TensorMeta(
+                name=name, op_type=value.op_type, node=value.key[0], dtype=value.dtype, shape=value.shape, view=UNFUSED,
+                inputs=reads, own=value.own, extra=dict(columns),
+            )  # fmt: skip
+            found.append(Entry(value=value, meta=meta))
+    return found
 
 
 def _held(value: Value, layer: Layer | None) -> str:

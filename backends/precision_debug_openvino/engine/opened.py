@@ -1,0 +1,192 @@
+"""What lies inside fused layers, seen in further runs in which it is not fused.
+
+To show such a tensor changes what OpenVINO fuses. So it is shown in a compiled model of its own, and only where that
+model computes the same: whatever the plain engine shows in front of the tensor and behind it (``marks``) comes out the
+same there. Most often all can be shown at once; else one of each stretch between two marks at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from precision_debug.errors import BackendError
+
+from ..make import Built
+from .graph import Graph, Key
+
+__all__ = ["Opened", "Values", "inner_keys"]
+
+_LEAST, _MOST = 4, 12
+"""Compiled models, in all."""
+
+_WORK = 5000
+"""Tensors of the graph times compiled models, within these bounds."""
+
+_SAME = 1e-6
+"""Relative L2 error up to which two runs gave the same: another order of sums in float32."""
+
+_HELD = 1 << 29
+"""Bytes of what the plain engine shows that are held to be compared; beyond, nothing more is opened."""
+
+_QUANTISES = frozenset({"FakeQuantize", "FakeConvert"})
+
+Infer = Callable[[Built], tuple[Mapping[Key, Any], Mapping[Key, Any]]]
+"""Runs a compiled model; what its taps were shown, and the model's outputs, each by its tensor."""
+
+
+@dataclass(kw_only=True)
+class Values:
+    """Copies of what taps of a run are shown, of main graphs: each comes once."""
+
+    found: dict[Key, np.ndarray[Any, Any]] = field(default_factory=dict)
+    bytes_held: int = 0
+
+    def receive(self, key: Key, memory: Any) -> None:
+        """Keep a copy."""
+        array = np.asarray(memory)
+        self.bytes_held += array.nbytes
+        if self.bytes_held <= _HELD:
+            self.found[key] = array.copy()
+
+    @property
+    def whole(self) -> bool:
+        """Whether there was room for all."""
+        return self.bytes_held <= _HELD
+
+
+@dataclass(kw_only=True)
+class Opened:
+    """The compiled models in which inner tensors are shown, found out in the first run.
+
+    inner: tensors that the plain engine does not show. build: compiles with some tensors shown beside those that the
+    plain engine shows, by taps or, True, as further results.
+    """
+
+    graph: Graph
+    inner: tuple[Key, ...]
+    build: Callable[[Collection[Key], bool], Built]
+    _decided: list[tuple[Built, frozenset[Key]]] | None = None
+
+    def shown(self, plain: Mapping[Key, Any], infer: Infer) -> Iterator[tuple[Key, Any]]:
+        """Yield inner tensors that are as the plain engine must have them. plain: what that one showed, inputs and
+        outputs included."""
+        if self._decided is None:
+            self._decided = []
+            yield from self._search(plain, infer)
+            return
+        around = _around(self.graph, self.inner, plain)
+        for built, keys in self._decided:
+            values, outputs = infer(built)
+            wrong = _differing(plain, {**values, **outputs})
+            yield from ((key, values[key]) for key in values if key in keys and not wrong & around[key].both)
+
+    def _search(self, plain: Mapping[Key, Any], infer: Infer) -> Iterator[tuple[Key, Any]]:
+        """All at once, by taps and as results; then one of each stretch at a time, without those that change something,
+        and then without their type of operator; of these every other, as results."""
+        around = _around(self.graph, self.inner, plain)
+        every = [key for key in self.inner if around[key].behind]
+        waiting = [(every, False, 0), (every, True, 0)]
+        left, alone = dict.fromkeys(every), False
+        for _ in range(max(_LEAST, min(_MOST, _WORK // max(1, len(self.graph.values))))):
+            waiting = [one for one in waiting if not left.keys().isdisjoint(one[0])]
+            if not waiting and not alone:
+                alone = True
+                waiting = [(part, False, 0) for part in _one_of_each(list(left), around)]
+            if not waiting:
+                return
+            wanted, by_results, turn = waiting.pop(0)
+            wanted = [key for key in wanted if key in left]
+            try:
+                built = self.build(wanted, by_results)
+                values, outputs = infer(built)
+            except BackendError:
+                continue
+            wrong = _differing(plain, {**values, **outputs})
+            same = {key for key in wanted if key in values and not wrong & around[key].both}
+            if same:
+                assert self._decided is not None
+                self._decided.append((built, frozenset(same)))
+                yield from ((key, values[key]) for key in wanted if key in same)
+            gone = {key for key in wanted if by_results and key not in values}  # a constant
+            left = {key: None for key in left if key not in same and key not in gone}
+            if wrong and alone:
+                rest = [key for key in wanted if key in left]
+                guilty = {key for key in rest if not wrong & around[key].front}
+                if turn:
+                    kinds = {self._kind(key) for key in guilty}
+                    guilty = {key for key in rest if self._kind(key) in kinds}
+                there = [key for key in rest if key in guilty]
+                innocent = [key for key in rest if key not in guilty]
+                waiting = [(innocent, by_results, turn + 1), *waiting]
+                waiting += [(there[::2], True, 0), (there[1::2], True, 0)] if not by_results else []
+
+    def _kind(self, key: Key) -> str:
+        return self.graph.values[key].op_type
+
+
+def _one_of_each(keys: Sequence[Key], around: Mapping[Key, _Around]) -> list[list[Key]]:
+    """Return them in parts that have one of each stretch at most, the last of each first: a layer ends there."""
+    stretches: dict[frozenset[Key], list[Key]] = {}
+    for key in keys:
+        stretches.setdefault(around[key].both, []).append(key)
+    longest = max(map(len, stretches.values()), default=0)
+    return [[keys[-place] for keys in stretches.values() if len(keys) >= place] for place in range(1, longest + 1)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Around:
+    """The nearest tensors that the plain engine shows: those that a tensor is computed from, and from it."""
+
+    front: frozenset[Key]
+    behind: frozenset[Key]
+
+    @property
+    def both(self) -> frozenset[Key]:
+        return self.front | self.behind
+
+
+def _around(graph: Graph, inner: Collection[Key], plain: Collection[Key]) -> Mapping[Key, _Around]:
+    front: dict[Key, frozenset[Key]] = {}
+    behind: dict[Key, set[Key]] = {}
+    for key, value in graph.values.items():  # in execution order
+        reads = [{one} if one in plain else front.get(one, frozenset()) for one in value.reads]
+        front[key] = frozenset().union(*reads)
+    for key, value in reversed(list(graph.values.items())):
+        found = {key} if key in plain else behind.get(key, set())
+        for one in value.reads:
+            behind.setdefault(one, set()).update(found)
+    return {key: _Around(front=front.get(key, frozenset()), behind=frozenset(behind.get(key, ()))) for key in inner}
+
+
+def _differing(plain: Mapping[Key, Any], there: Mapping[Key, Any]) -> set[Key]:
+    """Return which of the tensors that both runs show came out differently; the second lacks what was fed."""
+    return {key for key, value in there.items() if key in plain and not _is_same(plain[key], value)}
+
+
+def _is_same(first: Any, second: Any) -> bool:
+    if first.shape != second.shape:
+        return False
+    if first.dtype == second.dtype and first.tobytes() == second.tobytes():
+        return True
+    if first.dtype.kind != "f" or second.dtype.kind != "f":
+        return bool(np.array_equal(first, second))
+    one, other = (np.asarray(array, np.float64) for array in (first, second))
+    finite = np.isfinite(one)
+    if not np.array_equal(one[~finite], other[~finite], equal_nan=True):
+        return False
+    apart = one[finite] - other[finite]
+    return bool(np.linalg.norm(apart) <= _SAME * np.linalg.norm(one[finite]))
+
+
+def inner_keys(graph: Graph, listed: Iterable[Key], taken: Set[str]) -> tuple[Key, ...]:
+    """Return what is computed inside of layers, but for the quantiser's own. taken: names that others hold."""
+    known = set(listed)
+    return tuple(
+        value.key for value in graph.computed()
+        if value.op_type not in _QUANTISES and value.dtype != "str" and value.key not in known
+        and not taken & set(value.names)
+    )  # fmt: skip

@@ -1,0 +1,121 @@
+"""What lies inside OpenVINO's fused layers is compared, where a run that shows it gives the same around it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from planted.onnx_faults import Graph
+
+import precision_debug
+from precision_debug.records import UNFUSED, ModelFiles, Row, SessionSpec
+
+pytest.importorskip("openvino", reason="openvino is not installed")
+
+from precision_debug_openvino import OpenVinoBackend
+from precision_debug_openvino.engine.opened import Opened
+
+from precision_debug.testing.backend_contract import Recorder
+
+INSIDE = {f"{name}{number}" for name in ("conv", "add", "scaled") for number in range(3)}
+"""What OpenVINO computes inside a convolution's layer: with what follows as far as the rounding."""
+
+
+def quantised(folder: Path) -> tuple[str, dict[str, np.ndarray]]:
+    """Three convolutions of a QDQ file, each with an Add, a Mul and a Relu behind it."""
+    g = Graph(seed=5)
+    value = g.input("x", g.random.normal(size=(1, 4, 12, 12)).astype(np.float32))
+    for number in range(3):
+        held = rounded(g, value, f"in{number}", 0.03, np.uint8(128))
+        weight = g.weight(f"w{number}", 0.2 * g.random.normal(size=(4, 4, 3, 3)))
+        weight = rounded(g, weight, f"w{number}", 0.01, np.int8(0))
+        made = g.op("Conv", [held, weight], f"conv{number}", pads=[1, 1, 1, 1])
+        made = g.op("Add", [made, g.weight(f"b{number}", g.random.normal(size=(1, 4, 1, 1)))], f"add{number}")
+        gain = g.weight(f"s{number}", g.random.uniform(0.5, 1.5, size=(1, 4, 1, 1)))
+        made = g.op("Mul", [made, gain], f"scaled{number}")
+        value = g.op("Relu", [made], f"relu{number}")
+    return str(g.save(folder / "convs.onnx", [value])), g.feeds
+
+
+def rounded(g: Graph, value: str, name: str, scale: float, zero: np.generic) -> str:
+    """A tensor in eight bits."""
+    at = [g.weight(f"{name}_scale", np.float32(scale)), g.weight(f"{name}_zero", zero)]
+    return g.op("DequantizeLinear", [g.op("QuantizeLinear", [value, *at], f"{name}_q"), *at], f"{name}_dq")
+
+
+def rows_of(folder: Path, **options: Any) -> Mapping[str, Row]:
+    path, feeds = quantised(folder)
+    report = precision_debug.compare(path, inputs=feeds, run_once=True, **options)
+    return {row.name: row for row in report.rows}
+
+
+def test_what_is_fused_is_compared_and_says_how_it_was_seen(tmp_path: Path) -> None:
+    """Both sides run the same integers, one of them without fusion: what is inside must be the same numbers."""
+    rows = rows_of(tmp_path, run_mode="ov_int8", baseline="ov_fp32", explain="off")
+    seen = {name: rows[name].relative_l2 for name in INSIDE if rows[name].comparison is not None}
+    assert seen.keys() == INSIDE
+    assert {rows[name].view for name in INSIDE} >= {UNFUSED}
+    assert all(error is not None and error < 1e-5 for error in seen.values()), seen
+    assert "Convolution" in rows["scaled1"].extra["Fused Layer"]
+
+
+def test_nobody_is_accused_of_what_only_a_further_run_shows(tmp_path: Path) -> None:
+    """A tensor that the engine's own run has not cannot be put into it."""
+    path, feeds = quantised(tmp_path)
+    mode = {"run_mode": "ov_int8", "baseline": "ov_fp32"}
+    report = precision_debug.compare(path, inputs=feeds, explain="full", rtol=1e-9, atol=0.0, **mode)
+    unfused = {row.name for row in report.rows if row.view == UNFUSED}
+    assert unfused
+    assert report.explanation is not None
+    assert not unfused & {culprit.name for culprit in report.explanation.culprits}
+    assert not [name for name in unfused if next(row for row in report.rows if row.name == name).introduced]
+
+
+@dataclass(kw_only=True)
+class Disturbed(Opened):
+    """Of a model whose own run had another number in one tensor."""
+
+    changed: str
+
+    def shown(self, plain: Mapping[Any, Any], infer: Any) -> Iterator[tuple[Any, Any]]:
+        key = next(key for key in plain if self.graph.values[key].name == self.changed)
+        return super().shown({**plain, key: plain[key] + np.float32(1)}, infer)
+
+
+def test_a_run_that_is_another_around_a_tensor_shows_it_not(tmp_path: Path) -> None:
+    """Neither the layer in front of a tensor that differs nor the one behind it is taken to be the same."""
+    path, feeds = quantised(tmp_path)
+    spec = SessionSpec(model=ModelFiles(model_file=path), mode="ov_int8", options={"side": "target"})
+
+    def inside(changed: str) -> Collection[str]:
+        session, hook = OpenVinoBackend().open(spec, [feeds]), Recorder()
+        seen = [meta.name for meta in session.tensors if meta.view != UNFUSED]
+        opened = session._opened
+        assert opened is not None
+        if changed:
+            name = next(name for name in seen if name.startswith(changed))
+            session._opened = Disturbed(graph=opened.graph, inner=opened.inner, build=opened.build, changed=name)
+        session.run(feeds, hook)
+        assert {meta.name for meta in session.tensors if not meta.unseen} == set(hook.names)
+        session.close()
+        return set(hook.names) - set(seen)
+
+    assert inside("") >= INSIDE
+    there = inside("in2")
+    assert there & INSIDE == {"conv0", "add0", "scaled0"}
+
+
+def test_named_tensors_alone_need_no_further_run(tmp_path: Path) -> None:
+    path, feeds = quantised(tmp_path)
+    session = OpenVinoBackend().open(SessionSpec(model=ModelFiles(model_file=path), mode="ov_int8"), [feeds])
+    first = next(meta.name for meta in session.tensors if meta.is_output)
+    hook = Recorder()
+    session.run(feeds, hook, [first])
+    assert hook.names == [first]
+    assert session._opened is not None
+    assert session._opened._decided is None
+    session.close()
