@@ -120,12 +120,28 @@ def reasons_of(name: str) -> Catalogue:
 
 
 def suffix(model: ModelFiles) -> str:
-    """Return the ending by which run modes choose: ".onnx", ".pdmodel", …; "" for a folder."""
+    """Return the ending by which run modes choose: ".onnx", ".pdmodel", …; "" for a folder.
+
+    TorchScript goes by many: a file whose ending no run mode knows is looked into."""
     if not model.model_file:
         return ""
-    return Path(
+    ending = Path(
         model.model_file.split(".py:")[0] + ".py" if ".py:" in model.model_file else model.model_file
     ).suffix.lower()
+    known = any(ending in mode.suffixes for backend in backends() for mode in backend.run_modes)
+    return ".ts" if (not known or not ending) and _is_torchscript(model.model_file) else ending
+
+
+def _is_torchscript(path: str) -> bool:
+    """Return whether a file is an archive with TorchScript's code in it, which one of weights alone has not."""
+    import zipfile  # only an unknown ending needs it
+
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile):
+        return False
+    return any("/code/" in name for name in names) and any(name.endswith("/constants.pkl") for name in names)
 
 
 def modes_for(model: ModelFiles) -> tuple[tuple[Backend, RunMode], ...]:

@@ -23,7 +23,7 @@ from planted.onnx_faults import Graph, tokens
 import precision_debug
 from precision_debug.errors import BackendError, BackendUnavailable, ModelError, PrecisionDebugError, UsageError
 from precision_debug.inspector import real_precision
-from precision_debug.records import ModelFiles, SessionSpec, Status
+from precision_debug.records import UNFUSED, ModelFiles, SessionSpec, Status
 from precision_debug.testing.backend_contract import Recorder, same_bits
 
 ov = pytest.importorskip("openvino", reason="openvino is not installed")
@@ -187,7 +187,7 @@ def test_a_tensor_is_replaced_for_its_readers(tmp_path: Path) -> None:
             return np.zeros_like(value) if at == name else None
 
         changed = session.run_replacing(IMAGE, replace)
-        assert list(seen) == hook.names
+        assert list(seen) == [at for at in hook.names if metas[at].view != UNFUSED]  # no others are there
         assert not all(same_bits(plain[key], changed[key]) for key in plain)
         again = session.run_replacing(IMAGE, lambda *_: None)
         assert all(np.allclose(plain[key], again[key], rtol=2e-2, atol=2e-2) for key in plain)
@@ -591,6 +591,17 @@ def test_int8_of_a_plain_model_takes_nncf(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(BackendUnavailable, match="pip install nncf") as caught:
         opened(saved(onnx_models.convnet(), tmp_path), "ov_int8", IMAGE)
     assert "\n" not in str(caught.value)
+
+
+def test_doctor_tells_which_models_int8_takes_without_nncf(monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "nncf" else find(name, *rest))
+    lacks = BACKEND.availability("ov_int8")
+    assert lacks.ok
+    assert "pip install nncf" in str(lacks.partly)
+    assert not BACKEND.availability("ov_opt").partly
+    monkeypatch.setattr(importlib.util, "find_spec", lambda *_: object())
+    assert BACKEND.availability("ov_int8").partly == ""
 
 
 @pytest.mark.parametrize("name", ["functions", "exotic_types", "strings_and_sequences"])

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from warm import command
 
@@ -18,8 +19,9 @@ torch: Any = pytest.importorskip("torch", reason="needs torch")
 from precision_debug_torch.engine.archive import data_only  # noqa: E402
 from precision_debug_torch.model import example_feeds, read_model  # noqa: E402
 
-from precision_debug.errors import ModelError  # noqa: E402
-from precision_debug.records import ModelFiles  # noqa: E402
+import precision_debug  # noqa: E402
+from precision_debug.errors import ModelError, UsageError  # noqa: E402
+from precision_debug.records import ModelFiles, Status  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -190,3 +192,18 @@ def test_the_switch_is_put_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert not (tmp_path / "ran").exists()
     torch.load(io.BytesIO(data), weights_only=False)
     assert (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("ending", [".jit", ".torchscript", ".pth", ".model", ""])
+def test_torchscript_is_known_by_its_content(ending: str, tmp_path: Path) -> None:
+    """Files go by many endings; those of weights alone stay what they are."""
+    module = torch.jit.trace(torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Tanh()), torch.ones(2, 4))
+    module.save(str(tmp_path / f"traced{ending}"))
+    feeds = {"input": np.ones((2, 4), np.float32)}
+    report = precision_debug.compare(tmp_path / f"traced{ending}", run_mode="torch_fp32", inputs=feeds, explain="off")
+    compared = [row for row in report.rows if row.comparison is not None]
+    assert len(compared) > 1
+    assert {row.status for row in compared} == {Status.PASS}
+    torch.save(module.state_dict(), tmp_path / f"weights{ending}")
+    with pytest.raises((UsageError, ModelError), match=r"no backend reads|holds weights"):
+        precision_debug.compare(tmp_path / f"weights{ending}", run_mode="torch_fp32", inputs=feeds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib.util
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
@@ -85,6 +86,8 @@ def availability(mode: str) -> Availability:
     except Exception as error:
         why = " ".join(f"{type(error).__name__}: {error}".split())
         return Availability(ok=False, needs=f"{_NEEDS} ({why})")
+    if able and _RECIPES[mode].quantise and importlib.util.find_spec("nncf") is None:
+        return Availability(ok=True, partly=say("without_nncf"))
     return Availability(ok=True) if able else Availability(ok=False, needs=_CAPABILITIES[_RECIPES[mode].precision][1])
 
 

@@ -41,6 +41,11 @@ REASONS = Catalogue("openvino", {
         "a CPU with FP16 (avx512_fp16 or amx_fp16), or another --device that has it",
         "需要支持 FP16 的 CPU（avx512_fp16 或 amx_fp16），或支持它的其他 --device",
     ),
+    "without_nncf": Wording(
+        "models that are quantised already (QDQ, FakeQuantize) alone: NNCF, which quantises others, is not installed;"
+        " pip install nncf",
+        "仅限已量化的模型（QDQ、FakeQuantize）：用于量化其他模型的 NNCF 未安装；pip install nncf",
+    ),
     # why a tensor is not seen
     "disturbs": Wording(
         "OpenVINO would compute it differently if it were shown", "若显示它，OpenVINO 会以另一种方式计算", _ROUND

@@ -76,6 +76,7 @@ class OpenVinoSession:
         self._dropped: frozenset[Key] = frozenset()
         self._folded: tuple[Key, ...] = ()
         self._listed = False
+        self._entries: Sequence[Entry] = ()
         self._opened: Opened | None = None
         if fused:
             self._open_fused()
@@ -193,7 +194,7 @@ class OpenVinoSession:
 
     def _list(self) -> None:
         entries = self._entries_of(self._order, self._dropped)
-        self._entries: Sequence[Entry] = [
+        self._entries = [
             _in_real_numbers(entry) if entry.value.name in self._real else entry for entry in entries
         ]  # fmt: skip
         self._tensors = tuple(entry.meta for entry in self._entries)

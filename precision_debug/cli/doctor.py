@@ -106,7 +106,10 @@ def _table_of_modes(backend: str, modes: Mapping[RunMode, Availability], languag
         reads = " ".join(suffix or _FOLDER.of(language) for suffix in mode.suffixes)
         summary = Text(mode.summary, mode.zh or mode.summary).of(language)
         text = summary if available.ok else word(available.needs, language)
-        table.add_row(mode.name, reads, _HERE[available.ok].of(language), text)
+        here = _HERE[available.ok]
+        if available.ok and available.partly:
+            text, here = word(available.partly, language), _PARTLY
+        table.add_row(mode.name, reads, here.of(language), text)
     return table
 
 
@@ -127,6 +130,7 @@ _LABELS = {
 }  # fmt: skip
 _FOLDER = Text("folder", "目录")
 _HERE = {True: Text("yes", "可用"), False: Text("no", "不可")}
+_PARTLY = Text("partly", "部分")
 _HEAD = (
     Text("run mode", "运行模式"), Text("reads", "读取"), Text("here", "本机"),
     Text("what it is, or what it needs", "说明，或所缺之物"),

@@ -342,12 +342,10 @@ def _subject(work: Comparing, both: OpenPair, sample: int, ran: SampleResult) ->
     feeds, target_feeds = work.feeds(sample)
     outputs = {meta.name for meta in base.tensors if meta.is_output}
     inner = {meta.name for meta in target.tensors if meta.view == UNFUSED}
-    read = {name for meta in target.tensors if meta.name not in inner for name in meta.inputs}
-    hidden = {"unseen": say("not_called"), "view": ""}
     targets = {
-        meta.name: dataclasses.replace(meta, **hidden) if meta.name in inner else meta
-        for meta in target.tensors if meta.name not in inner or meta.name in read
-    }  # fmt: skip
+        meta.name: dataclasses.replace(meta, unseen=say("not_called"), view="") if meta.name in inner else meta
+        for meta in target.tensors
+    }
     return explain.Subject(
         baseline=base.session,
         target=target.session,
