@@ -98,7 +98,10 @@ def test_a_run_that_is_another_around_a_tensor_shows_it_not(tmp_path: Path) -> N
         assert opened is not None
         if changed:
             name = next(name for name in seen if name.startswith(changed))
-            session._opened = Disturbed(graph=opened.graph, inner=opened.inner, build=opened.build, changed=name)
+            session._opened = Disturbed(
+                graph=opened.graph, inner=opened.inner, names=opened.names, build=opened.build, switch=opened.switch,
+                changed=name,
+            )  # fmt: skip
         session.run(feeds, hook)
         assert {meta.name for meta in session.tensors if not meta.unseen} == set(hook.names)
         session.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,11 +18,11 @@ from precision_debug.records import UNFUSED, Doubt, InputMeta, Operator, TensorM
 
 from . import isolate
 from .engine.graph import Graph, Key
-from .engine.layers import BODIES, engine_layers, precision_counts, precision_name
+from .engine.layers import BODIES, Layer, engine_layers, precision_counts, precision_name
 from .engine.marks import Marked, disturbed, surviving, undisturbed
-from .engine.opened import Opened, Values, inner_keys
+from .engine.opened import Opened, Seen, Switch, Values, opened_inside
 from .engine.seen_tensors import Shown
-from .engine.tensor_list import Entry, list_tensors, unfused
+from .engine.tensor_list import Entry, list_tensors
 from .failures import plain, running
 from .make import Built, Maker
 from .reasons import say
@@ -31,19 +30,31 @@ from .reasons import say
 __all__ = ["OpenVinoSession"]
 
 
+def _came_to(
+    asked: str, hint: str, layers: Sequence[Layer], keep: Collection[str]
+) -> tuple[str, list[Reason], Sequence[Doubt]]:  # fmt: skip
+    """Return what the precision that was asked for, or left open, came to: the type, notes and doubts."""
+    arithmetic, notes, counts = "", [], precision_counts(layers)
+    found = ", ".join(f"{name} {number}" for name, number in counts.most_common())
+    if not asked:
+        name = precision_name(hint)
+        arithmetic = {"BF16": "bfloat16", "FP16": "float16"}.get(name, "float32")
+        notes.append(say("chose", precision=name, layers=found))
+    if keep:
+        kept = [layer for layer in layers if set(keep) & set(layer.ops)]
+        wide = [layer for layer in kept if not {layer.precision, *layer.outputs} & {"bf16", "f16"}]
+        left = ", ".join(layer.ops[0] for layer in kept if layer not in wide)
+        more = say("kept_not", wide=len(wide), all=len(kept), left=left)
+        notes.append(more if left else say("kept", all=len(kept)))
+    wanted = precision_name(asked or "f32")
+    hidden = any(layer.kind in BODIES for layer in layers)
+    if wanted not in {"FP32", ""} and counts and not counts[wanted] and not hidden:
+        return arithmetic, notes, (Doubt(code="precision_not_run", values={"precision": wanted, "detail": found}),)
+    return arithmetic, notes, ()
+
+
 def _in_real_numbers(entry: Entry) -> Entry:
     return dataclasses.replace(entry, meta=dataclasses.replace(entry.meta, view="dequantised"))
-
-
-@dataclass(kw_only=True)
-class _Switch:
-    """What taps call, whichever run is under way; at other times (OpenVINO folds constants) nothing happens."""
-
-    keys: tuple[Key, ...] = ()
-    run: Shown | Values | None = None
-
-    def receive(self, number: int, memory: Any) -> Any:
-        return None if self.run is None else self.run.receive(self.keys[number], memory)
 
 
 class OpenVinoSession:
@@ -71,7 +82,7 @@ class OpenVinoSession:
         self.arithmetic = ""
         self.versions: Mapping[str, str] = dict(versions)
         self.doubts: Sequence[Doubt] = ()
-        self._beside, self._through = _Switch(), _Switch()
+        self._beside, self._through = Switch(), Switch()
         self._alone: Built | None = None
         self._dropped: frozenset[Key] = frozenset()
         self._folded: tuple[Key, ...] = ()
@@ -87,7 +98,9 @@ class OpenVinoSession:
     def _open_fused(self) -> None:
         self._plain = self._maker.plain()
         self._layers = self._plain.layers(self._graph.rank)
-        self._tell_precision()
+        hint = str(self._plain.compiled.get_property("INFERENCE_PRECISION_HINT").get_type_name())
+        self.arithmetic, notes, self.doubts = _came_to(self._maker.precision, hint, self._layers, self._keep)
+        self._said |= dict.fromkeys(notes)
 
     def _listing(self) -> None:
         """Find out what can be shown, once: of an engine that fuses, by compiling it with taps."""
@@ -96,32 +109,17 @@ class OpenVinoSession:
         if self._fused:
             self._mark()
         self._list()
-        if self._fused and self._marked.built is not None and self._sees_inside:
-            self._open()
+        # a narrower float is no way to see what a layer sums up in float32
+        wide = self._maker.precision == "f32" or self.arithmetic == "float32"
+        if self._fused and wide and self._maker.device == "CPU" and not self._by_results:
+            seen = Seen(graph=self._graph, layers=self._layers, entries=self._entries, marked=self._marked)
+            self._set(*opened_inside(seen, self._maker, self._beside))
         self._listed = True
 
-    @property
-    def _sees_inside(self) -> bool:
-        """A narrower float is no way to see what a layer sums up in float32."""
-        wide = self._maker.precision == "f32" or self.arithmetic == "float32"
-        return wide and self._maker.device == "CPU" and not self._by_results
-
-    def _open(self) -> None:
-        """List what lies inside fused layers, which further runs are to show."""
-        entries = self._entries
-        shown = [entry.value.key for entry in entries if not entry.meta.unseen]
-        inner = inner_keys(self._graph, shown, {entry.meta.origin for entry in entries if entry.meta.origin})
-        # what would disturb is listed already
-        inner = (*inner, *(key for key in self._dropped if key not in inner and key not in shown))
-        if inner:
-            self._opened = Opened(graph=self._graph, inner=inner, build=self._build_opened)
-            self._entries = unfused(self._graph, self._layers, entries, inner)
-            self._tensors = tuple(entry.meta for entry in self._entries)
-            self._by_name = {entry.meta.name: entry for entry in self._entries}
-
-    def _build_opened(self, keys: Collection[Key], by_results: bool) -> Built:
-        every = frozenset((*self._marked.keys, *keys))
-        return self._maker.results(every) if by_results else self._maker.beside(every, self._beside.receive)
+    def _set(self, entries: Sequence[Entry], opened: Opened | None = None) -> None:
+        self._entries, self._opened = entries, opened
+        self._tensors = tuple(entry.meta for entry in self._entries)
+        self._by_name = {entry.meta.name: entry for entry in self._entries}
 
     def _mark(self) -> None:
         keys = surviving(self._graph, self._layers)
@@ -143,25 +141,6 @@ class OpenVinoSession:
             self._marked = marked()
         self._dropped = self._marked.dropped
         self._order = self._marked.built.tap_order() if self._marked.built is not None else []
-
-    def _tell_precision(self) -> None:
-        """What the precision that was asked for, or left open, came to."""
-        counts = precision_counts(self._layers)
-        found = ", ".join(f"{name} {number}" for name, number in counts.most_common())
-        hint = precision_name(str(self._plain.compiled.get_property("INFERENCE_PRECISION_HINT").get_type_name()))
-        if not self._maker.precision:
-            self.arithmetic = {"BF16": "bfloat16", "FP16": "float16"}.get(hint, "float32")
-            self._note(say("chose", precision=hint, layers=found))
-        if self._keep:
-            layers = [layer for layer in self._layers if self._keep & set(layer.ops)]
-            wide = [layer for layer in layers if not {layer.precision, *layer.outputs} & {"bf16", "f16"}]
-            left = ", ".join(layer.ops[0] for layer in layers if layer not in wide)
-            more = say("kept_not", wide=len(wide), all=len(layers), left=left)
-            self._note(more if left else say("kept", all=len(layers)))
-        wanted = precision_name(self._maker.precision or "f32")
-        hidden = any(layer.kind in BODIES for layer in self._layers)
-        if wanted not in {"FP32", ""} and counts and not counts[wanted] and not hidden:
-            self.doubts = (Doubt(code="precision_not_run", values={"precision": wanted, "detail": found}),)
 
     def _open_unfused(self) -> None:
         computed = (*self._graph.computed(), *(() if self._by_results else self._graph.inside()))
@@ -194,11 +173,7 @@ class OpenVinoSession:
 
     def _list(self) -> None:
         entries = self._entries_of(self._order, self._dropped)
-        self._entries = [
-            _in_real_numbers(entry) if entry.value.name in self._real else entry for entry in entries
-        ]  # fmt: skip
-        self._tensors = tuple(entry.meta for entry in self._entries)
-        self._by_name = {entry.meta.name: entry for entry in self._entries}
+        self._set([_in_real_numbers(entry) if entry.value.name in self._real else entry for entry in entries])
 
     def _entries_of(self, order: Sequence[Key], dropped: Collection[Key]) -> list[Entry]:
         return list_tensors(
@@ -239,18 +214,19 @@ class OpenVinoSession:
                 shown.finish(outputs)
             else:
                 outputs = self._infer(self._plain, arrays)
-                plain, inner = Values(), self._inner_wanted(names)
+                inside = None if self._opened is None or not self._opened.wanted(names) else self._opened
+                plain = Values()
                 shown = Shown(
                     entries=self._entries, names=names, show=hook, copies=copies, outputs=outputs, real=self._real,
-                    also=plain.receive if inner else None,
+                    also=plain.receive if inside is not None else None,
                 )  # fmt: skip
                 if self._marked.built is not None:
                     self._compare(outputs, self._shown(self._marked.built, self._beside, shown, arrays))
                 else:
                     shown.inputs(arrays)
-                shown.also = None
-                if inner and plain.whole:
-                    self._show_inside(shown, plain, arrays, outputs)
+                if inside is not None:
+                    shown.also = None
+                    inside.show(shown.receive, plain, arrays, outputs, lambda built: self._infer(built, arrays))
                 shown.finish(outputs)
             if names is None:
                 self._after(shown)
@@ -328,33 +304,7 @@ class OpenVinoSession:
             request.infer()
             return {name: _array(request.get_output_tensor(place)) for place, name in enumerate(self._graph.outputs)}
 
-    def _inner_wanted(self, names: Collection[str] | None) -> bool:
-        if self._opened is None:
-            return False
-        return names is None or any(entry.meta.name in names for entry in self._entries if entry.meta.view == UNFUSED)
-
-    def _show_inside(
-        self, shown: Shown, plain: Values, arrays: Mapping[str, Any], outputs: Mapping[str, Any]
-    ) -> None:  # fmt: skip
-        fed = {value.key: arrays[value.name] for value in self._graph.values.values() if value.op_type == "Input"}
-        ends = {key: outputs[name] for name, key in self._graph.outputs.items()}
-
-        def infer(built: Built) -> tuple[Mapping[Key, Any], Mapping[Key, Any]]:
-            seen = Values()
-            self._beside.keys, self._beside.run = built.taps, seen
-            try:
-                there = self._infer(built, arrays)
-            finally:
-                self._beside.run = None
-            for place, key in enumerate(built.ends, len(there)):
-                seen.found[key] = _array(built.request.get_output_tensor(place))
-            return seen.found, {key: there[name] for name, key in self._graph.outputs.items()}
-
-        assert self._opened is not None
-        for key, value in self._opened.shown({**fed, **plain.found, **ends}, infer):
-            shown.receive(key, value)
-
-    def _shown(self, built: Built, switch: _Switch, shown: Shown, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    def _shown(self, built: Built, switch: Switch, shown: Shown, arrays: Mapping[str, Any]) -> dict[str, Any]:
         fed = shown.inputs(arrays)
         switch.keys, switch.run = built.taps, shown
         try:

@@ -14,11 +14,16 @@ from typing import Any
 import numpy as np
 
 from precision_debug.errors import BackendError
+from precision_debug.records import UNFUSED
 
-from ..make import Built
+from ..make import Built, Maker
 from .graph import Graph, Key
+from .layers import Layer
+from .marks import Marked
+from .seen_tensors import Shown
+from .tensor_list import Entry, unfused
 
-__all__ = ["Opened", "Values", "inner_keys"]
+__all__ = ["Opened", "Seen", "Switch", "Values", "opened_inside"]
 
 _LEAST, _MOST = 4, 12
 """Compiled models, in all."""
@@ -59,17 +64,88 @@ class Values:
 
 
 @dataclass(kw_only=True)
+class Switch:
+    """What taps call, whichever run is under way; at other times (OpenVINO folds constants) nothing happens."""
+
+    keys: tuple[Key, ...] = ()
+    run: Shown | Values | None = None
+
+    def receive(self, number: int, memory: Any) -> Any:
+        return None if self.run is None else self.run.receive(self.keys[number], memory)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What the plain engine shows."""
+
+    graph: Graph
+    layers: Sequence[Layer]
+    entries: Sequence[Entry]
+    marked: Marked
+
+
+def opened_inside(seen: Seen, maker: Maker, switch: Switch) -> tuple[Sequence[Entry], Opened | None]:
+    """Return the entries, with what lies inside fused layers and further runs are to show; and how these are made."""
+    there = [entry.value.key for entry in seen.entries if not entry.meta.unseen]
+    inner = _inner_keys(seen.graph, there, {entry.meta.origin for entry in seen.entries if entry.meta.origin})
+    # what would disturb is listed already
+    inner = (*inner, *(key for key in seen.marked.dropped if key not in inner and key not in there))
+    if not inner or seen.marked.built is None:
+        return seen.entries, None
+
+    def build(keys: Collection[Key], by_results: bool) -> Built:
+        every = frozenset((*seen.marked.keys, *keys))
+        return maker.results(every) if by_results else maker.beside(every, switch.receive)
+
+    entries = unfused(seen.graph, seen.layers, seen.entries, inner)
+    names = frozenset(entry.meta.name for entry in entries if entry.meta.view == UNFUSED)
+    return entries, Opened(graph=seen.graph, inner=inner, names=names, build=build, switch=switch)
+
+
+@dataclass(kw_only=True)
 class Opened:
     """The compiled models in which inner tensors are shown, found out in the first run.
 
-    inner: tensors that the plain engine does not show. build: compiles with some tensors shown beside those that the
-    plain engine shows, by taps or, True, as further results.
+    inner, names: tensors that the plain engine does not show, and what they are listed as. build: compiles with some of
+    them shown beside those that the plain engine shows, by taps that call the switch or, True, as further results.
     """
 
     graph: Graph
     inner: tuple[Key, ...]
+    names: frozenset[str]
     build: Callable[[Collection[Key], bool], Built]
+    switch: Switch
     _decided: list[tuple[Built, frozenset[Key]]] | None = None
+
+    def wanted(self, names: Collection[str] | None) -> bool:
+        """Return whether any of them is asked for."""
+        return names is None or not self.names.isdisjoint(names)
+
+    def show(
+        self, receive: Callable[[Key, Any], Any], plain: Values, fed: Mapping[str, Any], outputs: Mapping[str, Any],
+        infer: Callable[[Built], Mapping[str, Any]],
+    ) -> None:  # fmt: skip
+        """Show what further runs of the same input may show.
+
+        plain: what the plain engine's taps were shown. infer: runs a compiled model and returns its outputs."""
+        if not plain.whole:
+            return
+        inputs = {value.key: fed[value.name] for value in self.graph.values.values() if value.op_type == "Input"}
+        ends = {key: outputs[name] for name, key in self.graph.outputs.items()}
+
+        def run(built: Built) -> tuple[Mapping[Key, Any], Mapping[Key, Any]]:
+            seen = Values()
+            self.switch.keys, self.switch.run = built.taps, seen
+            try:
+                there = infer(built)
+            finally:
+                self.switch.run = None
+            for place, key in enumerate(built.ends, len(there)):
+                seen.found[key] = np.array(built.request.get_output_tensor(place).data)
+            return seen.found, {key: there[name] for name, key in self.graph.outputs.items()}
+
+        for key, value in self.shown({**inputs, **plain.found, **ends}, run):
+            receive(key, value)
 
     def shown(self, plain: Mapping[Key, Any], infer: Infer) -> Iterator[tuple[Key, Any]]:
         """Yield inner tensors that are as the plain engine must have them. plain: what that one showed, inputs and
@@ -182,7 +258,7 @@ def _is_same(first: Any, second: Any) -> bool:
     return bool(np.linalg.norm(apart) <= _SAME * np.linalg.norm(one[finite]))
 
 
-def inner_keys(graph: Graph, listed: Iterable[Key], taken: Set[str]) -> tuple[Key, ...]:
+def _inner_keys(graph: Graph, listed: Iterable[Key], taken: Set[str]) -> tuple[Key, ...]:
     """Return what is computed inside of layers, but for the quantiser's own. taken: names that others hold."""
     known = set(listed)
     return tuple(
