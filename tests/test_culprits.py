@@ -762,3 +762,46 @@ def test_of_a_fused_region_all_operators_are_named() -> None:
     types = {"a": "Conv", "b": "Mul", "c": "Relu"}
     found = accused({"c": 0.9}, {"c": 100.0}, {"a": 1e-4, "c": 1e-4, "y": 0.09}, graph=graph, types=types)["c"]
     assert (found.op_types, found.node) == (("Mul", "Relu"), "c")
+
+
+def test_who_makes_nan_is_named_before_who_makes_the_error_largest() -> None:
+    """The first of them in execution order, where several do."""
+    nan = {"target": {"nan": 1}}
+    broken = [Effect(at="y", share=0.9, non_finite=2)]
+    errors = {"a": 1e-4, "b": 0.01, "c": row("c", 0.01, **nan), "y": row("y", 0.09, is_output=True, **nan)}
+    found = accused({"a": broken}, {"a": 1.0}, errors, sinks=(sink(0.09, non_finite=4),))["a"]
+    assert found.amplifier == "c", "b makes a hundred times as much of it, and no NaN"
+    finite = accused({"a": 0.9}, {"a": 1.0}, {"a": 1e-4, "b": 0.01, "c": 0.01, "y": 0.09})["a"]
+    assert finite.amplifier == "b"
+
+
+@pytest.mark.parametrize(
+    ("cause", "before", "named"),
+    [("cancellation", 0.0107, "b"), ("cancellation", 0.006, "c"), ("amplified", 0.0107, "c")],
+)
+def test_of_several_small_steps_the_largest_before_it_shows_is_named(
+    cause: str, before: float, named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None makes four times as much; what is out of bounds first made less of it than the one before."""
+    monkeypatch.setattr(
+        culprits, "cause_of", lambda _subject, _alone, name, by, poisons: (cause, {"amplifier": by}, (name,))
+    )
+    errors = {"a": 0.004, "b": before, "c": 0.0173, "y": 0.02}
+    found = accused({"a": 0.9}, {"a": 1.0}, errors, out=0.02)["a"]
+    assert (found.amplifier, found.evidence["amplifier"], found.fails_first) == (named, named, "c")
+
+
+def test_an_iteration_that_reaches_no_output_has_no_share_beside_those_that_do() -> None:
+    graph = {"s": (), "x@0": ("s",), "x@1": ("x@0",), "y": ("x@1",)}
+    found = subject_of({"s": 1e-4, "x@0": 1e-4, "x@1": 0.02, "y": 0.09}, graph)
+    effects = {"x@0": [Effect(at="x@1", share=0.9)], "x@1": [Effect(at="y", share=0.6)]}
+    sinks = {"x@1": sink(0.02, "x@1", is_output=False), "y": sink(0.09)}
+    assert culprits._iterations(found, effects, sinks) == {"x@0": (0.0, 0.0), "x@1": (0.6, 0.6)}
+
+
+@pytest.mark.parametrize("born", [{"born_nan": 1}, {"born_inf": 1}, {}])
+def test_what_moves_numbers_and_breaks_one_is_looked_at(born: dict[str, int]) -> None:
+    """By a cast of the target alone, on the way to it."""
+    own = Introduced(name="b", method="isolated", elements=4, rel_l2=0.0, units=0.0, **born)
+    found = subject_of({"a": 1e-4, "b": 1e-4, "c": 1e-4, "y": 0.09}, types={"b": "Transpose"})
+    assert candidates_of(found, alone_of({"b": own}), []) == (["b"] if born else [])

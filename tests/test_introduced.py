@@ -554,3 +554,127 @@ def test_a_target_whose_inputs_have_other_names_is_fed_its_own(tmp_path: Path) -
         with alone_of(subject, tmp_path) as alone:
             assert alone.found["x"].rel_l2 == pytest.approx(1.0, rel=1e-3)  # twice as much
             assert alone.found["y"].rel_l2 <= UNIT
+
+
+def relative(own: Any, other: Any) -> float:
+    own, other = own.astype(np.float64), other.astype(np.float64)
+    return float(np.linalg.norm(other - own) / np.linalg.norm(own))
+
+
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_what_is_inherited_is_what_the_baselines_operators_make_of_the_targets_inputs(
+    together: bool, dtype: Any, tmp_path: Path
+) -> None:
+    """The author of the error inherits nothing; who follows it is given all of it, and adds nothing to this."""
+    base, target = Engine(chain()), Engine(chain(root=off_by(1.25)), dtype)
+    subject = subject_of(base, target, together=together)
+    own: dict[str, Any] = {}
+    theirs: dict[str, Any] = {}
+    base.run({"x": X}, keeping(own))
+    target.run({"x": X}, keeping(theirs))
+    found = introduced.inherited_errors(subject, tmp_path)
+    assert list(found) == ["tripled", "root", "moved", "shifted", "y"], "an input has no operator"
+    for name, _, reads, compute in chain():
+        expected = relative(own[name], compute(theirs[reads[0]].astype(np.float32)))
+        assert found[name] == pytest.approx(expected, rel=1e-3, abs=1e-6), name
+    assert found["root"] < 1e-3 < 0.1 < found["moved"]
+    assert "y" in base.replaced, "the baseline goes on with the target's values"
+
+
+def test_an_error_that_is_inherited_as_nan_is_infinite_and_one_of_integers_is_none(tmp_path: Path) -> None:
+    def steps(bad: float) -> list[Step]:
+        return [
+            ("root", "Sqrt", ("x",), lambda x: np.sqrt(x) * x.dtype.type(bad)),
+            ("above", "Greater", ("root",), lambda x: (x > 1.5).astype(np.int32)),
+            ("y", "Neg", ("root",), np.negative),
+        ]
+
+    subject = subject_of(Engine(steps(1.0)), Engine(steps(math.nan)))
+    found = introduced.inherited_errors(subject, tmp_path)
+    assert found == {"root": 0.0, "y": math.inf}
+
+
+def test_what_the_target_has_in_another_shape_is_inherited_by_nobody(tmp_path: Path) -> None:
+    base = Engine(chain())
+    found = introduced.inherited_errors(subject_of(base, Engine(chain(moved=lambda x: x))), tmp_path)
+    assert found == {"tripled": 0.0, "root": 0.0}, "nor is what follows of it compared"
+    assert "moved" not in base.replaced
+
+
+def test_what_the_baseline_makes_twice_is_inherited_as_it_was_first(tmp_path: Path) -> None:
+    base, target = Engine(chain(), twice="root"), Engine(chain(), twice="tripled")
+    found = introduced.inherited_errors(subject_of(base, target), tmp_path)
+    assert found["root"] == 0.0
+    assert found["y"] == 0.0
+
+
+def test_a_baseline_that_fails_leaves_no_file_of_what_was_inherited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_x: Any) -> Any:
+        raise BackendError("it fails", where="root")
+
+    base = Engine(chain())
+    subject = subject_of(base, Engine(chain()))
+    closed: list[Any] = []
+
+    def close(self: Any) -> None:
+        closed.append(self)
+
+    monkeypatch.setattr(type(subject.bench.waiting(tmp_path, 1 << 20)), "close", close)
+    base.steps = chain(root=fails)
+    with pytest.raises(BackendError):
+        introduced.inherited_errors(subject, tmp_path)
+    assert len(closed) == 1
+
+
+def test_what_was_kept_of_the_way_that_was_given_up_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[str] = []
+    there = introduced.Alone.close
+    monkeypatch.setattr(introduced.Alone, "close", lambda self: closed.append(self.method) or there(self))
+    target = Engine(chain(), arithmetic="int8", takes={"x", "y"})
+    with alone_of(subject_of(Engine(chain()), target), tmp_path) as alone:
+        assert (alone.method, closed) == ("replayed", ["isolated"])
+    assert closed == ["isolated", "replayed"]
+
+
+@pytest.mark.parametrize(
+    ("seen_in", "before", "born"),
+    [
+        ({"root": "first", "moved": "second"}, math.nan, 0), ({"root": "first", "moved": "first"}, math.nan, 1),
+        ({}, math.nan, 1), ({"moved": "second"}, math.nan, 1), ({"root": "first", "moved": "second"}, 1.0, 1),
+        ({"root": "first"}, math.nan, 0),
+    ],
+)  # fmt: skip
+def test_finite_inputs_that_another_engine_showed_may_not_be_what_was_read(
+    seen_in: dict[str, str], before: float, born: int
+) -> None:
+    """``tripled`` is broken, and ``root`` is finite where it was seen: in one engine for each few tensors."""
+    engines = Engine(chain()), Engine(chain(tripled=lambda x: x * x.dtype.type(before), root=lambda x: np.sqrt(X)))
+    metas = {
+        meta.name: TensorMeta(name=meta.name, op_type=meta.op_type, dtype="float16",
+                              extra={"Seen In": seen_in[meta.name]} if meta.name in seen_in else {})
+        for meta in engines[1].tensors
+    }  # fmt: skip
+    subject = subject_of(*engines, targets=metas)
+    exact, wrong = np.ones(2, np.float32), np.array([1, math.nan], np.float32)
+    found = measured(subject, "moved", exact, wrong, "replayed")
+    assert (found.born_nan, found.rel_l2 is None) == (born, born == 0)
+    assert introduced.may_be_handed_nan(subject, "moved") is (born == 0)
+    assert measured(subject, "moved", exact, wrong).born_nan == 1, "isolated, it was given what the baseline has"
+
+
+def test_a_mask_that_overflowed_before_is_no_loss(tmp_path: Path) -> None:
+    """Of what becomes -inf where the baseline has "minus infinity" as a number, nothing was lost."""
+    for low, lost in ((-3e38, False), (-7e4, True)):
+        def steps(low: float = low) -> list[Step]:
+            return [
+                ("masked", "Where", ("x",), lambda x: np.where(x > 2, x, np.float32(low))),
+                ("root", "Sqrt", ("x",), np.sqrt), ("y", "Max", ("masked", "root"), np.maximum),
+            ]  # fmt: skip
+
+        engines = Engine(steps()), Engine(steps(), np.float16)
+        metas = {meta.name: TensorMeta(name=meta.name, op_type=meta.op_type, extra={"Seen In": meta.name})
+                 for meta in engines[1].tensors}  # fmt: skip
+        assert introduced.may_be_handed_nan(subject_of(*engines, targets=metas), "y") is lost

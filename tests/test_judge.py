@@ -460,3 +460,13 @@ def test_whole_numbers_that_stand_for_others_are_judged_by_their_size(
     told = judged_row(within, Tolerance(given=False), allowed=0.02, rounded=rounded)
     assert told.status is status
     assert status is Status.PASS or (told.reason.code, told.reason.args["most"]) == ("whole", 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "rtol", "code"),
+    [(0.0101, 1.0, "hidden_rtol"), (0.0101, 0.99, ""), (0.0099, 1.0, ""), (0.5, 2.0, "hidden_rtol")],
+)
+def test_an_rtol_of_one_or_more_lets_zeros_pass_for_any_tensor(error: float, rtol: float, code: str) -> None:
+    """However far below the tensor's size atol is."""
+    status, reason = verdict(numbers_of(error), Tolerance(rtol=rtol, atol=0.0))
+    assert (status, reason.code) == (Status.INCONCLUSIVE if code else Status.PASS, code)

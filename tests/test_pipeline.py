@@ -26,6 +26,7 @@ from precision_debug.events import (
     RowDone,
     Saved,
     Selected,
+    ShardDone,
     SideDone,
     Start,
     Tensors,
@@ -451,3 +452,50 @@ def test_what_somebody_else_has_put_to_rest_stays_so_and_ours_does_not(monkeypat
     finally:
         if not there:
             gc.unfreeze()
+
+
+def test_parts_of_many_samples_are_asked_for_one_at_a_time(fake: str, tmp_path: Path) -> None:
+    """As the workers of --jobs are: rows of each part for a merger, and of one sample who did it."""
+    spec = RunSpec(model=ModelFiles(model_file=fake), run_mode="fake_off")
+    feeds = [{"x": X["x"] + np.float32(number)} for number in range(4)]
+    with Journal(tmp_path / "j") as journal:
+        pipeline.execute(spec, journal, folder=tmp_path, feeds=feeds, parts=iter([[0, 2], [2, 4], [1]]))
+    events = list(read_events(tmp_path / "j"))
+    assert sum(isinstance(event, ShardDone) for event in events) == 2
+    assert not any(isinstance(event, RowDone) for event in events), "whoever asked merges them"
+    assert sum(isinstance(event, Explained) for event in events) == 1
+    assert isinstance(events[-1], End)
+
+
+def test_two_runs_that_turn_out_to_share_something_are_run_apart(
+    fake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine may know only behind its run that it cannot have been beside another."""
+    import precision_debug_fake as module
+
+    modes = tuple(dataclasses.replace(mode, concurrent=True) for mode in module.FakeBackend.run_modes)
+    monkeypatch.setattr(module.FakeBackend, "run_modes", modes)
+    real = module.FakeSession.run
+
+    def run(self: Any, *given: Any, **named: Any) -> Any:
+        found = real(self, *given, **named)
+        self.alone = "they shared a counter"
+        return found
+
+    monkeypatch.setattr(module.FakeSession, "run", run)
+    events = told(fake, tmp_path, explain="off")
+    assert sum(isinstance(event, Again) for event in events) == 1
+    assert [event.text.code for event in events if isinstance(event, Note)][:1] == ["apart"]
+    report = report_of_events(events)
+    assert [row.name for row in report.rows] == [f"t{number}" for number in range(8)]
+
+
+@pytest.mark.parametrize(("explain", "asked"), [("off", []), ("fast", [0])])
+def test_where_nothing_is_asked_of_the_sample_nothing_is_done_with_it(
+    fake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, explain: str, asked: list[int]
+) -> None:
+    done: list[int] = []
+    monkeypatch.setattr(pipeline, "explain_sample", lambda _work, _both, number, _ran, _once: done.append(number))
+    monkeypatch.setattr(pipeline, "judge_unseen", lambda _work, _both, number, _ran: done.append(-1 - number))
+    told(fake, tmp_path, explain=explain)
+    assert done == asked
