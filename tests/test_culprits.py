@@ -805,3 +805,88 @@ def test_what_moves_numbers_and_breaks_one_is_looked_at(born: dict[str, int]) ->
     own = Introduced(name="b", method="isolated", elements=4, rel_l2=0.0, units=0.0, **born)
     found = subject_of({"a": 1e-4, "b": 1e-4, "c": 1e-4, "y": 0.09}, types={"b": "Transpose"})
     assert candidates_of(found, alone_of({"b": own}), []) == (["b"] if born else [])
+
+
+def kept(
+    errors: Mapping[str, Any], keep: tuple[str, ...] = ("a",), cause: str = "coarse", amplifier: str = "", **values: Any
+) -> tuple[str, ...]:
+    return culprits.kept_through(subject_of(errors, **values), keep, cause, amplifier)
+
+
+def chained(count: int) -> dict[str, tuple[str, ...]]:
+    names = ["a", *(f"n{number}" for number in range(count)), "y"]
+    return {name: (before,) if before else () for name, before in zip(names, ["", *names], strict=False)}
+
+
+def test_what_only_moves_a_culprits_numbers_is_kept_with_it() -> None:
+    types = {"b": "Transpose", "c": "Reshape"}
+    assert kept(dict.fromkeys(GRAPH, 1e-4), types=types) == ("a", "b", "c")
+    assert kept(dict.fromkeys(GRAPH, 1e-4), types={**types, "b": "Relu"}) == ("a",), "it chooses, for no amplifier"
+    assert kept(dict.fromkeys(GRAPH, 1e-4)) == ("a",)
+
+
+@pytest.mark.parametrize(("count", "named"), [(7, True), (8, False)])
+def test_what_is_fused_into_a_culprit_is_named_where_it_is_little(count: int, named: bool) -> None:
+    """_REGION: the tensor itself is the eighth operator; what only moves numbers is none."""
+    graph = chained(count + 1)
+    inside, last = [f"n{number}" for number in range(count)], f"n{count}"
+    errors = dict.fromkeys(("a", last, "y"), 1e-4)
+    assert kept(errors, (last,), graph=graph) == ((*inside, last) if named else (last,))
+    moved = {"n0": "Reshape"}
+    assert kept(errors, (last,), graph=graph, types=moved) == (*inside[1:], last)
+
+
+@pytest.mark.parametrize(("count", "named"), [(4, True), (5, False), (0, True)])
+def test_what_carries_an_authors_numbers_to_the_amplifier_is_kept_where_it_is_little(count: int, named: bool) -> None:
+    graph = chained(count)
+    found = kept(dict.fromkeys(graph, 1e-4), ("a", "y"), "amplified", "y", graph=graph)
+    assert found == (tuple(graph) if named else ("a", "y"))
+    assert kept(dict.fromkeys(graph, 1e-4), ("a", "y"), "amplified", graph=graph) == ("a", "y")
+
+
+@pytest.mark.parametrize(
+    ("cause", "base", "together"),
+    [
+        ("overflow", {"max": 7e4}, True), ("overflow", {"min": -7e4}, True), ("overflow", {"max": 6.5e4}, False),
+        ("overflow", {"max": 2e18}, False),  # a mask
+        ("overflow", {"min": None, "max": None}, False), ("overflow", {"min": None, "max": 7e4}, False),
+        ("coarse", {"max": 7e4}, False), ("underflow", {"max": 7e4}, False),
+        ("underflow", {"rms": 1e-5}, True), ("underflow", {"rms": 1e-3}, False), ("underflow", {"rms": 0.0}, False),
+        ("underflow", {"rms": None}, False), ("overflow", {"rms": 1e-5}, False),
+    ],
+)  # fmt: skip
+def test_who_reads_what_is_out_of_range_and_is_so_itself_is_kept(
+    cause: str, base: dict[str, Any], together: bool
+) -> None:
+    errors = {"a": 1e-4, "b": row("b", 1e-4, base=base), "c": 1e-4, "y": 1e-4}
+    assert kept(errors, cause=cause) == (("a", "b") if together else ("a",))
+    assert kept({**errors, "b": uncompared("b")}, cause=cause) == ("a",)
+
+
+@pytest.mark.parametrize(
+    ("kind", "further", "behind", "again"),
+    [
+        ("Relu", "Add", 0.041, True), ("Relu", "Add", 0.039, False),  # _GROWN
+        ("Add", "Add", 0.041, False),  # it computes: what it adds is its own
+        ("Relu", "Gather", 0.041, True), ("Gather", "Gather", 0.01, False),
+    ],
+)  # fmt: skip
+def test_who_chooses_among_the_numbers_for_another_amplifier_is_kept(
+    kind: str, further: str, behind: float, again: bool
+) -> None:
+    """Rounded there again they are as coarse again, and somebody makes much of that; m does so already."""
+    graph = {"a": (), "m": ("a",), "s": ("a",), "t": ("s",), "y": ("m", "t")}
+    errors = {"a": 0.01, "m": 0.05, "s": 0.01, "t": behind if further == "Add" else 0.01, "y": behind}
+    types = {"s": kind, "t": further}
+    found = kept(errors, ("a", "m"), "amplified", "m", graph=graph, types=types)
+    assert ("s" in found) is again
+    assert {"a", "m"} <= {*found}
+    assert "s" not in kept(errors, ("a", "m"), "coarse", "", graph=graph, types=types)
+
+
+def test_equal_shares_lead_where_they_are_far_above_the_others() -> None:
+    """FAR: eight times as much is enough, to the digit."""
+    for other, leads in ((0.0625, True), (0.0626, False)):
+        effects = {"a": [Effect(at="y", share=0.5)], "b": [Effect(at="y", share=other)]}
+        assert culprits._leads(sink(0.09), "a", effects) is leads
+    assert not culprits._leads(sink(0.09), "a", {"a": [Effect(at="z", share=0.5)], "b": [Effect(at="y", share=0.1)]})

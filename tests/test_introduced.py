@@ -678,3 +678,20 @@ def test_a_mask_that_overflowed_before_is_no_loss(tmp_path: Path) -> None:
         metas = {meta.name: TensorMeta(name=meta.name, op_type=meta.op_type, extra={"Seen In": meta.name})
                  for meta in engines[1].tensors}  # fmt: skip
         assert introduced.may_be_handed_nan(subject_of(*engines, targets=metas), "y") is lost
+
+
+@pytest.mark.parametrize(("arithmetic", "more"), [("int8", 1), ("int4", 1), ("float16", 0), ("", 0)])
+def test_a_target_of_integers_alone_is_given_the_baselines_own_values(
+    arithmetic: str, more: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which takes a run of the baseline more; each operator is then given what it has there, and not what was computed
+    of coarse ones before."""
+    base = Engine(chain())
+    subject = subject_of(base, Engine(chain(root=off_by(1.25)), np.float16, arithmetic=arithmetic))
+    runs: list[Any] = []
+    there = base.run
+    monkeypatch.setattr(base, "run", lambda *given: runs.append(given) or there(*given))
+    with alone_of(subject, tmp_path) as alone:
+        assert alone.method == "isolated"
+        assert len(runs) == more
+        assert alone.found["root"].rel_l2 == pytest.approx(0.25, rel=2e-3)
