@@ -1,8 +1,8 @@
-"""The eleventh batch, one command a case, default settings: ``python tests/planted/eleventh_run.py FOLDER [WORD …]``.
+"""A blind batch, one command a case: ``python tests/planted/eleventh_run.py FOLDER [eleventh | twelfth] [WORD …]``.
 
 Judged are the exit status, who is named first and whoever else, the cause, whether a fix is offered where one is due,
-and whether the facts of the label are told. What was printed, the JSON report and both sides' outputs stay in
-FOLDER/NAME.
+whether the facts of the label are told, and whether a first screen without a finding has at most 8 lines. What was
+printed, the JSON report and both sides' outputs stay in FOLDER/NAME.
 """
 
 from __future__ import annotations
@@ -17,7 +17,11 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from planted.eleventh_onnx import Blind
-from planted.unseen import cases, command
+from planted.unseen import BATCHES, cases, command
+
+
+def _right(case: Blind) -> set[int]:
+    return {case.status, *getattr(case, "statuses", ())}
 
 
 def judge(case: Blind, folder: Path) -> dict[str, Any]:
@@ -30,12 +34,15 @@ def judge(case: Blind, folder: Path) -> dict[str, Any]:
     status, printed = command(case, folder, ["r.json"], extra)
     (folder / "printed.txt").write_text(printed)
     if not (folder / "r.json").exists():
-        return {"status": False, "who": False, "why": False if case.who else None, "told": printed[-300:]}
+        right = status in _right(case)
+        facts = all(re.search(one, printed, re.IGNORECASE) for one in case.facts) if case.facts else None
+        none = {"status": right, "who": right and not case.who, "why": False if case.who else None, "facts": facts}
+        return {**none, "told": printed[-300:]}
     report = json.loads((folder / "r.json").read_text())
     summary = report["summary"]
     names = [one["name"] for one in summary["culprits"]]
     causes = [one["cause"] for one in summary["culprits"]]
-    right: dict[str, Any] = {"status": status == case.status or (case.open and summary["verdict"] == "inconclusive")}
+    right: dict[str, Any] = {"status": status in _right(case) or (case.open and summary["verdict"] == "inconclusive")}
     allowed = {*case.who, *case.also, *case.extra}
     right["who"] = {*names} <= allowed and (names[0] in case.who if names and case.who else not names and not case.who)
     right["who"] |= case.anyone and not names
@@ -45,6 +52,8 @@ def judge(case: Blind, folder: Path) -> dict[str, Any]:
         right["why"] = False
     right["fix"] = None if case.offered is None else bool(summary.get("paste") or summary.get("fix")) == case.offered
     right["facts"] = all(re.search(one, printed, re.IGNORECASE) for one in case.facts) if case.facts else None
+    lines = [one for one in printed.splitlines() if one.strip()]
+    right["screen"] = None if case.who or status else len(lines) <= 8
     right["verdict"], right["named"] = summary["verdict"], list(zip(names, causes, strict=True))
     right["told"] = printed.splitlines()[0] if printed else ""
     return right
@@ -52,12 +61,13 @@ def judge(case: Blind, folder: Path) -> dict[str, Any]:
 
 def main() -> int:
     folder, words = Path(sys.argv[1]), sys.argv[2:]
-    chosen = [one for one in cases("eleventh") if not words or any(word in one.name for word in words)]
+    batch = words.pop(0) if words and words[0] in BATCHES else "eleventh"
+    chosen: Any = [one for one in cases(batch) if not words or any(word in one.name for word in words)]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         told = list(pool.map(lambda one: judge(one, folder / one.name), chosen))
     for one, right in zip(chosen, told, strict=True):
         print(f"{one.name} ({one.mode}): {json.dumps(right, ensure_ascii=False)}", flush=True)
-    for key in ("status", "who", "why", "fix", "facts"):
+    for key in ("status", "who", "why", "fix", "facts", "screen"):
         asked = [right[key] for right in told if right.get(key) is not None]
         print(f"{key}: {sum(asked)} of {len(asked)}")
     return 0

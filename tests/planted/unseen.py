@@ -3,7 +3,7 @@
 Each case is one command with its default settings, in a process of its own. Judged are the exit status, the first
 culprit, its cause, whoever else is accused, whether the culprits of a narrow type, kept in FP32 as the report says,
 repair the output, and whether sentence, HTML, workbook and JSON tell the same. ``BATCH``: first, second, third,
-fourth, fifth, sixth, seventh, eighth, ninth, tenth, eleventh, or all.
+fourth, fifth, sixth, seventh, eighth, ninth, tenth, eleventh, twelfth, or all.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ BATCHES = {
     "ninth": ("ninth",),
     "tenth": ("tenth_onnx", "tenth_files", "tenth_openvino", "tenth_torch", "tenth_paddle"),
     "eleventh": ("eleventh_onnx", "eleventh_torch"),
+    "twelfth": ("twelfth.files", "twelfth.torch_cases", "twelfth.others"),
 }
 
 
@@ -241,7 +242,7 @@ def cases(batch: str) -> list[Unseen]:
     """Of one batch, or of all."""
     found: list[Unseen] = []
     for module in [name for key, names in BATCHES.items() if batch in {key, "all"} for name in names]:
-        if (Path(__file__).parent / f"{module}.py").exists():
+        if (Path(__file__).parent / f"{module.replace('.', '/')}.py").exists():
             found += importlib.import_module(f"planted.{module}").CASES
     return found
 
