@@ -73,6 +73,7 @@ class InputMeta:
 
     dtype: numpy's name ("float32", "bfloat16", "str"). shape: one entry a dimension; a str names a dynamic one; None:
     rank unknown. guessed: the model says neither, so they bind nobody: an array that is given keeps its own.
+    example: the sizes are those of an example, which a program of any size came with: they bind nobody either.
     optional: the model has a default for it. limit: its values index so many entries. layout: "NCHW", … of an image.
     codes, scale, zero_point: of an input in real numbers that the file itself holds as integers of type ``codes``, what
     those stand for: (code - zero_point) * scale. An array of that type is such integers.
@@ -85,6 +86,7 @@ class InputMeta:
     limit: int | None = None
     layout: str = ""
     guessed: bool = False
+    example: bool = False
     codes: str = ""
     scale: float = 1.0
     zero_point: int = 0

@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 from precision_debug_torch.engine.signature import forward_inputs
 
 from precision_debug import cli, compare
+from precision_debug.errors import InputError
 from precision_debug.report import Report
 
 pytestmark = pytest.mark.engine("torch")
@@ -44,6 +45,8 @@ class Picture(nn.Module):
 
 def tokens(): return Tokens()
 def picture(): return Picture()
+def plain(): return nn.Sequential(nn.ReLU()), torch.randn(2, 5, 4)
+def example(): return nn.Sequential(nn.Linear(4, 3), nn.ReLU()), torch.randn(2, 5, 4)
 """
 
 
@@ -91,6 +94,33 @@ def test_what_does_not_fit_is_one_line_that_says_what_to_do(file: Path, capsys: 
     assert "give --input_shapes x:[...]" in capsys.readouterr().err
     assert cli.main([*words, "--input_shapes", "y:[2,5]"]) == 2
     assert "no input 'y'" in capsys.readouterr().err
+
+
+def test_an_example_of_one_size_does_not_bind_what_is_fed(file: Path) -> None:
+    np.savez(file.with_name("in.npz"), input=np.ones((3, 9, 4), np.float32))
+    assert shapes(ran(f"{file}:example", inputs=str(file.with_name("in.npz")))) == {"input": ("float32", (3, 9, 4))}
+    assert shapes(ran(f"{file}:example", input_shapes={"input": (1, 7, 4)})) == {"input": ("float32", (1, 7, 4))}
+    with pytest.raises(InputError, match="the model expects"):
+        ran(f"{file}:example", input_shapes={"input": (9, 4)})
+
+
+@pytest.mark.parametrize("given", ["file", "arrays"])
+def test_inputs_may_bear_the_names_of_the_file_beside_its_module(file: Path, given: str) -> None:
+    make = pytest.importorskip("onnx", reason="onnx is not installed").helper
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    info = [make.make_tensor_value_info(name, 1, ["n", "t", size]) for name, size in (("x", 4), ("y", 4))]
+    graph = make.make_graph([make.make_node("Relu", ["x"], ["y"])], "g", info[:1], info[1:])
+    target = file.with_name("m.onnx")
+    target.write_bytes(make.make_model(graph, ir_version=8, opset_imports=[make.make_opsetid("", 17)])
+                       .SerializeToString())  # fmt: skip
+    feeds = {"x": np.ones((2, 6, 4), np.float32)}
+    np.savez(file.with_name("in.npz"), **feeds)
+    report = compare(
+        str(target), run_mode="ort_fp32", baseline_model=f"{file}:plain", baseline="torch_fp32", explain="off",
+        inputs=str(file.with_name("in.npz")) if given == "file" else feeds,
+    )  # fmt: skip
+    assert report.verdict.value == "as expected"
+    assert shapes(report) == {"input": ("float32", (2, 6, 4))}
 
 
 def test_what_an_exported_file_says_is_no_guess(file: Path) -> None:

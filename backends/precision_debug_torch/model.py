@@ -131,6 +131,7 @@ def read_inputs(model: Model) -> tuple[InputMeta, ...]:
             name=name,
             dtype=str(tensor.dtype).removeprefix("torch."),
             shape=model.dynamic.get(name) or tuple((packed(tensor) if tensor.is_nested else tensor).shape),
+            example=model.kind == "eager" and not tensor.is_nested,
         )
         for argument, value in model.arguments.items()
         for name, tensor in leaves(value, argument)

@@ -70,11 +70,11 @@ def check_names(feeds: Mapping[str, Any], inputs: Sequence[InputMeta], *, where:
 
 
 def check_shape(shape: Sequence[int], meta: InputMeta, *, where: str) -> None:
-    """Check that rank and fixed dimensions are the model's. Raises InputError."""
+    """Check that rank and fixed dimensions are the model's; of an example, its rank. Raises InputError."""
     if meta.shape is None or meta.guessed:
         return
     fits = len(shape) == len(meta.shape) and all(
-        isinstance(dim, str) or dim < 0 or dim == size for dim, size in zip(meta.shape, shape, strict=True)
+        meta.example or isinstance(dim, str) or dim < 0 or dim == size for dim, size in zip(meta.shape, shape, strict=True)
     )
     if not fits:
         wanted = ", ".join(str(dim) if isinstance(dim, str) or dim >= 0 else "?" for dim in meta.shape)

@@ -65,7 +65,11 @@ def _fits(one: InputMeta, other: InputMeta) -> bool:
     a, b = as_dtype(one.dtype), as_dtype(other.dtype)
     if one.dtype != other.dtype and a is not None and b is not None and _kind(one.dtype) != _kind(other.dtype):
         return False
-    return one.shape is None or other.shape is None or _sizes_fit(one.shape, other.shape)
+    if one.shape is None or other.shape is None:
+        return True
+    if one.example or other.example:
+        return len(one.shape) == len(other.shape)
+    return _sizes_fit(one.shape, other.shape)
 
 
 def _sizes_fit(one: Sequence[int | str], other: Sequence[int | str]) -> bool:

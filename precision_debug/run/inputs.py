@@ -193,16 +193,46 @@ def _feeds_of(spec: RunSpec, plan: Plan, feeds: Sequence[Feeds]) -> FeedSet:
         source = "the model's own example inputs"
     else:
         source = say("from_the_caller")
-    if feeds:
-        feed_set = check_feeds(metas, FeedSet(feeds=tuple(dict(f) for f in feeds), source=source, notes=()))
-    else:
-        feed_set = make_feeds(
-            metas, source=spec.inputs, shapes=spec.input_shapes, val_range=spec.val_range, seed=spec.seed,
+
+    def made(inputs: Sequence[InputMeta]) -> FeedSet:
+        if feeds:
+            return check_feeds(inputs, FeedSet(feeds=tuple(dict(f) for f in feeds), source=source, notes=()))
+        return make_feeds(
+            inputs, source=spec.inputs, shapes=spec.input_shapes, val_range=spec.val_range, seed=spec.seed,
             samples_axis=spec.samples_axis,
         )  # fmt: skip
+
     if len(sides) > 1 and _differ(sides):
-        return _for_both(metas, _inputs(sides[1]), feed_set, spec.renames)
-    return feed_set
+        theirs = _inputs(sides[1])
+        return _for_both(metas, theirs, _by_either_name(metas, theirs, spec.renames, made), spec.renames)
+    return made(metas)
+
+
+def _by_either_name(
+    ours: Sequence[InputMeta], theirs: Sequence[InputMeta], renames: Mapping[str, str],
+    made: Callable[[Sequence[InputMeta]], FeedSet],
+) -> FeedSet:  # fmt: skip
+    """Return what is made by the baseline's names of the inputs, or by the target's where only those are given.
+
+    Raises InputError: what is wrong with the baseline's names."""
+    try:
+        return made(ours)
+    except InputError:
+        try:
+            old_of, _ = match_inputs(ours, theirs, renames)
+            new_of = {old: new for new, old in old_of.items()}
+            found = made([dataclasses.replace(meta, name=new_of.get(meta.name, meta.name)) for meta in ours])
+        except InputError:
+            found = None
+        if found is None:
+            raise
+
+    def renamed(values: Mapping[str, Any]) -> dict[str, Any]:
+        return {old_of.get(name, name): value for name, value in values.items()}
+
+    sets = found.feeds
+    own = sets.each(renamed) if isinstance(sets, SampleSets) else tuple(renamed(one) for one in sets)
+    return dataclasses.replace(found, feeds=own, chosen=renamed(found.chosen))
 
 
 def _for_both(

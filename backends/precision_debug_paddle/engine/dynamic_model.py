@@ -48,7 +48,8 @@ class Layer:
         if not self.arguments:
             return self.guessed
         return tuple(
-            InputMeta(name=name, dtype=array.dtype.name, shape=array.shape) for name, array in self.arguments.items()
+            InputMeta(name=name, dtype=array.dtype.name, shape=array.shape, example=True)
+            for name, array in self.arguments.items()
         )
 
 
