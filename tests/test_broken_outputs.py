@@ -60,3 +60,17 @@ def test_the_same_epsilon_beside_powers_that_the_type_holds_breaks_nothing(tmp_p
     assert report.explanation is not None
     assert (report.explanation.culprits, report.first_non_finite) == ((), None)
     assert report.verdict is Verdict.EXPECTED
+
+
+def test_nan_of_inputs_that_are_infinite_on_both_sides_is_not_from_finite_ones(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="needs torch")
+    from planted.twelfth.torch_cases import CASES
+
+    case = next(one for one in CASES if one.name == "row_that_sees_nobody_as_exported")
+    path, base, feeds = case.make(tmp_path)
+    report = precision_debug.compare(
+        str(path), run_mode=case.mode, baseline_model=str(base), baseline="torch_fp32", inputs=feeds
+    )
+    assert report.explanation is not None
+    first = report.explanation.culprits[0]
+    assert (first.cause, first.evidence["what"], first.evidence["infinite"]) == ("born", "NaN", 31)

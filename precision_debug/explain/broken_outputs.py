@@ -17,7 +17,7 @@ from .causes import cause_of
 from .culprits import kept_through, non_finite_alone
 from .effects import Sink, carried_errors
 from .introduced import MASK, WAITING, Alone, same_kind
-from .operator_facts import operators_of
+from .operator_facts import born_there, operators_of
 from .subject import Subject
 from .units import largest_of
 from .work import Work
@@ -187,8 +187,7 @@ def _culprit(subject: Subject, alone: Alone, name: str, at: str, first: str) -> 
         nan, inf = (max(0, a - b) for a, b in (
             (numbers.target.nan, numbers.base.nan), (numbers.target.inf, numbers.base.inf),
         ))  # fmt: skip
-        what = " and ".join(word for word, count in (("NaN", nan), ("Inf", inf)) if count)
-        cause, evidence = "born", {"what": what, "count": nan + inf}
+        cause, evidence = "born", born_there(subject, name, nan, inf)
     made = Culprit(
         name=name,
         node=subject.meta_of[name].node if name in subject.meta_of else "",
@@ -239,7 +238,7 @@ def hidden_overflow(subject: Subject, sinks: Sequence[Sink]) -> Culprit | None:
 
 
 def born_in_this_run(subject: Subject) -> tuple[Culprit, ...]:
-    """Return the first operator that gave NaN or Inf from finite inputs where the baseline gave none, for want of a
+    """Return the first operator that gave NaN or Inf where the baseline gave none, nor what it read, for want of a
     culprit.
 
     Run alone, or again, it may give something else: a kernel that reads memory which nobody wrote.
@@ -261,7 +260,7 @@ def born_in_this_run(subject: Subject) -> tuple[Culprit, ...]:
                 node=subject.meta_of[name].node if name in subject.meta_of else "",
                 op_types=tuple(meta.op_type for meta in operators_of(subject, name)) or (row.op_type,),
                 cause="born",
-                evidence={"what": "NaN" if nan else "Inf", "count": nan + inf},
+                evidence=born_there(subject, name, nan, inf),
                 confidence="compared",
                 at=name,
                 fails_first=name,

@@ -26,6 +26,7 @@ from .introduced import Alone
 from .operator_facts import (
     WIDE,
     acting_type,
+    born_there,
     constants_of,
     depth_of,
     error_share,
@@ -309,8 +310,7 @@ def _born_there(one: _Operator) -> Told | None:
     reaches = REACH_FURTHER - SQUARE_NOTHING
     if one.narrow not in WIDE and (one.types & reaches or one.largest_input > one.limit):
         return "range_inside", {"largest": one.largest_input, "limit": one.limit}
-    what = " and ".join(word for word, n in (("NaN", found.born_nan), ("Inf", found.born_inf)) if n)
-    return "born", {"what": what, "count": found.born_nan + found.born_inf}
+    return "born", born_there(one.subject, one.name, found.born_nan, found.born_inf)
 
 
 def _read_on_steps(one: _Operator) -> Told | None:

@@ -14,6 +14,7 @@ from .subject import Subject
 __all__ = [
     "WIDE",
     "acting_type",
+    "born_there",
     "constants_of",
     "depth_of",
     "error_share",
@@ -82,6 +83,15 @@ def largest_of_row(subject: Subject, name: str) -> float:
     """Return the largest size of a tensor in the baseline's own run; 0 where there are no numbers of it."""
     numbers = subject.row_of[name].comparison
     return 0.0 if numbers is None else max(abs(numbers.base.min or 0.0), abs(numbers.base.max or 0.0))
+
+
+def born_there(subject: Subject, name: str, nan: int, inf: int) -> dict[str, Any]:
+    """Return what an operator made that is not finite, and how much of what it reads is infinite on both sides."""
+    what = " and ".join(word for word, count in (("NaN", nan), ("Inf", inf)) if count)
+    read = [row.comparison.base if row.comparison is not None else row.base
+            for row in (subject.row_of[source] for source in subject.sources(name))]  # fmt: skip
+    infinite = sum(numbers.inf or 0 for numbers in read if numbers is not None)
+    return {"what": what, "count": nan + inf, **({"infinite": infinite} if infinite else {})}
 
 
 def depth_of(subject: Subject, name: str, constants: Mapping[str, Array]) -> int:

@@ -74,7 +74,8 @@ def check_shape(shape: Sequence[int], meta: InputMeta, *, where: str) -> None:
     if meta.shape is None or meta.guessed:
         return
     fits = len(shape) == len(meta.shape) and all(
-        meta.example or isinstance(dim, str) or dim < 0 or dim == size for dim, size in zip(meta.shape, shape, strict=True)
+        meta.example or isinstance(dim, str) or dim < 0 or dim == size
+        for dim, size in zip(meta.shape, shape, strict=True)
     )
     if not fits:
         wanted = ", ".join(str(dim) if isinstance(dim, str) or dim >= 0 else "?" for dim in meta.shape)

@@ -481,7 +481,12 @@ CAUSES: Mapping[str, Cause] = {
         why=Wording(
             "{what} from finite inputs ({count} {count:element|elements})", "由有限输入产生 {what}（{count} 个元素）",
         ),
-        evidence={"what": _TEXT, "count": _COUNT},
+        instead={"infinite": Wording(
+            "{what} ({count} {count:element|elements}) from inputs that hold {infinite} infinite"
+            " {infinite:value|values} on both sides",
+            "由两侧均含 {infinite} 个无穷值的输入产生 {what}（{count} 个元素）",
+        )},
+        evidence={"what": _TEXT, "count": _COUNT, "infinite": _COUNT},
         out_of_range="above", unproven=True, by_a_pass=True,
     ),
     "infinite_constant": Cause(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from ..claims import State
 from ..explain import LEAST, MOST, allowed_by, hidden_share
 from ..observe.sample_columns import SAMPLES
-from ..reasons import NOTHING, Text, as_reason, same
+from ..reasons import NOTHING, Reason, Text, as_reason, same
+from ..reasons.causes import CAUSES
 from ..records import Culprit, Row, Status
 from ..registry import wording
 from .advice import advice
@@ -71,6 +72,8 @@ def lead(report: Report) -> tuple[Text, ...]:
     found = fix_sentences(report)
     if found:  # who asked what to keep reads that first, then who did it where that is known
         sentences = [*found, *(sentences if named else [])]
+    if named and (placed := _placed(report, named[0])) is not None:
+        sentences.insert(0, placed)
     proven = [explained(note) for note in report.notes if as_reason(note).code.startswith("proven_")]
     alike = {as_reason(note).code for note in report.notes} & _WRONG_ON_BOTH_SIDES
     calm = report.first_mismatch is None or report.verdict is Verdict.EXPECTED
@@ -107,6 +110,19 @@ def lead(report: Report) -> tuple[Text, ...]:
         )
         return (*sentences, ended, far) if named else (ended, far, *sentences)
     return tuple(sentences) or (same(str(report.verdict)),)
+
+
+def _placed(report: Report, culprit: Culprit) -> Text | None:
+    """What a walk through the target's own file says of the first culprit: which operator of the file it is, and why.
+
+    It comes first where the culprit's own cause is only that the two do not compute the same."""
+    if not CAUSES[culprit.cause].unproven:
+        return None
+    for note in map(as_reason, report.notes):
+        place = note.args.get("place") if note.code in ("wrong_at", "wrong_at_because") else None
+        if isinstance(place, Reason) and place.args.get("name") == culprit.name:
+            return explained(note)
+    return None
 
 
 def _departures(report: Report) -> list[Text]:

@@ -41,7 +41,7 @@ def pair(target: Build, *label: Any, **more: Any) -> Callable[[Build], Build]:
 # --- float16
 
 
-@case("microsoft/onnxruntime#21345", "float16", "ort_fp16_sim", "energy", "overflow", extra="root unit", offered=True,
+@case("microsoft/onnxruntime#21345", "overflow", "ort_fp16_sim", "energy", "overflow", extra="root unit", offered=True,
       mends="energy and root kept in float32")  # fmt: skip
 def norm_of_a_loud_band(g: Graph) -> Sequence[str]:
     """F.normalize over 384 features of a loud band: the sum of squares is beyond 65504, the root Inf, the unit 0."""
@@ -51,7 +51,7 @@ def norm_of_a_loud_band(g: Graph) -> Sequence[str]:
     return [g.dense(g.op("Mul", [unit, k(g, "gamma", np.full(384, 19.6))], "normed"), 384, 16, "y")]
 
 
-@case("huggingface/transformers#17306", "float16", "ort_fp16_sim", "masked", "overflow mask_range born",
+@case("huggingface/transformers#17306", "overflow", "ort_fp16_sim", "masked", "overflow mask_range born",
       extra="share", offered=True, mends="masked and share kept in float32")  # fmt: skip
 def lowest_number_under_low_scores(g: Graph) -> Sequence[str]:
     """A whole row (a padded query) is masked by float16's own lowest number, and its scores lie below -16: their sum
@@ -68,7 +68,7 @@ def lowest_number_under_low_scores(g: Graph) -> Sequence[str]:
 # --- INT8
 
 
-@case("huggingface/optimum#85", "int8", "ort_int8", "masked far", f"{COARSE} mask_range packed constant_scale",
+@case("huggingface/optimum#85", "coarse", "ort_int8", "masked far", f"{COARSE} mask_range packed constant_scale",
       extra="share far prob", offered=True, mends="masked, far and share left out of quantisation")  # fmt: skip
 def mask_of_ten_thousand_in_int8(g: Graph) -> Sequence[str]:
     """-10000 where a token is padding: one scale of 39 holds all scores, which become 0, so each token looks at every
@@ -83,7 +83,7 @@ def mask_of_ten_thousand_in_int8(g: Graph) -> Sequence[str]:
     return [g.dense(g.op("MatMul", [share, v], "mixed"), 32, 8, "y")]
 
 
-@case("Tiarin-Hino/ability-draft-plus#80", "int8", "ort_int8_dynamic", "dw",
+@case("Tiarin-Hino/ability-draft-plus#80", "coarse", "ort_int8_dynamic", "dw",
       f"{COARSE} constant_scale saturation", offered=True, mends="dw left out of quantisation")  # fmt: skip
 def depthwise_filters_in_dynamic_int8(g: Graph) -> Sequence[str]:
     """Folded batch norms leave depthwise filters from 0.002 to 8 under one scale; what follows evens them out, so
@@ -107,7 +107,7 @@ def upscaled_image_with_its_residual(g: Graph) -> Sequence[str]:
     return [g.op("Add", [up, g.op("DepthToSpace", [small], "shuffle", blocksize=2, mode="CRD")], "y")]
 
 
-@case("ultralytics/ultralytics#25306", "int8", "ort_int8", "", "", open=True)
+@case("ultralytics/ultralytics#25306", "coarse", "ort_int8", "", "", open=True)
 def expectation_over_sixteen_bins(g: Graph) -> Sequence[str]:
     """A detector's distances: a softmax over 16 bins and its mean. Coarse in INT8 (some per cent of a bin), which
     rounding explains; no operator is at fault."""
@@ -149,7 +149,7 @@ CASES.append(
     labelled(
         calibrated_on_raw_pixels,
         "Tencent/PocketFlow#152",
-        "int8",
+        "coarse",
         "ort_opt",
         "x c1 r1 c2 r2 y",
         f"{COARSE} scale constant_scale reads_rounded",
@@ -165,7 +165,7 @@ CASES.append(
 # --- ONNX Runtime's optimiser
 
 
-@case("microsoft/onnxruntime#32416", "optimiser", "ort_opt", "", "", status=3, statuses=(2,), open=True,
+@case("microsoft/onnxruntime#32416", "files", "ort_opt", "", "", status=2, open=True,
       facts=["Node input 'mid'", "DivMulFusion|disabled_optimizers"], mends="DivMulFusion disabled")  # fmt: skip
 def one_over_one_behind_an_identity(g: Graph) -> Sequence[str]:
     """A valid file that runs without optimisation and that ONNX Runtime's own optimiser makes invalid: 1/1 is folded,
@@ -227,7 +227,7 @@ def padded_words_in_both_directions(g: Graph) -> Sequence[str]:
     return _listener(True)(g)
 
 
-pair(_listener(False), "pytorch/pytorch#91526", "export", "ort_fp32", "lstm", DIFFER)(padded_words_in_both_directions)
+pair(_listener(False), "pytorch/pytorch#91526", "files", "ort_fp32", "lstm", DIFFER)(padded_words_in_both_directions)
 
 
 def _speaker(frozen: bool) -> Build:
@@ -295,7 +295,7 @@ CASES.append(
     labelled(
         speech_as_long_as_the_traced_one,
         "Zhongxu-Wang/ArtSpeech#1",
-        "export",
+        "files",
         "ort_fp32",
         "place count column at passed steps word",
         f"{DIFFER} is_missing",

@@ -48,9 +48,9 @@ CASES.append(
     labelled(
         mask_whose_corners_are_not_aligned,
         "PaddlePaddle/PaddleSeg#3682",
-        "export",
+        "files",
         "ort_fp32",
-        "up",
+        "bilinear_interp_0",
         DIFFER,
         extra="y",
         make=mask_whose_corners_are_not_aligned,
