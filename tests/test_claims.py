@@ -145,7 +145,19 @@ def test_the_terminal_says_in_one_line_what_a_pass_rests_on(
     said = [line for line in capsys.readouterr().out.splitlines() if line.strip().startswith("rests on")]
     assert len(said) == 1
     assert "2 final outputs compared" in said[0]
+    assert "ran as asked" in said[0]
+    assert "more in the report" in said[0]
     assert holds_approved((tmp_path / "r.html").read_text(encoding="utf-8"))
+
+
+def test_the_first_screen_of_a_pass_is_short(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--model_file", str(folder / "right.onnx"), "--run_mode", "ort_opt", "--lang", "en"]
+    assert main([*words, "--output", str(tmp_path / "r.json")]) == 0
+    said = capsys.readouterr().out
+    assert len(said.splitlines()) <= 8
+    assert len(said.split()) <= 110
 
 
 MARKING = [["--mark", "re:hid.*"], ["--marks_between", "hidden", "active", "--validate"]]

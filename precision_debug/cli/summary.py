@@ -13,7 +13,7 @@ from ..records import Row, Status
 from ..registry import wording
 from ..report.advice import advice, finer_than_rounding
 from ..report.blame import blame, culprits, expectation
-from ..report.doubts import decides, rests_on, worded
+from ..report.doubts import WEIGHTIEST, decides, rests_on, worded
 from ..report.fix import FIX_NAME, fix_lines
 from ..report.lead import lead
 from ..report.model import Report, Verdict
@@ -114,7 +114,7 @@ def _calm(report: Report) -> Iterator[Line]:
     yield from answer[:2]
     yield from (line for line in answer[2:] if not line.label.en)  # what the sentence alone would hide
     yield next(_coverage(report))
-    yield Line(label=Text("rests on", "依据"), text=rests_on(report))
+    yield Line(label=Text("rests on", "依据"), text=rests_on(report, WEIGHTIEST))
     yield from _failures(report)
     outcome = list(_outcome(report))
     finals = [line for line in outcome if line.label.en in ("final outputs", " ")]

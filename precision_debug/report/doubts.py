@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from ..claims import Claim, State
@@ -13,7 +13,7 @@ from ..registry import wording
 from .model import Report
 from .words import count, figure, percent, said, sentence, sufficient
 
-__all__ = ["Failed", "claim_text", "decides", "rests_on", "sentence_of", "worded"]
+__all__ = ["WEIGHTIEST", "Failed", "claim_text", "decides", "rests_on", "sentence_of", "worded"]
 
 
 # Why a run ended early, in one line that is known in both languages as far as its parts are.
@@ -67,12 +67,25 @@ def worded(doubt: Doubt) -> Text:
     return Text(en, zh)
 
 
-def rests_on(report: Report) -> Text:
-    """In one line what each claim that is held rests on, and how many are not."""
+WEIGHTIEST = frozenset({"metric", "ran_as_asked", "outputs_compared", "tensors_seen", "unseen_inputs"})
+"""Claims that the first screen names: what was compared, in which precision, on which inputs. It counts the others."""
+
+
+def rests_on(report: Report, only: Collection[str] = ()) -> Text:
+    """Say in one line what each claim that is held rests on, and how many are not.
+
+    only: codes of the claims to name, of those that are held; (): all of them. The others are counted.
+    """
     parts: list[Text] = []
+    further = 0
     for claim in report.claims:
         if claim.state is State.HELD and (text := claim_text(claim)).en and text not in parts:
-            parts.append(text)
+            if not only or claim.code in only:
+                parts.append(text)
+            else:
+                further += 1
+    if further:
+        parts.append(Text(f"{further} more in the report", f"另有 {further} 项见报告"))
     left, every = sum(claim.state is not State.HELD for claim in report.claims), len(report.claims)
     if left:
         parts.append(Text(f"{left} of {every} claims not held", f"{every} 项中 {left} 项不成立"))
