@@ -934,3 +934,39 @@ def test_a_model_whose_biases_nncf_cannot_correct_is_quantised_all_the_same(tmp_
     assert holds_approved([str(note) for note in report.target.notes])
     error = next(row.relative_l2 for row in report.rows if row.is_output)
     assert 1e-4 < error < 0.1
+
+
+def _whole(folder: Path, op: str, of_sizes: bool = False) -> Path:
+    """Whole numbers, divided or multiplied: those that are fed, or the sizes of what is."""
+    x = helper.make_tensor_value_info("x", TensorProto.INT64, ["n"])
+    y = helper.make_tensor_value_info("y", TensorProto.INT64, ["m"])
+    nodes = [helper.make_node("Shape", ["x"], ["sizes"])] if of_sizes else []
+    nodes.append(helper.make_node(op, ["sizes" if of_sizes else "x", "seven"], ["y"]))
+    seven = numpy_helper.from_array(np.array([7], np.int64), "seven")
+    model = helper.make_model(
+        helper.make_graph(nodes, "g", [x], [y], [seven]), ir_version=8, opset_imports=[helper.make_opsetid("", 17)]
+    )
+    path = folder / "m.onnx"
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+@pytest.mark.parametrize(("op", "of_sizes", "by"), [("Div", False, "y"), ("Mul", False, "y"), ("Div", True, ""),
+                                                    ("Add", False, "")])  # fmt: skip
+def test_which_whole_numbers_are_computed_in_a_narrower_type(tmp_path: Path, op: str, of_sizes: bool, by: str) -> None:
+    pytest.importorskip("onnx", reason="the files are ONNX's")
+    from precision_debug_openvino.model import computed_narrower
+
+    assert computed_narrower(str(_whole(tmp_path, op, of_sizes))) == by
+
+
+def test_whole_numbers_that_both_of_its_runs_get_wrong_are_held_against_another_engine(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime", reason="it is the other engine")
+    path = _whole(tmp_path, "Div")
+    many = {"x": np.array([700_000_006, 1_400_000_013], np.int64)}
+    report = precision_debug.compare(str(path), run_mode="ov_opt", inputs=many)
+    assert report.baseline.mode == "ort_fp32"
+    assert report.verdict.value == "out of tolerance"
+    few = {"x": np.array([700, 1400], np.int64)}
+    report = precision_debug.compare(str(path), run_mode="ov_opt", inputs=few)
+    assert report.verdict.value in ("as expected", "pass")

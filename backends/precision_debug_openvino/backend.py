@@ -47,8 +47,14 @@ class OpenVinoBackend:
     def capabilities(self) -> Capabilities:
         return Capabilities(
             keeper=self, describer=self, alone_scripter=self, surveyor=self, ladder=self, bare_runner=self,
-            remedies=self, configurer=self,
+            remedies=self, configurer=self, holds_narrower=self,
         )  # fmt: skip
+
+    def computed_narrower(self, spec: SessionSpec) -> str:
+        """See ``protocols.HoldsNarrower``."""
+        from .model import computed_narrower
+
+        return computed_narrower(spec.model.model_file)
 
     def describe(self, path: str) -> Description:
         """See ``protocols.Describer``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib.util
 import os
@@ -19,7 +20,10 @@ from .naming import dtype_of, port_name, shape_of
 from .reasons import say
 from .settings import setting
 
-__all__ = ["read_inputs", "read_model", "read_plain", "real_numbers", "with_uses"]
+__all__ = ["computed_narrower", "read_inputs", "read_model", "read_plain", "real_numbers", "with_uses"]
+
+
+_WHOLE_ARITHMETIC = frozenset({"Div", "Mod", "Mul", "CumSum", "Cast"})
 
 
 def read_model(spec: SessionSpec) -> Any:
@@ -93,3 +97,38 @@ def _with_use(meta: InputMeta, by: InputMeta) -> InputMeta:
         return meta
     shape = tuple(dim if isinstance(dim, int) else other for dim, other in zip(meta.shape, by.shape, strict=True))
     return dataclasses.replace(meta, shape=shape, limit=by.limit, layout=by.layout)
+
+
+def computed_narrower(path: str) -> str:
+    """Return the first operator of an .onnx file that computes whole numbers of what is fed in a narrower type here.
+
+    OpenVINO holds 64 bits in 32, where products, running sums and casts of floats may go beyond, and divides whole
+    numbers in float32, which knows each of them up to 2^24. What is computed of sizes alone is small. "": none does.
+    """
+    if not path.lower().endswith(".onnx"):
+        return ""
+    from onnx import TensorProto, shape_inference
+
+    from precision_debug.onnx.without_weights import read_light
+
+    long = {TensorProto.INT64, TensorProto.UINT64, TensorProto.UINT32}
+    whole = {*long, TensorProto.INT32}
+    graph = read_light(path).proto.graph
+    if not any(node.op_type in _WHOLE_ARITHMETIC for node in graph.node):
+        return ""
+    with contextlib.suppress(Exception):  # of a file that cannot be inferred the types that it says are known
+        graph = shape_inference.infer_shapes(read_light(path).proto).graph
+    values = (*graph.input, *graph.value_info, *graph.output)
+    kinds = {one.name: one.type.tensor_type.elem_type for one in values}
+    fed = {one.name for one in graph.input} - {one.name for one in graph.initializer}
+    for node in graph.node:
+        if node.op_type in ("Shape", "Size") or not fed & {*node.input}:
+            continue
+        fed.update(node.output)
+        made, reads = kinds.get(node.output[0]), kinds.get(node.input[0])
+        if node.op_type in ("Div", "Mod") and made in whole:
+            return str(node.output[0])
+        of_floats = node.op_type == "Cast" and reads in (TensorProto.FLOAT, TensorProto.DOUBLE)
+        if made in long and (of_floats or node.op_type in ("Mul", "CumSum")):
+            return str(node.output[0])
+    return ""

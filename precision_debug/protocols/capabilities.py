@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from .tensors import BaselineStore, Comparer, Hook
 
 __all__ = [
-    "AloneFiles", "AloneScripter", "Backend", "BareRunner", "BaselineChooser", "Capabilities", "Describer", "Exporter",
-    "Follower", "Ladder", "Layer", "LayerKeeper", "Matches", "Namesake", "OnDevice", "OnDeviceAlone", "Operator",
-    "OperatorRunner", "Operators", "Pairer", "PrecisionReader", "Roads", "Rung", "Switch", "Watcher", "WeightKeeper",
-    "demand",
+    "AloneFiles", "AloneScripter", "Backend", "BareRunner", "BaselineChooser", "Capabilities", "Describer",
+    "Exporter", "Follower", "HoldsNarrower", "Ladder", "Layer", "LayerKeeper", "Matches", "Namesake", "OnDevice",
+    "OnDeviceAlone", "Operator", "OperatorRunner", "Operators", "Pairer", "PrecisionReader", "Roads", "Rung",
+    "Switch", "Watcher", "WeightKeeper", "demand",
 ]  # fmt: skip
 
 
@@ -63,6 +63,7 @@ class Capabilities:
     namesake: Namesake | None = None
     baseline_chooser: BaselineChooser | None = None
     configurer: Configurer | None = None
+    holds_narrower: HoldsNarrower | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +103,15 @@ class BaselineChooser(Protocol):
 
     def baseline_of(self, spec: SessionSpec) -> str:
         """Return the mode that this file is compared with in ``spec.mode`` where the user names none; "": the mode's.
+
+        Raises ModelError."""
+
+
+class HoldsNarrower(Protocol):
+    """A backend whose engine computes some whole numbers in a narrower type, on both sides of a comparison alike."""
+
+    def computed_narrower(self, spec: SessionSpec) -> str:
+        """Return an operator of the model whose whole numbers it computes so; "" where none is known.
 
         Raises ModelError."""
 

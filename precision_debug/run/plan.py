@@ -321,12 +321,28 @@ def _found(model: ModelFiles, mode: str) -> Opening:
     return Opening(spec=session, mode=run_mode, backend=backend)
 
 
+def _wider_whole_numbers(target: Opening) -> str:
+    """Return another engine's plain mode where the target's own would share what it computes too narrowly.
+
+    "": where it would not, or there is none."""
+    holder = target.capabilities.holds_narrower
+    if holder is None or not holder.computed_narrower(target.spec):
+        return ""
+    for backend, mode in registry.modes_for(target.spec.model):
+        plain = mode.baseline == mode.name and mode.precision == "float32" and not mode.simulation
+        if plain and backend.capabilities.holds_narrower is None and backend.availability(mode.name).ok:
+            return mode.name
+    return ""
+
+
 def _default_baseline(spec: RunSpec, target: Opening) -> str:
     if spec.input_variants and target.mode is not None:
         return target.mode.name  # one run mode on other inputs
     if spec.baseline_model is None and target.mode is not None:
         if (chooser := target.capabilities.baseline_chooser) and (chosen := chooser.baseline_of(target.spec)):
             return chosen
+        if wider := _wider_whole_numbers(target):
+            return wider
         if any(mode.name == target.mode.baseline for _, mode in registry.modes_for(spec.model)):
             return target.mode.baseline
         raise UsageError(
