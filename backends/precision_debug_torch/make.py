@@ -6,6 +6,7 @@ import collections
 import contextlib
 import copy
 import itertools
+import re
 import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -208,15 +209,26 @@ def twin(module: Any, own: frozenset[str] | None = None) -> Any:
     own: names of parameters whose memory is copied, too; the others are then new Parameters over the same memory, so
     that gradients are this twin's alone. None: the Parameters themselves.
 
-    The module itself where it cannot be copied (TorchScript, modules that hold other tensors or handles).
+    The module itself where it cannot be copied (modules that hold other tensors or handles). TorchScript is copied
+    whole, and only where it keeps something from one run for the next.
     """
     if isinstance(module, torch.jit.ScriptModule):
-        return module
+        return copy.deepcopy(module) if _keeps_state(module) else module
     try:
         with _quiet_copying():
             return _copied(module, None, None, own=own)
     except Exception:
         return module
+
+
+def _keeps_state(module: Any) -> bool:
+    """Return whether TorchScript sets an attribute in its methods, a state say, or writes into some tensor."""
+    with contextlib.suppress(RuntimeError, AttributeError):
+        return _WRITES.search(str(module.forward.inlined_graph)) is not None
+    return True
+
+
+_WRITES = re.compile(r"prim::SetAttr|aten::[a-z]\w*_\(")
 
 
 def tensors_of(built: Built, feeds: Mapping[str, Any]) -> dict[str, Any]:

@@ -35,6 +35,8 @@ from .reasons import say
 __all__ = ["Model", "example_feeds", "from_module", "load_program", "load_script", "read_inputs", "read_model"]
 
 _HINT = say("factory_returns")
+_SCALARS = {"int": "int64", "float": "float32", "bool": "bool"}
+"""Plain numbers that TorchScript's forward may take, which a tensor without axes is handed over for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,11 +284,14 @@ def _from_script(path: str) -> Model:
     module = load_script(path)
     taken = [argument for argument in module.forward.schema.arguments if argument.name != "self"]
     required = tuple(argument.name for argument in taken if not argument.has_default_value())
+    kinds = {one.name: str(one.type) for one in taken}
     guessed = tuple(
-        InputMeta(name=one.name, dtype="float32", shape=None, optional=one.name not in required, guessed=True)
-        for one in taken
-        if "Tensor" in str(one.type)
-    )
+        InputMeta(
+            name=name, dtype=_SCALARS.get(kind, "float32"), shape=() if kind in _SCALARS else None,
+            optional=name not in required, guessed=True,
+        )
+        for name, kind in kinds.items() if "Tensor" in kind or kind in _SCALARS
+    )  # fmt: skip
     order = tuple(argument.name for argument in taken)
     return Model(module=module, path=path, kind="script", order=order, required=required, guessed=guessed)
 
