@@ -136,7 +136,7 @@ REASONS = Catalogue("onnxruntime", {
         "float16 on the CPU is not real float16: {nodes}; weights are rounded but most activations are not, so an"
         " activation that would overflow float16 on a GPU goes unnoticed; ort_fp16_sim shows it",
         "CPU 上的 float16 并非 float16：{nodes}；权重被舍入，多数激活没有，GPU 上溢出 float16 的激活也看不出来；"
-        "ort_fp16_sim 可以看出", "Use the mode ort_fp16_sim, or a GPU.",
+        "ort_fp16_sim 可以看出", "Use the mode ort_fp16_sim, or a GPU.", wider=True,
     ),
     "file_in_float32_on_cpu": Wording(
         "the file asks for float16, but {single} of its {all} float16 {all:operator runs|operators run} in float32"
@@ -144,7 +144,7 @@ REASONS = Catalogue("onnxruntime", {
         " would overflow float16 on a GPU goes unnoticed; ort_fp16_sim shows it",
         "文件要求 float16，但其 {all} 个 float16 算子中有 {single} 个在此以 float32 运行：ONNX Runtime 在 CPU 上的"
         " float16 内核很少。其间不做舍入，GPU 上会溢出 float16 的激活也看不出来；ort_fp16_sim 可以看出",
-        "Use the mode ort_fp16_sim, or a GPU.",
+        "Use the mode ort_fp16_sim, or a GPU.", wider=True,
     ),
     "multiplied_in_float32": Wording(
         "{count} MatMulNBits {count:multiplies|multiply} in float32 in this run: the file's accuracy_level 4, which"

@@ -115,13 +115,15 @@ def _calm(report: Report) -> Iterator[Line]:
     yield from (line for line in answer[2:] if not line.label.en)  # what the sentence alone would hide
     yield next(_coverage(report))
     yield Line(label=Text("rests on", "依据"), text=rests_on(report, WEIGHTIEST))
+    wider = [line for line in _notes(report) if line.label == _MIND]
+    yield from wider
     yield from _failures(report)
     outcome = list(_outcome(report))
     finals = [line for line in outcome if line.label.en in ("final outputs", " ")]
     yield from (line for line in outcome if line not in finals[1:] and line.label.en != WHO)
     asked = list(_notes(report, _SECOND_OPINION))
     yield from asked
-    left = [line for line in (*answer[2:], *_notes(report)) if line.label.en and line not in asked]
+    left = [line for line in (*answer[2:], *_notes(report)) if line.label.en and line not in (*asked, *wider)]
     if left:
         text = Text(
             f"{len(left)} more {'line' if len(left) == 1 else 'lines'} on what this rests on, in the report",
@@ -249,6 +251,8 @@ def _outcome(report: Report) -> Iterator[Line]:
         yield Line(label=Text("not compared", "未比较"), text=text, style="yellow")
 
 
+_MIND = Text("mind", "注意")
+
 _SECOND_OPINION = frozenset({"second_opinion", "opinions_differ", "no_second_opinion", "no_other_engine"})
 """Notes that answer --second_opinion, which is asked to be told also where nothing is wrong."""
 
@@ -265,11 +269,13 @@ def _notes(report: Report, only: frozenset[str] = frozenset()) -> Iterator[Line]
         return
     sides = ((Text("baseline", "基线"), report.baseline), (Text("target", "目标"), report.target))
     for note in dict.fromkeys((*report.baseline.notes, *report.target.notes)):
-        if (known := wording(as_reason(note).code)) is not None and known.departs:
+        known = wording(as_reason(note).code)
+        if known is not None and known.departs:
             continue  # the answer begins with it
+        first, style = (_MIND, "yellow") if known is not None and known.wider else (label, "dim")
         whose, text = [name for name, side in sides if note in side.notes], explained(note)
         english, chinese = " and ".join(n.en for n in whose), "与".join(n.zh for n in whose)
-        yield Line(label=label, text=Text(f"{english}: {text.en}", f"{chinese}：{text.zh}"), style="dim")
+        yield Line(label=first, text=Text(f"{english}: {text.en}", f"{chinese}：{text.zh}"), style=style)
 
 
 def described(row: Row, *, counted: bool = True) -> Text:

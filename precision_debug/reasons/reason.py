@@ -99,6 +99,7 @@ class Wording:
     decides: of a doubt, whether it leaves the verdict open.
     departs: of a note, whether what ran is not what the tool that it names makes by itself: who deploys that tool's own
     file must read it first, since none of the report's numbers is about that file.
+    wider: of a note, whether less was rounded than was asked for: a pass says it on its first screen.
     """
 
     en: str
@@ -107,6 +108,7 @@ class Wording:
     whole: bool = False
     decides: bool = True
     departs: bool = False
+    wider: bool = False
 
 
 class Catalogue(Mapping[str, Wording]):

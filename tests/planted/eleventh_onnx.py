@@ -23,14 +23,12 @@ DIFFER = "files_differ other_arithmetic"
 
 @dataclass(frozen=True, kw_only=True)
 class Blind(Unseen):
-    """A label more: open: whether inconclusive is right as well. anyone: whether naming ``who`` is right and naming
-    nobody too. offered: whether a fix is to be offered; None: either,
+    """A label more: open: whether inconclusive is right as well. offered: whether a fix is to be offered; None: either,
     and then ``fix`` is not asked. facts: patterns that what is printed must match. truth: what is so, for whoever reads
     the result."""
 
     fix: bool = False
     open: bool = False
-    anyone: bool = False
     offered: bool | None = None
     facts: tuple[str, ...] = ()
     truth: str = ""

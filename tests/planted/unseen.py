@@ -54,7 +54,8 @@ _MAKING = threading.Lock()
 class Unseen:
     """make(folder): the target's model, the baseline's (None: the same), and feeds (None: the model's own, or made).
 
-    who: tensors any of which is right as the first culprit; () where nobody is to be accused. why: accepted causes.
+    who: tensors any of which is right as the first culprit; () where nobody is to be accused; anyone: nobody is right,
+    too. why: accepted causes.
     also: further culprits that must be named; extra: such as may be. status: the right exit status. says: a word that
     the summary must have. fix: whether keeping the culprits in FP32 is to repair it. most: how many operators what is
     pasted may keep and still be good; 0: any number.
@@ -74,6 +75,7 @@ class Unseen:
     most: int = 0
     baseline: str = ""
     options: Sequence[str] = ()
+    anyone: bool = False
 
 
 @dataclass
@@ -128,7 +130,7 @@ def _judge(case: Unseen) -> Said:
             f"status {status} {report['summary']['verdict']}, {explained.get('state')} {explained.get('reason')}; "
         )
         said.text += "; ".join(f"{one['sentence']} [{one.get('share')}, {one.get('units')}]" for one in found[:3])
-        if case.who:
+        if case.who and (names or not case.anyone):
             said.right["who"] = bool(names) and names[0] in case.who
             said.right["why"] = said.right["who"] and found[0]["cause"] in case.why
             said.right["others"] = {*names} <= {*case.who, *case.also, *case.extra}
@@ -141,7 +143,7 @@ def _judge(case: Unseen) -> Said:
         said.right["same"] = not (apart := _apart(folder, report, printed))
         said.text += apart
         kept = report.get("to_keep") or {}
-        if said.right["who"] and case.who and case.fix and found[0]["cause"] != "files_differ":
+        if said.right["who"] and names and case.who and case.fix and found[0]["cause"] != "files_differ":
             if kept.get("option") or case.mode in KEEPERS:
                 said.right["fix"] = _repaired(case, folder, found, report, said)
                 if case.most:
