@@ -40,6 +40,7 @@ _ROWS = 1 << 16
 """Elements that numpy takes at once."""
 _SHORT, _CACHED = 512, 8192
 """Elements of a row below which axes are taken together, and up to which: the sums of its columns stay in the cache."""
+_SMALL = 2 * _CACHED
 _LARGEST = 1e150
 
 SPREAD = 0.9
@@ -187,8 +188,10 @@ def sum_slices(
 
 def _lead(shape: Sequence[int], wanted: Sequence[int]) -> int:
     """Return how many axes rows are told apart by. The others are columns: many, so that a row is worth its call, and
-    few enough for their sums to stay in the cache."""
+    few enough for their sums to stay in the cache. Of a small tensor adding up columns takes longer than its rows."""
     lead = len(shape) - 1
+    if math.prod(shape) <= _SMALL:
+        return lead
     while lead > wanted[0] and math.prod(shape[lead:]) < _SHORT and math.prod(shape[lead - 1 :]) <= _CACHED:
         lead -= 1
     return lead
@@ -262,7 +265,7 @@ def judge_slices(totals: SliceTotals | None) -> tuple[Slices, ...]:
     """Return what is lost, along the axis that says it in the fewest slices, and then the worst of the others."""
     if totals is None:
         return ()
-    if all(_is_told(sums, float(sums[ERRORS].sum())) for sums in totals.axes.values()):
+    if all(_is_told(sums, sums[ERRORS]) for sums in totals.axes.values()):
         return ()
     largest = max((float(sums[PEAK].max()) for sums in totals.axes.values()), default=0.0)
     each = {axis: _Told.of(sums) for axis, sums in totals.axes.items()}
@@ -287,6 +290,9 @@ def with_slices(found: Comparison, base: Array, target: Array, parts: Parts) -> 
     nothing has to be read again.
     """
     keeps = hasattr(found, "by_slice")
+    alone = not parts and all(base.size < ENOUGH * size for size in base.shape if 1 < size <= MOST)
+    if not keeps and alone:  # of slices of a few numbers each, nobody can tell how large they are
+        return found
     if not keeps and found.max_rel is not None and (found.max_rel < SAFE or _is_told_by_few(found, base)):
         return found
     low, high = found.base.min, found.base.max
@@ -331,15 +337,17 @@ def _is_told_by_few(found: Comparison, base: Array) -> bool:
         else:
             of = at // math.prod(leading[axis + 1 :]) % leading[axis]
             sums = np.stack([np.bincount(of, each, leading[axis]) for each in by_row[:ERRORS]])
-        if not _is_told(sums, error * base.size):
+        if (sums[COUNT] < ENOUGH).any() or not _is_told(sums, error * base.size):
             return False
     return True
 
 
-def _is_told(sums: Array, error: float) -> bool:
-    """Return whether each slice's squares about its own mean are so large that all of the error could not hide it."""
-    about = sums[SQUARES] - sums[SUM] ** 2 / np.maximum(sums[COUNT], 1)
-    return bool((sums[COUNT] >= ENOUGH).all() and (TOLD**2 * about > np.maximum(error, CONSTANT * sums[SQUARES])).all())
+def _is_told(sums: Array, error: float | Array) -> bool:
+    """Return whether each slice's squares about its own mean, of a few elements the squares themselves, are so large
+    that an error could not hide it. error: of each slice, or of all of the tensor."""
+    many, squares = sums[COUNT], sums[SQUARES]
+    about = np.where(many >= ENOUGH, squares - sums[SUM] ** 2 / np.maximum(many, 1), squares)
+    return bool((many > 0).all() and (TOLD**2 * about > np.maximum(error, CONSTANT * squares)).all())
 
 
 def parts_of(found: Comparison) -> Parts:
