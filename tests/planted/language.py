@@ -1,0 +1,280 @@
+"""Language models on two roads with one thing wrong, or nothing: who is named, why, and with which status.
+
+    python tests/planted/language.py [torch|gguf|vllm|NAME ...]
+
+Sixteen cases, whose labels were written before any of them was run: how the name of the first wrong operator may look,
+the codes that its cause may have, and what the cause has to name (a weight or a key of the configuration); "" where
+nothing is asked. ``gguf`` needs xllamacpp and gguf, ``vllm`` PRECISION_DEBUG_VLLM_PYTHON, all of them transformers.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "backends")]
+
+from planted import configured  # noqa: E402
+
+import precision_debug  # noqa: E402
+
+Weights = dict[str, Any]
+Edit = Callable[[Weights], None]
+configured.KINDS = {
+    **configured.KINDS,
+    "qwen3": ("Qwen3", {"head_dim": 32}),
+    "gemma": ("Gemma", {"head_dim": 32, "tie_word_embeddings": True}),
+    "qwen2_moe": ("Qwen2Moe", {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 48,
+                               "shared_expert_intermediate_size": 96, "norm_topk_prob": True, "decoder_sparse_step": 1,
+                               "mlp_only_layers": []}),
+}  # fmt: skip
+_DIFFER = ("files_differ",)
+_NARROW = ("files_differ", "held_narrower", "coarse", "drift", "other_arithmetic")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """who: "" where nobody may be named. edit: of the target's weights. factories: source of both sides' modules,
+    where a file of weights cannot have the fault; FOLDER stands for the trainer's."""
+
+    engine: str
+    kind: str
+    who: str
+    causes: tuple[str, ...] = ()
+    names: str = ""
+    edit: Edit | None = None
+    factories: tuple[str, str] = ("", "")
+    mode: str = ""
+    status: int = 1
+    feeds: Mapping[str, Any] = field(default_factory=dict)
+    file: Mapping[str, Any] = field(default_factory=dict)
+
+
+def bfloat16(weight: Any) -> Any:
+    bits = np.ascontiguousarray(weight, np.float32).view(np.uint32)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
+
+
+def other(weight: Any) -> Any:
+    """Another checkpoint's: as large, and unlike."""
+    return (weight.std() * np.random.default_rng(7).normal(size=weight.shape)).astype(np.float32)
+
+
+def exchange(weights: Weights, one: str, two: str) -> None:
+    """All tensors whose name holds one, with those that hold the other."""
+    for name in [name for name in weights if one in name]:
+        mate = name.replace(one, two)
+        weights[name], weights[mate] = weights[mate], weights[name]
+
+
+def put(pattern: str, change: Callable[[Any], Any]) -> Edit:
+    def edit(weights: Weights) -> None:
+        found = [name for name in weights if re.search(pattern, name)]
+        assert found, pattern
+        for name in found:
+            weights[name] = change(weights[name])
+
+    return edit
+
+
+_PLAIN = """
+import torch, transformers
+
+def load():
+    return transformers.AutoModelForCausalLM.from_pretrained(FOLDER, torch_dtype=torch.float32).eval()
+"""
+_AS_IT_IS = _PLAIN + """
+def build():
+    return load()
+"""
+_LOW_ROUTER = _PLAIN + """
+def build():
+    model = load()
+    for layer in model.model.layers:
+        gate = layer.block_sparse_moe.gate
+        gate.weight.data = gate.weight.data.bfloat16()
+        gate.forward = lambda x, gate=gate: torch.nn.functional.linear(x.bfloat16(), gate.weight).float()
+    return model
+"""
+_POSITIONS = _PLAIN + """
+class Padded(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.model = load()
+
+    def forward(self, input_ids, attention_mask):
+        places = COUNT
+        return self.model(input_ids=input_ids, attention_mask=attention_mask, position_ids=places).logits
+
+def build():
+    return Padded()
+"""
+_MASKED = _PLAIN + """
+class Masked(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.model = load()
+
+    def forward(self, input_ids):
+        size = input_ids.shape[1]
+        hidden = torch.full((size, size), torch.finfo(torch.float32).min).triu(DIAGONAL)
+        return self.model(input_ids=input_ids, attention_mask=hidden[None, None].expand(len(input_ids), 1, size, size)
+                          ).logits
+
+def build():
+    return Masked()
+"""
+_LEFT = np.concatenate([np.zeros((2, 4), np.int64), np.ones((2, 8), np.int64)], axis=1)
+
+CASES: Mapping[str, Case] = {
+    "router_rounded": Case(engine="torch", kind="mixtral", who=r"layers\.1\.block_sparse_moe", causes=_NARROW,
+                           names=r"layers\.1\.block_sparse_moe\.gate\.weight",
+                           edit=put(r"layers\.1\.block_sparse_moe\.gate\.weight", bfloat16)),
+    "router_computed_low": Case(engine="torch", kind="mixtral", who=r"layers\.0\.block_sparse_moe", causes=_NARROW,
+                                factories=(_AS_IT_IS, _LOW_ROUTER)),
+    "experts_exchanged": Case(engine="torch", kind="mixtral", who=r"layers\.1\.block_sparse_moe", causes=_DIFFER,
+                              names=r"layers\.1\.block_sparse_moe\.experts\.[12]\.",
+                              edit=lambda w: exchange(w, "layers.1.block_sparse_moe.experts.1.",
+                                                      "layers.1.block_sparse_moe.experts.2.")),
+    "expert_foreign": Case(engine="torch", kind="qwen3_moe", who=r"layers\.0\.mlp", causes=_DIFFER,
+                           names=r"layers\.0\.mlp\.experts\.2\.down_proj",
+                           edit=put(r"layers\.0\.mlp\.experts\.2\.down_proj", other)),
+    "shared_scaled": Case(engine="torch", kind="qwen2_moe", who=r"layers\.1\.mlp", causes=_DIFFER,
+                          names=r"layers\.1\.mlp\.shared_expert\.down_proj",
+                          edit=put(r"layers\.1\.mlp\.shared_expert\.down_proj", lambda w: 2 * w)),
+    "shared_missing": Case(engine="torch", kind="qwen2_moe", who=r"layers\.0\.mlp", causes=_DIFFER,
+                           names=r"layers\.0\.mlp\.shared_expert\.down_proj",
+                           edit=put(r"layers\.0\.mlp\.shared_expert\.down_proj", np.zeros_like)),
+    "left_positions": Case(engine="torch", kind="gpt2", who=r"wpe|position|model/", feeds={"attention_mask": _LEFT},
+                           factories=(_POSITIONS.replace("COUNT", "(attention_mask.cumsum(1) - 1).clamp(min=0)"),
+                                      _POSITIONS.replace("COUNT", "torch.arange(input_ids.shape[1])[None].expand_as(input_ids)"))),
+    "mask_off_by_one": Case(engine="torch", kind="llama", who=r"layers\.0\.self_attn|triu|mask|^model/",
+                            factories=(_MASKED.replace("DIAGONAL", "1"), _MASKED.replace("DIAGONAL", "2"))),
+    "gguf_experts_exchanged": Case(engine="gguf", kind="llama", who=r"ffn_moe_(gate|up|down|out)-1|blk\.1\.ffn_(gate|up|down)_exps|blk\.1",
+                                   causes=_DIFFER, names=r"blk\.1\.ffn_(gate|up|down)_exps"),
+    "gguf_norm_foreign": Case(engine="gguf", kind="qwen3", who=r"Kcur_normed-1|Kcur-1|blk\.1\.attn_k_norm", causes=_DIFFER,
+                              names=r"blk\.1\.attn_k_norm"),
+    "gguf_softcap_left_out": Case(engine="gguf", kind="gemma2", who=r"result_output|logits|output", causes=_DIFFER,
+                                  names=r"final_logit_softcapping"),
+    "gguf_healthy": Case(engine="gguf", kind="qwen3", who="", file={"kind": "Q8_0"}, status=0),
+    "vllm_experts_exchanged": Case(engine="vllm", kind="mixtral", who=r"layers\.1\.block_sparse_moe", causes=_DIFFER,
+                                   names=r"layers\.1\.block_sparse_moe\.experts\.[12]\.",
+                                   edit=lambda w: exchange(w, "layers.1.block_sparse_moe.experts.1.",
+                                                           "layers.1.block_sparse_moe.experts.2.")),
+    "vllm_norm_of_ones": Case(engine="vllm", kind="qwen3", who=r"layers\.0\.self_attn", causes=_DIFFER,
+                              names=r"layers\.0\.self_attn\.k_norm\.weight",
+                              edit=put(r"layers\.0\.self_attn\.k_norm\.weight", np.ones_like)),
+    "vllm_stale_gemma": Case(engine="vllm", kind="gemma", who=r"layers\.1\.mlp\.", causes=_DIFFER,
+                             names=r"layers\.1\.mlp\.gate_proj\.weight",
+                             edit=put(r"layers\.1\.mlp\.gate_proj\.weight",
+                                      lambda w: (w + 0.2 * other(w)).astype(np.float32))),
+    "vllm_healthy": Case(engine="vllm", kind="qwen3", who="", mode="vllm_bf16", status=0),
+}  # fmt: skip
+
+
+def _folders(case: Case, room: Path) -> tuple[Path, Path]:
+    from safetensors.numpy import load_file, save_file
+
+    trainer = configured.build(room / "trainer", case.kind, 32 if case.engine == "vllm" else 0)
+    target = Path(shutil.copytree(trainer, room / "served"))
+    if case.edit is not None:
+        weights = dict(load_file(target / "model.safetensors"))
+        case.edit(weights)
+        save_file({name: np.ascontiguousarray(one) for name, one in weights.items()}, target / "model.safetensors",
+                  metadata={"format": "pt"})  # fmt: skip
+    return trainer, target
+
+
+def _gguf(name: str, case: Case, room: Path) -> tuple[Path, Path]:
+    import test_llamacpp_architectures as made
+
+    base = made.write(room / "F32.gguf", case.kind, "F32")
+    plain, softcap = made.weights, made.gguf.GGUFWriter.add_final_logit_softcapping
+
+    def changed(architecture: str) -> Weights:
+        found = plain(architecture)
+        if name == "gguf_experts_exchanged":
+            for kind in ("gate", "up", "down"):
+                one = found[f"blk.1.ffn_{kind}_exps.weight"]
+                found[f"blk.1.ffn_{kind}_exps.weight"] = np.ascontiguousarray(one[[0, 2, 1, 3]])
+        if name == "gguf_norm_foreign":
+            found["blk.1.attn_k_norm.weight"] = (1 + other(found["blk.1.attn_k_norm.weight"])).astype(np.float32)
+        return found
+
+    made.weights = changed
+    if name == "gguf_softcap_left_out":
+        made.gguf.GGUFWriter.add_final_logit_softcapping = lambda *_: None
+    try:
+        return base, made.write(room / "other.gguf", case.kind, case.file.get("kind", "F32"))
+    finally:
+        made.weights, made.gguf.GGUFWriter.add_final_logit_softcapping = plain, softcap
+
+
+def run_one(name: str, room: Path) -> tuple[dict[str, bool], str]:
+    """What is right of a case, and what was told."""
+    case = CASES[name]
+    if case.engine == "gguf":
+        import gguf_files
+
+        base, target = _gguf(name, case, room)
+        report = precision_debug.compare(
+            str(target), run_mode="gguf_cpu", baseline="gguf_fp32", baseline_model=str(base),
+            inputs={"input_ids": gguf_files.ids()}, kv_cache="f32", flash_attention="off",
+        )  # fmt: skip
+    else:
+        base, target = _folders(case, room)
+        sides = [str(base), str(target)]
+        if case.factories[0]:
+            for place, source in enumerate(case.factories):
+                file = room / f"side{place}.py"
+                file.write_text(source.replace("FOLDER", repr(str(base))), encoding="utf-8")
+                sides[place] = f"{file}:build"
+        report = precision_debug.compare(
+            sides[1], run_mode=case.mode or ("vllm_fp32" if case.engine == "vllm" else "torch_fp32"),
+            baseline="torch_fp32", baseline_model=sides[0], inputs={**configured.IDS, **case.feeds},
+        )  # fmt: skip
+    culprits = report.explanation.culprits if report.explanation is not None else ()
+    first = culprits[0] if culprits else None
+    told = str(first.evidence.get("name", "")) if first is not None else ""
+    right = {
+        "status": report.exit_status == case.status,
+        "who": bool(first is not None and re.search(case.who, first.name)) if case.who else first is None,
+    }
+    if case.causes:
+        right["cause"] = first is not None and first.cause in case.causes
+    if case.names:
+        right["named"] = bool(re.search(case.names, told))
+    text = f"{first.name}: {first.cause} {dict(first.evidence)}" if first is not None else "nobody"
+    return right, f"status {report.exit_status}, {len(culprits)} named; {text}"
+
+
+def main(asked: list[str]) -> None:
+    names = [name for name, case in CASES.items() if not asked or name in asked or case.engine in asked]
+    whole, counts = 0, dict[str, list[bool]]()
+    for name in names:
+        begun = time.monotonic()
+        with tempfile.TemporaryDirectory() as room:
+            try:
+                right, told = run_one(name, Path(room))
+            except Exception as error:
+                right, told = {"ran": False}, f"{type(error).__name__}: {error}"
+        whole += all(right.values())
+        for what, value in right.items():
+            counts.setdefault(what, []).append(value)
+        wrong = [what for what, value in right.items() if not value]
+        seconds = time.monotonic() - begun
+        print(f"{name:24} {'right' if not wrong else 'WRONG: ' + ', '.join(wrong):16} {seconds:5.1f} s  {told[:400]}", flush=True)
+    print(f"wholly right {whole} of {len(names)};", "; ".join(f"{w} {sum(v)} of {len(v)}" for w, v in counts.items()))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
