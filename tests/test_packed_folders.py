@@ -24,7 +24,7 @@ LINEAR = tuple(
     f"model.layers.{layer}.{name}_proj" for layer in range(llama_folders.LAYERS)
     for name in ("self_attn.q", "self_attn.k", "self_attn.v", "self_attn.o", "mlp.gate", "mlp.up", "mlp.down")
 )  # fmt: skip
-Parts = Mapping[str, Any]
+Parts = dict[str, Any]
 
 
 def grid(weight: Any, bits: int, *, zeroed: bool) -> tuple[Any, Any, Any, Any]:
@@ -94,6 +94,41 @@ def float8(weight: Any) -> tuple[Parts, Any]:
     return {"weight": held, "weight_scale_inv": torch.from_numpy(scale)}, held.double().numpy() * spread
 
 
+def torchao(weight: Any, bits: int) -> tuple[Parts, Any]:
+    """As transformers 5 writes torchao's Int8Tensor, or its IntxUnpackedToInt8Tensor of four bits."""
+    numbers, scale, zero, stands = grid(weight, bits, zeroed=bits == 4)
+    middle = 1 << (bits - 1)
+    kind = "Int8Tensor" if bits == 8 else "IntxUnpackedToInt8Tensor"
+    return {
+        "_weight_qdata": torch.from_numpy((numbers - middle).astype(np.int8)), "_weight_scale": torch.from_numpy(scale),
+        "_weight_zero_point": torch.from_numpy((zero - middle).astype(np.int8)), "class": kind,
+    }, stands  # fmt: skip
+
+
+def torchao_float8(weight: Any) -> tuple[Parts, Any]:
+    scale = np.float32(np.abs(weight).max(-1, keepdims=True) / 448)
+    held = torch.from_numpy((weight / scale).astype(np.float32)).to(torch.float8_e4m3fn)
+    parts = {"_weight_qdata": held, "_weight_scale": torch.from_numpy(scale), "class": "Float8Tensor"}
+    return parts, held.double().numpy() * scale
+
+
+def torchao_int4(weight: Any) -> tuple[Parts, Any]:
+    """As its kernels on a card want it: two numbers a byte, groups first, a zero point that is a number of its own."""
+    rows, columns = weight.shape
+    by_group = weight.reshape(rows, columns // GROUP, GROUP)
+    scale = np.float32((by_group.max(-1) - by_group.min(-1)) / 15)
+    zero = np.float32(by_group.min(-1) + 8 * scale)
+    numbers = np.clip(np.rint((by_group - zero[..., None]) / scale[..., None]), -8, 7)
+    stands = numbers * scale.astype(np.float64)[..., None] + zero[..., None]
+    whole = numbers.reshape(rows, columns).astype(np.int8)
+    return {
+        "_weight_qdata": torch.from_numpy((whole[:, 1::2] << 4) | (whole[:, ::2] & 15)), "class": "Int4Tensor",
+        "_weight_scale": torch.from_numpy(scale.T.copy()), "_weight_zero_point": torch.from_numpy(zero.T.copy()),
+    }, stands.reshape(rows, columns)  # fmt: skip
+
+
+_TORCHAO = {"quant_method": "torchao", "quant_type": {"default": {"_type": "Int8WeightOnlyConfig", "_data": {}}}}
+
 FORMATS: Mapping[str, tuple[Any, dict[str, Any]]] = {
     "compressed int4": (lambda one: compressed(one, 4, zeroed=False), {
         "quant_method": "compressed-tensors", "format": "pack-quantized",
@@ -106,30 +141,37 @@ FORMATS: Mapping[str, tuple[Any, dict[str, Any]]] = {
     "gptq": (gptq, {"quant_method": "gptq", "bits": 4, "group_size": GROUP}),
     "awq": (awq, {"quant_method": "awq", "bits": 4, "group_size": GROUP, "zero_point": True, "version": "gemm"}),
     "fp8": (float8, {"quant_method": "fp8", "weight_block_size": [48, 32]}),
+    "torchao int8": (lambda one: torchao(one, 8), _TORCHAO),
+    "torchao int4 in bytes": (lambda one: torchao(one, 4), _TORCHAO),
+    "torchao int4": (torchao_int4, _TORCHAO),
+    "torchao float8": (torchao_float8, _TORCHAO),
+    "torchao int4 in tiles": (lambda one: (torchao_int4(one)[0] | {"class": "Int4TilePackedTo4dTensor"}, one), _TORCHAO),
 }  # fmt: skip
 
 
-def packed(folder: Path, base: Path, kind: str, worse: str = "") -> dict[str, Any]:
+def packed(folder: Path, base: Path, method: str, worse: str = "") -> dict[str, Any]:
     """Write a folder whose linear layers are packed, and return what they stand for. worse: one of two bits."""
     from safetensors.torch import load_file, save_file
 
-    pack, said = FORMATS[kind]
-    state, stands = dict(load_file(base / "model.safetensors")), {}
+    pack, said = FORMATS[method]
+    state, stands, head = dict(load_file(base / "model.safetensors")), {}, {"format": "pt"}
     for name in LINEAR:
         weight = state.pop(f"{name}.weight").double().numpy()
         if name == worse:
             step = np.abs(weight).max()
             weight = np.rint(weight / step) * step
         parts, stands[f"{name}.weight"] = pack(weight)
+        if kind := parts.pop("class", ""):
+            head[f"{name}.weight"] = json.dumps({"_type": kind})
         state |= {f"{name}.{part}": one.contiguous() for part, one in parts.items()}
     folder.mkdir()
     config = json.loads((base / "config.json").read_text(encoding="utf-8"))
     (folder / "config.json").write_text(json.dumps(config | {"quantization_config": said}), encoding="utf-8")
-    save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+    save_file(state, folder / "model.safetensors", metadata=head)
     return stands
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", [kind for kind in FORMATS if "tiles" not in kind])
 def test_a_packed_weight_is_the_numbers_that_it_stands_for(tmp_path: Path, kind: str) -> None:
     from precision_debug_torch.engine.saved_folder import load_folder, packed_folder
 
@@ -152,6 +194,42 @@ def test_an_unknown_quantiser_is_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(ModelError):
         load_folder(str(base))
+
+
+@pytest.mark.parametrize("form", ["Int8WeightOnlyConfig", "Float8WeightOnlyConfig", "IntxWeightOnlyConfig"])
+def test_what_torchao_itself_wrote_is_read_as_torchao_reads_it(tmp_path: Path, form: str) -> None:
+    """In safetensors or as pytorch_model.bin, whichever this transformers writes."""
+    pytest.importorskip("torchao", reason="torchao is not installed")
+    import transformers
+    from precision_debug_torch.engine.saved_folder import load_folder, packed_folder
+    from torchao import quantization
+    from torchao.quantization.granularity import PerGroup  # type: ignore[import-untyped, import-not-found, unused-ignore]
+
+    base = llama_folders.write(tmp_path / "base")
+    more = {"weight_dtype": torch.int4, "granularity": PerGroup(GROUP)} if form.startswith("Intx") else {}
+    config = transformers.TorchAoConfig(getattr(quantization, form)(**more))
+    model = transformers.AutoModelForCausalLM.from_pretrained(str(base), torch_dtype=torch.float32,
+                                                              quantization_config=config)  # fmt: skip
+    try:
+        model.save_pretrained(tmp_path / "packed")
+    except ValueError:  # transformers 4 has safetensors of float8 alone
+        model.save_pretrained(tmp_path / "packed", safe_serialization=False)
+    told = packed_folder(str(tmp_path / "packed"))
+    assert told is not None
+    assert told.modules == frozenset(LINEAR)
+    found = dict(load_folder(str(tmp_path / "packed")).named_parameters())
+    for name in LINEAR:
+        own = model.get_submodule(name).weight.dequantize()
+        assert torch.allclose(found[f"{name}.weight"], own.float(), rtol=1e-6, atol=1e-7), name
+
+
+def test_a_weight_of_torchao_that_one_kind_of_card_lays_out_is_refused(tmp_path: Path) -> None:
+    from precision_debug_torch.engine.saved_folder import load_folder
+
+    base = llama_folders.write(tmp_path / "base")
+    packed(tmp_path / "packed", base, "torchao int4 in tiles")
+    with pytest.raises(ModelError, match="Int4TilePackedTo4dTensor"):
+        load_folder(str(tmp_path / "packed"))
 
 
 def test_a_search_finds_the_module_that_halves_the_kl(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

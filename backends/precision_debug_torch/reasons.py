@@ -165,6 +165,11 @@ REASONS = Catalogue("torch", {
         "{count} 个模块使用 {source} 的权重：{names}",
         "Nothing to do: keep_original asks for it.",
     ),
+    "pickled_by_torchao": Wording(
+        "holds torchao's classes in pytorch_model.bin, which only torchao unpacks",
+        "pytorch_model.bin 中是 torchao 的类，只有 torchao 能解包",
+        "Install torchao beside this torch, or save the folder with transformers 5, which writes safetensors.",
+    ),
     "handed_ignore": Wording("llm-compressor's list of what it leaves as it is", "llm-compressor 中保持原样的列表"),
     "handed_not_convert": Wording(
         "the same for quantisers of transformers (AWQ, bitsandbytes, torchao, FP8)",

@@ -2,8 +2,10 @@
 
 compressed-tensors (https://github.com/vllm-project/compressed-tensors, compressors/: weight_packed or weight of int8 or
 float8, weight_scale, weight_zero_point), GPTQ (AutoGPTQ's qlinear: qweight, qzeros, scales, g_idx), AWQ (AutoAWQ's
-WQLinear_GEMM: qweight, qzeros, scales) and block-wise float8 (weight, weight_scale_inv). None of these packages is
-needed: a weight is its integers less the zero point, times the scale.
+WQLinear_GEMM: qweight, qzeros, scales), block-wise float8 (weight, weight_scale_inv) and torchao (its
+prototype/safetensors: _weight_qdata, _weight_scale, _weight_zero_point, each weight's class in the file's head). None of
+these packages is needed: a weight is its integers less the zero point, times the scale. transformers 4 writes torchao's
+classes as pytorch_model.bin, which torch's unpickler for weights alone reads where torchao is installed.
 """
 
 from __future__ import annotations
@@ -17,16 +19,20 @@ from typing import Any
 import torch
 from safetensors import safe_open
 
-from precision_debug.errors import ModelError
+from precision_debug.errors import BackendUnavailable, ModelError
 
-__all__ = ["Packed", "config_of", "packed_of", "unpacked_state", "weight_of"]
+from ..reasons import say
+from .torchao import quantization, what_is_missing
+
+__all__ = ["Packed", "config_of", "is_pickled_by_torchao", "packed_of", "unpacked_state", "weight_of"]
 
 _AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
 """Which of eight columns each four bits of an AWQ word hold."""
 
 _PARTS = ("weight_packed", "weight_scale", "weight_zero_point", "weight_shape", "weight_g_idx", "weight_scale_inv",
           "qweight", "qzeros", "scales", "g_idx", "weight", "input_scale", "input_zero_point",
-          "weight_global_scale", "input_global_scale", "output_scale", "bias")  # fmt: skip
+          "weight_global_scale", "input_global_scale", "output_scale", "bias",
+          "_weight_qdata", "_weight_scale", "_weight_zero_point", "_weight_act_pre_scale")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,13 +55,17 @@ def packed_of(config: Mapping[str, Any], folder: Path) -> Packed | None:
     if method not in _UNPACK:
         known = ", ".join(_UNPACK)
         raise ModelError(f"is quantised by {method or 'an unnamed tool'}", where=str(folder), hint=f"known are {known}")
+    if is_pickled_by_torchao(config, folder):
+        names = {name.removesuffix(".weight") for name, one in _pickled(folder).items() if _is_packed(one)}
+    else:
+        names = {name.rpartition(".")[0] for _, name in _names(folder) if name.rpartition(".")[2] in _MARKS}
     groups = (said.get("config_groups") or {}).values()
-    names = {name.rpartition(".")[0] for _, name in _names(folder) if name.rpartition(".")[2] in _MARKS}
     acts = any(group.get("input_activations") for group in groups) or method == "fp8"
+    acts = acts or (method == "torchao" and "Activation" in json.dumps(said.get("quant_type")))
     return Packed(method=method, modules=frozenset(names), activations=acts)
 
 
-_MARKS = frozenset({"weight_packed", "weight_scale", "weight_scale_inv", "qweight"})
+_MARKS = frozenset({"weight_packed", "weight_scale", "weight_scale_inv", "qweight", "_weight_qdata"})
 """Tensors of which each packed module has one."""
 
 
@@ -76,11 +86,17 @@ def weight_of(folder: Path, name: str) -> Any:
 
 def unpacked_state(config: Mapping[str, Any], packed: Packed, folder: Path) -> dict[str, Any]:
     """Return every tensor of the folder by its name, packed weights in float32. Raises ModelError."""
+    if is_pickled_by_torchao(config, folder):
+        return {name: one.dequantize().float() if _is_packed(one) else one for name, one in _pickled(folder).items()}
     said = config.get("quantization_config") or config.get("compression_config") or {}
     parts: dict[str, dict[str, Any]] = {module: {} for module in packed.modules}
     state: dict[str, Any] = {}
     for file in sorted(folder.glob("*.safetensors")):
         with safe_open(file, "pt") as opened:
+            heads = opened.metadata() or {}
+            for module in parts:
+                if packed.method == "torchao" and f"{module}.weight" in heads:
+                    parts[module]["class"] = json.loads(heads[f"{module}.weight"])["_type"]
             for name in opened.keys():  # noqa: SIM118
                 module, _, part = name.rpartition(".")
                 own = module in parts and part in _PARTS and part != "bias"
@@ -177,8 +193,54 @@ def _of_fp8(own: Mapping[str, Any], said: Mapping[str, Any]) -> Any:
     return _scaled(own["weight"], scale, None)
 
 
+def _of_torchao(own: Mapping[str, Any], _said: Mapping[str, Any]) -> Any:
+    kind, scale, zero = own["class"], own["_weight_scale"], own.get("_weight_zero_point")
+    if own.get("_weight_act_pre_scale") is not None or kind not in _TORCHAO:
+        known = ", ".join(_TORCHAO)
+        raise ValueError(f"its class {kind} is laid out for one kind of device; known are {known}")
+    if kind != "Int4Tensor":
+        return _scaled(own["_weight_qdata"], scale, zero)
+    held = own["_weight_qdata"].to(torch.int8)  # two numbers a byte, lowest bits first, two's complement
+    numbers = torch.stack([(held << 4) >> 4, held >> 4], -1).reshape(held.shape[0], -1)
+    middle = _scaled(torch.ones_like(numbers), zero.t(), None)  # a zero point here is what 0 stands for
+    return _scaled(numbers, scale.t(), None) + middle
+
+
+_TORCHAO = ("Int8Tensor", "IntxUnpackedToInt8Tensor", "Float8Tensor", "Int4Tensor")
+
+
+def is_pickled_by_torchao(config: Mapping[str, Any], folder: Path) -> bool:
+    """Return whether torchao's weights are in no safetensors: transformers 4 writes most of its types so."""
+    said = config.get("quantization_config") or {}
+    pickled = isinstance(said, dict) and said.get("quant_method") == "torchao"
+    return pickled and not any(folder.glob("*.safetensors")) and any(folder.glob("pytorch_model*.bin"))
+
+
+def _pickled(folder: Path) -> dict[str, Any]:
+    """Return what is in pytorch_model.bin, by the unpickler that makes tensors of known classes alone.
+
+    Raises BackendUnavailable without torchao, ModelError."""
+    if missing := what_is_missing():
+        what = say("pickled_by_torchao")
+        raise BackendUnavailable(what, where=str(folder), hint=missing)
+    quantization()  # which makes its classes known to that unpickler
+    state: dict[str, Any] = {}
+    for file in sorted(folder.glob("pytorch_model*.bin")):
+        try:
+            state |= torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+        except Exception as error:
+            text = (str(error).splitlines() or [type(error).__name__])[0]
+            raise ModelError(f"cannot be read without running code ({text})", where=str(file)) from error
+    return state
+
+
+def _is_packed(tensor: Any) -> bool:
+    return type(tensor) not in (torch.Tensor, torch.nn.Parameter) and hasattr(tensor, "dequantize")
+
+
 _UNPACK: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, Any]], Any]] = {
     "compressed-tensors": _of_compressed_tensors, "gptq": _of_gptq, "awq": _of_awq, "fp8": _of_fp8,
+    "torchao": _of_torchao,
 }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from precision_debug.errors import BackendUnavailable, ModelError
 from precision_debug.safety.untrusted import refuse_special
 
 from ..reasons import say
-from .quantised_folder import Packed, config_of, packed_of, unpacked_state
+from .quantised_folder import Packed, config_of, is_pickled_by_torchao, packed_of, unpacked_state
 
 __all__ = ["load_folder", "packed_folder"]
 
@@ -79,7 +79,7 @@ def _loaded(kind: Any, path: str, dtype: Any) -> Any:
 def _class_named(folder: Path) -> str:
     """Return the class that config.json names; its weights are there, in a form that no code can hide in."""
     file = folder / "config.json"
-    for one in (file, *folder.glob("*.safetensors"), *folder.glob("*.json")):
+    for one in (file, *folder.glob("*.safetensors"), *folder.glob("*.json"), *folder.glob("pytorch_model*.bin")):
         refuse_special(one, ModelError)
     if not file.is_file():
         raise ModelError(
@@ -94,7 +94,7 @@ def _class_named(folder: Path) -> str:
     if not isinstance(named, str):
         raise ModelError("names no class under 'architectures'", where=str(file), hint=_FACTORY)
     _refuse_what_fetches(folder, config)
-    if not any(folder.glob("*.safetensors")):
+    if not any(folder.glob("*.safetensors")) and not is_pickled_by_torchao(config, folder):
         raise ModelError(
             "holds no safetensors; other files of weights are Python objects, which are not read: reading them would "
             "run code", where=str(folder), hint="save it again with save_pretrained, or " + _FACTORY,
