@@ -20,6 +20,8 @@ pytest.importorskip("transformers", reason="transformers is not installed")
 pytestmark = pytest.mark.engine("torch")
 
 GROUP = 32
+_LEAST = np.float32(1e-6)
+"""Of a group of nothing but 0."""
 LINEAR = tuple(
     f"model.layers.{layer}.{name}_proj" for layer in range(llama_folders.LAYERS)
     for name in ("self_attn.q", "self_attn.k", "self_attn.v", "self_attn.o", "mlp.gate", "mlp.up", "mlp.down")
@@ -34,11 +36,10 @@ def grid(weight: Any, bits: int, *, zeroed: bool) -> tuple[Any, Any, Any, Any]:
     top = (1 << bits) - 1
     if zeroed:
         low, high = np.minimum(by_group.min(-1), 0), np.maximum(by_group.max(-1), 0)
-        scale = np.float32((high - low) / top)
-        scale = np.maximum(scale, np.float32(1e-6))  # of a group of nothing but 0
+        scale = np.maximum(np.float32((high - low) / top), _LEAST)
         zero = np.clip(np.rint(-low / scale), 1, top)
     else:
-        scale = np.float32(np.abs(by_group).max(-1) / (top // 2))
+        scale = np.maximum(np.float32(np.abs(by_group).max(-1) / (top // 2)), _LEAST)
         zero = np.full_like(scale, 1 << (bits - 1))
     numbers = np.clip(np.rint(by_group / scale[..., None]) + zero[..., None], 0, top)
     stands = (numbers - zero[..., None]) * scale.astype(np.float64)[..., None]
@@ -248,6 +249,36 @@ def test_a_search_finds_the_module_that_halves_the_kl(tmp_path: Path, capsys: py
     assert status == 0
     assert f'ignore=["{worse}"]' in said
     assert f'modules_to_not_convert=["{worse}"]' in said
+
+
+@pytest.mark.parametrize("method", ["gptq", "torchao int8"])
+def test_a_layer_of_very_few_bits_is_told_by_its_weight(tmp_path: Path, method: str) -> None:
+    """With the original's weight in its place the operator's error goes; every culprit is told so, the coarsest
+    first, and how the folder is packed is no setting that could be exchanged."""
+    base, worse = llama_folders.write(tmp_path / "base"), "model.layers.1.mlp.down_proj"
+    packed(tmp_path / "packed", base, method, worse)
+    report = precision_debug.compare(
+        str(tmp_path / "packed"), run_mode="torch_fp32", baseline="torch_fp32", baseline_model=str(base),
+        inputs={"input_ids": llama_folders.ids()},
+    )  # fmt: skip
+    assert report.exit_status == 1
+    assert report.explanation is not None
+    assert {one.cause for one in report.explanation.culprits} == {"few_bits"}
+    first = report.explanation.culprits[0]
+    assert first.evidence["weight"] == f"{worse}.weight"
+    assert first.evidence["off"] > 0.3
+    assert first.evidence["left"] < 1e-3
+
+
+def test_a_folder_that_lacks_a_weight_is_refused(tmp_path: Path) -> None:
+    """transformers would draw it at random, and whatever the comparison said would be of that."""
+    from precision_debug_torch.engine.saved_folder import load_folder
+
+    base = llama_folders.write(
+        tmp_path / "base", change=lambda _, weights: weights.pop("model.layers.1.mlp.up_proj.weight") is None
+    )
+    with pytest.raises(ModelError, match="up_proj"):
+        load_folder(str(base))
 
 
 def test_what_a_quantiser_does_everywhere_blames_no_weight(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ from .operator_facts import (
     largest_of_row,
     narrow_type,
     types_of,
+    weights_in_few_bits,
 )
 from .operators import BODIES, CANCEL, MOVE, REACH_FURTHER, SELECT, SQUARE_NOTHING, SUM_UP, plain_type
 from .regions import (
@@ -101,6 +102,8 @@ def cause_of(
     difference = files_differ(subject, name, case)
     if difference:
         return "files_differ", difference, (name,)
+    if case is not None and (told := _few_bits(case)):
+        return (*told, (name,))
     if subject.variant and not amplifier:
         where = say("in_batch") if subject.variant == "batch" else say("in_padded")
         return "neighbours", {"variant": where}, (name,)
@@ -144,6 +147,18 @@ def _case_of(subject: Subject, alone: Alone, name: str, exact: Array | None, wro
         return None
     exact, wrong = (np.asarray(one).astype(np.float64) for one in (exact, wrong))
     return Case(subject=subject, alone=alone, name=name, exact=exact, wrong=wrong)
+
+
+def _few_bits(case: Case) -> Told | None:
+    """Return the weight that a quantiser's file holds in few bits, where the operator's error goes with the original's
+    in its place; None where it does not."""
+    pairs = weights_in_few_bits(case.subject, case.name)
+    for key, (b, t) in pairs.items():
+        off = float(np.linalg.norm((t - b).astype(np.float64)) / (np.linalg.norm(b.astype(np.float64)) or 1.0))
+        proven = case.proven("few_bits", {"weight": key, "off": off})
+        if proven is not None and "left" in proven:
+            return "few_bits", proven
+    return None
 
 
 def _broken(subject: Subject, amplifier: str) -> Evidence:

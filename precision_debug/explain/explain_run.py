@@ -237,8 +237,17 @@ def explain(
     except Exception as error:
         reason = say("failed", detail=f"{type(error).__name__}: {error}")
     else:
-        return with_packers(subject, explanation, found), found
+        return _coarsest_first(with_packers(subject, explanation, found)), found
     return Explanation(state="unknown", reason=reason, allowed=usual, seconds=work.seconds), []
+
+
+def _coarsest_first(explanation: Explanation) -> Explanation:
+    """Put the weights that few bits hold furthest from what they were made of before the others of their kind: a
+    quantiser touches every one, and the coarsest is where to look."""
+    theirs = [one for one in explanation.culprits if one.cause == "few_bits"]
+    waiting = iter(sorted(theirs, key=lambda one: -float(one.evidence["off"])))
+    told = tuple(next(waiting) if one.cause == "few_bits" else one for one in explanation.culprits)
+    return dataclasses.replace(explanation, culprits=told)
 
 
 def _of_step(

@@ -25,6 +25,7 @@ __all__ = [
     "narrow_type",
     "operators_of",
     "types_of",
+    "weights_in_few_bits",
 ]
 
 Array = np.ndarray[Any, Any]
@@ -130,6 +131,24 @@ def _read(subject: Subject, name: str) -> dict[str, Array]:
             array = np.asarray(value)
             if array.dtype.kind == "f" and array.size:
                 found[key] = array
+    return found
+
+
+def weights_in_few_bits(subject: Subject, name: str) -> dict[str, tuple[Array, Array]]:
+    """Return the weights of a region that a quantiser's file holds rounded, with the numbers that they stand for there:
+    by the baseline's name, the baseline's and the target's; {} where the target's file quantises more than weights."""
+    baseline, target = subject.operators()
+    found: dict[str, tuple[Array, Array]] = {}
+    for meta in subject.region_of.get(name, ()) if subject.weights_alone and target is not None else ():
+        row = subject.row_of.get(meta.name)
+        mine = baseline.operator(meta.name)
+        theirs = target.operator(row.target_name if row is not None else meta.name)
+        if mine is None or theirs is None or len(mine.parameters) != len(theirs.parameters):
+            continue
+        for (key, first), second in zip(mine.parameters.items(), theirs.parameters.values(), strict=True):
+            b, t = np.asarray(first), np.asarray(second)
+            if b.dtype.kind == "f" and b.ndim > 1 and b.shape == t.shape and not np.array_equal(b, t):
+                found[key] = b, t
     return found
 
 

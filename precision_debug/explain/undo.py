@@ -18,7 +18,7 @@ from ..numbers.narrowing import narrow_type as dtype_of
 from ..numbers.narrowing import rounded
 from ..records import TensorMeta
 from .introduced import Alone
-from .operator_facts import constants_of, is_quantised, narrow_type
+from .operator_facts import constants_of, is_quantised, narrow_type, weights_in_few_bits
 from .subject import Subject
 from .units import largest_of, lost_digits, normal_of, smallest_of, steps_of, unit_of
 
@@ -400,6 +400,12 @@ def _held_in_its_file(case: Case, evidence: Evidence) -> Array | None:
     return None if undone is not None and folded and few and left_of(case, undone) > LEFT else undone
 
 
+def _original_weight(case: Case, evidence: Evidence) -> Array | None:
+    """Return the weight that it was made of in the place of what the quantiser's file holds."""
+    pair = weights_in_few_bits(case.subject, case.name).get(evidence["weight"])
+    return None if pair is None else case.without_error_of({evidence["weight"]: pair[1].astype(np.float32)})
+
+
 _FOLDED = 4.0
 """Roundings that constants bring which were rounded, and multiplied, and rounded again: two of each, added up."""
 
@@ -418,6 +424,7 @@ EXPERIMENTS: Mapping[str, Callable[[Case, Evidence], Array | float | None]] = {
     "reads_rounded": _reads_rounded,
     "cancellation": _rounded_constants,
     "held_narrower": _held_in_its_file,
+    "few_bits": _original_weight,
 }
 """By cause: what the operator would have given without it, or the part of its error that is left; None: not run."""
 

@@ -85,8 +85,11 @@ class FolderConfigurations:
 
 _FILE = "config.json"
 
-_READ_BY_NOBODY = frozenset({"_name_or_path", "transformers_version", "torch_dtype", "dtype"})
-"""Keys that say where a folder comes from, and in which type it was trained: the run mode says in which it runs."""
+_READ_BY_NOBODY = frozenset({
+    "_name_or_path", "transformers_version", "torch_dtype", "dtype", "quantization_config", "compression_config",
+})  # fmt: skip
+"""Keys that say where a folder comes from, in which type it was trained (the run mode says in which it runs), and how
+its weights are packed: with another value of that the weights could not be read."""
 
 
 def _with(configuration: Any, values: Mapping[Place, Any]) -> Any:

@@ -130,6 +130,25 @@ CAUSES: Mapping[str, Cause] = {
         ),
         mended=False,
     ),
+    "few_bits": Cause(
+        undone=Wording(
+            "with the original's weight in its place",
+            "若换回原来的权重",
+        ),
+        en="a weight in few bits", zh="权重以少量比特保存",
+        do="Hold this weight in more bits: `search --on kl` gives the quantiser's own list.",
+        do_zh="将此权重以更多比特保存：`search --on kl` 会给出量化器自身的列表。",
+        why=Wording(
+            "its weight {weight} is held in few bits, which are off by {off} (Rel L2)",
+            "其权重 {weight} 以少量比特保存，相对 L2 误差为 {off}",
+        ),
+        evidence={"weight": _WORD, "off": _FIGURE},
+        sentence=Wording(
+            "{what} `{name}` loses by what its weight is held in: {why}.",
+            "{what} `{name}` 的损失来自其权重的保存方式：{why}。",
+        ),
+        mended=False,
+    ),
     "neighbours": Cause(
         en="it depends on what stands beside the sample", zh="依赖样本旁边的内容",
         do="Compute it over the sample alone: no statistics of the batch, and a mask wherever padding is summed up.",

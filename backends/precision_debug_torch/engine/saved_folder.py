@@ -61,7 +61,12 @@ def _loaded(kind: Any, path: str, dtype: Any) -> Any:
     """Return the module, packed weights as the numbers that they stand for."""
     packed = packed_folder(path)
     if packed is None:
-        return kind.from_pretrained(path, torch_dtype=dtype, local_files_only=True, use_safetensors=True)
+        module, told = kind.from_pretrained(
+            path, torch_dtype=dtype, local_files_only=True, use_safetensors=True, output_loading_info=True
+        )
+        if told["missing_keys"]:  # they are drawn at random
+            raise ModelError(f"lacks the model's {sorted(told['missing_keys'])[0]}", where=path, hint=_FACTORY)
+        return module
     config = kind.config_class.from_pretrained(path, local_files_only=True)
     for key in ("quantization_config", "compression_config"):
         if hasattr(config, key):

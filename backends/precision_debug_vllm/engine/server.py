@@ -3,7 +3,8 @@
 A program of its own, which needs vLLM and nothing of this project: ``python server.py READ WRITE`` (two open file
 descriptors). A message is a line of JSON, which may say that so many bytes follow.
 
-    asked   load (folder, dtype, rows, tokens, head_fp32), run (rows, tokens, shows, puts, names; ids follow), weight
+    asked   load (folder, dtype, rows, tokens, head_fp32), run (rows, tokens, shows, puts, names; ids follow), weight,
+            weights (front: how their names begin)
     told    loaded, tensor (name, op_type, dtype, shape, form, reads; values follow), done (logits follow), error
 
 vLLM puts all rows' tokens into one row, stacks projections, and hands a layer's output on in two parts, which the next
@@ -274,7 +275,7 @@ def _watch_plain(watch: Watch, name: str, module: Any) -> None:
     kind = type(module).__name__
     routes = name.endswith(".gate") and kind.endswith("Linear")
 
-    def after(_module: Any, given: Any, gave: Any) -> Any:
+    def after(_module: Any, given: Any, named: Any, gave: Any) -> Any:
         if not watch.active:
             return None
         one = _first(gave)
@@ -286,12 +287,12 @@ def _watch_plain(watch: Watch, name: str, module: Any) -> None:
         if _has_children(module) and watch.is_shown(name, one):
             return None
         what = "Linear" if kind.endswith("Linear") else "Embedding" if "Embedding" in kind else kind
-        put = watch.show(name, what, one, watch.reads(*given), "flat" if routes else "tokens")
+        put = watch.show(name, what, one, watch.reads(*given, *named.values()), "flat" if routes else "tokens")
         if put is None:
             return None
         return (put, *gave[1:]) if isinstance(gave, tuple) else put
 
-    module.register_forward_hook(after)
+    module.register_forward_hook(after, with_kwargs=True)
 
 
 def _watch_model(watch: Watch, model: Any) -> None:
@@ -371,6 +372,21 @@ class Engine:
             kind = str(apart.dtype).removeprefix("torch.")
             self._link.tell({"is": "output", "name": name, "dtype": kind, "shape": list(apart.shape)}, apart)
 
+    def weights(self, front: str) -> None:
+        """All parameters whose names begin so, as the file has them: an engine holds experts stacked."""
+        import pathlib
+
+        from safetensors import safe_open
+
+        found = []
+        for file in sorted(pathlib.Path(self._folder).glob("*.safetensors")):
+            with safe_open(file, "pt") as opened:
+                found += [(name, opened.get_tensor(name)) for name in opened.keys() if name.startswith(front)]  # noqa: SIM118
+        for name, one in found:
+            wide = one.to(self._dtype).float()
+            self._link.tell({"is": "tensor", "name": name, "shape": list(wide.shape)}, wide)
+        self._link.tell({"is": "done"})
+
     def weight(self, name: str) -> None:
         """A parameter as the file has it, in the type in which the engine holds it; of a tied head the embedding's.
 
@@ -407,6 +423,8 @@ def serve(link: Link) -> None:
                 link.tell({"is": "loaded", "versions": _versions()})
             elif engine is not None and asked["do"] == "run":
                 engine.run(asked, data)
+            elif engine is not None and asked["do"] == "weights":
+                engine.weights(asked["front"])
             elif engine is not None:
                 engine.weight(asked["name"])
         except Exception as error:
