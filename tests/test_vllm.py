@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -177,3 +178,49 @@ def test_what_is_put_in_place_is_what_the_next_module_is_given(tmp_path: Path) -
     same = session.run_replacing(FEEDS, lambda op_type, one, value: value)["output.logits"]
     assert np.abs(same - plain).max() < 1e-4
     session.close()
+
+
+@needs_engine
+def test_a_model_whose_head_the_engine_has_no_place_for_is_one_line(tmp_path: Path) -> None:
+    """Gemma's head is always its embedding."""
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    from planted import configured
+
+    folder = configured.build(tmp_path / "gemma2", "gemma2", 32)
+    with pytest.raises(ModelError, match="has no lm_head") as caught:
+        opened(folder)
+    assert len(str(caught.value)) < 300
+
+
+@needs_engine
+def test_a_tied_head_beside_a_stored_one_is_told(tmp_path: Path) -> None:
+    """vLLM takes no notice of the key there, which transformers obeys."""
+    notes = []
+    for tied in (False, True):
+        folder = llama_folders.write(
+            tmp_path / f"tied_{tied}", change=lambda config, _, tied=tied: config.update(tie_word_embeddings=tied)
+        )
+        session = opened(folder)
+        notes.append([getattr(one, "code", "") for one in session.notes])
+        session.close()
+    assert "keeps_its_head" in notes[1][-1]
+    assert "keeps_its_head" not in " ".join(notes[0])
+
+
+@needs_engine
+def test_the_engines_own_roads_are_rounding_and_rows_keep_their_places(tmp_path: Path) -> None:
+    """Decoded, alone and in chunks, of rows of two lengths: what is a token's own is where the whole batch has it."""
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    from precision_debug.cli import main
+
+    folder = llama_folders.write(tmp_path / "llama")
+    mask = np.ones_like(FEEDS["input_ids"])
+    mask[1, 7:] = 0
+    np.savez(tmp_path / "ids.npz", attention_mask=mask, **FEEDS)
+    command = ["roads", "--model_dir", str(folder), "--run_mode", "vllm_fp32", "--inputs", str(tmp_path / "ids.npz")]
+    status = main([*command, "--roads", "decode,alone,chunks", "--output", str(tmp_path / "roads.json")])
+    found = json.loads((tmp_path / "roads.json").read_text(encoding="utf-8"))["roads"]
+    assert status == 0
+    assert [one["name"] for one in found] == ["decode", "alone", "chunks"]
+    assert all(0 < one["error"] < 1e-5 for one in found)
+    assert all(one["modules"] > 15 for one in found)

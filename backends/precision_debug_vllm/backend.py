@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from precision_debug.protocols import Capabilities, FolderConfigurations, demand
 from precision_debug.reasons import Catalogue
@@ -15,7 +15,7 @@ from .reasons import REASONS
 from .settings import SETTINGS
 
 if TYPE_CHECKING:
-    from precision_debug.protocols import Feeds, Matches, Session
+    from precision_debug.protocols import Feeds, Hook, Matches, Session
     from precision_debug.records import TensorMeta
 
     from .keep import VllmKeep
@@ -32,10 +32,25 @@ class VllmBackend:
     reasons: Catalogue = REASONS
     named_after: Sequence[str] = ("torch",)
     configurations = FolderConfigurations()
+    truth = "torch_fp64"
+
+    @property
+    def roads(self) -> Sequence[str]:
+        """See ``protocols.Roads``."""
+        from .opening import ROADS
+
+        return ROADS
+
+    def travel(self, spec: SessionSpec, road: str, feeds: Feeds, hook: Hook) -> Mapping[str, Any]:
+        """See ``protocols.Roads``: held against transformers in float64, which vLLM does not compute in."""
+        demand(availability(spec.mode), spec.mode, where=self.name)
+        from .opening import travel_road
+
+        return travel_road(spec, recipe(spec.mode), python_with_vllm(), road, feeds, hook)
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(keeper=self, pairer=self, namesake=self, configurer=self)
+        return Capabilities(keeper=self, pairer=self, namesake=self, configurer=self, roads=self)
 
     def availability(self, mode: str) -> Availability:
         return availability(mode)

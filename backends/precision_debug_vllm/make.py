@@ -48,11 +48,16 @@ class Server:
     One question at a time. Raises BackendError where it ends early, with the last that it said.
     """
 
-    def __init__(self, *, python: str, folder: str, mode: str, dtype: str, cores: int, head_fp32: bool) -> None:
+    def __init__(
+        self, *, python: str, folder: str, mode: str, dtype: str, cores: int, head_fp32: bool, budget: int = 0
+    ) -> None:  # fmt: skip
+        """budget: tokens a step, so that prompts are cut into chunks; 0: as many as there are."""
         self.folder, self.mode, self.python = folder, mode, python
-        self.key = (python, dtype, cores, head_fp32, *_stamps(Path(folder)))
+        self.key = (python, dtype, cores, head_fp32, budget, *_stamps(Path(folder)))
         self.is_at_rest = False
-        self._asked = {"do": "load", "folder": os.path.abspath(folder), "dtype": dtype, "head_fp32": head_fp32}
+        self._asked = {
+            "do": "load", "folder": os.path.abspath(folder), "dtype": dtype, "head_fp32": head_fp32, "budget": budget,
+        }  # fmt: skip
         self._cores = cores
         self._room = (0, 0)
         self._process: subprocess.Popen[bytes] | None = None

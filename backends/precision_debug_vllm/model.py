@@ -28,6 +28,24 @@ class Folder:
     def vocabulary(self) -> int:
         return int(self.config["vocab_size"])
 
+    @property
+    def unties(self) -> bool:
+        """Whether config.json ties the head to the embedding, and the weights bring a head of their own: then vLLM
+        multiplies with that one (its ModelConfig.maybe_untie_word_embeddings), as if nothing were tied."""
+        return bool(self.config.get("tie_word_embeddings")) and any(
+            "lm_head.weight" in _names(file) for file in Path(self.path).glob("*.safetensors")
+        )
+
+
+def _names(file: Path) -> Mapping[str, Any]:
+    """Return the head of a file of weights, {} where it cannot be read; vLLM says what is wrong with it."""
+    try:
+        with file.open("rb") as opened:
+            head = json.loads(opened.read(int.from_bytes(opened.read(8), "little")))
+    except (OSError, ValueError, OverflowError, MemoryError, RecursionError):
+        return {}
+    return head if isinstance(head, dict) else {}
+
 
 def read_model(path: str) -> Folder:
     """Raises ModelError."""

@@ -18,6 +18,12 @@ REASONS = Catalogue("vllm", {
         "vLLM ran in {python}, with a torch and a transformers of its own.",
         "vLLM 在 {python} 中运行，使用其自己的 torch 与 transformers。", _HOME,
     ),
+    "keeps_its_head": Wording(
+        "config.json says tie_word_embeddings, and the folder has an lm_head.weight of its own: vLLM multiplies with that"
+        " one, whatever the key says.",
+        "config.json 设有 tie_word_embeddings，而目录中另有 lm_head.weight：无论该键为何，vLLM 都使用后者。",
+        "Where the trainer ties them, take lm_head.weight out of what is served.",
+    ),
     # why a tensor is paired with none
     "inside_kernel": Wording(
         "transformers computes it in a form of its own, which no module of it gives",

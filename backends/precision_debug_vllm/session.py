@@ -14,18 +14,21 @@ from precision_debug.protocols import Feeds, Hook, OneRun, Replace, Replacer
 from precision_debug.reasons import Reason
 from precision_debug.records import Doubt, InputMeta, Operator, TensorMeta
 
+from .failures import not_run
 from .make import Server, give_back
 from .model import Folder
 from .naming import symbolic
 from .reasons import say
 
-__all__ = ["VllmSession"]
+__all__ = ["VllmSession", "travel"]
 
-INPUT, MASK = "input_ids", "attention_mask"
+INPUT, MASK, LOGITS = "input_ids", "attention_mask", "output.logits"
 
 _WEIGHTED = frozenset({"Embedding", "Linear"})
 _EXPERTS = ("MoE", "MoERunner", "Experts")
 """How the engine's classes end that hold all experts of a layer."""
+
+_IN_STEPS = frozenset({"decode", "chunks"})
 
 Take = Callable[[str, str, Any], Any]
 """(operator type, name, array) to what goes into its place, or None."""
@@ -49,7 +52,8 @@ class VllmSession:
         self._server, self._folder, self._inputs, self._dtype = server, folder, inputs, dtype
         self._one_run, self._closed = OneRun(folder.path), False
         self.versions: Mapping[str, str] = server.versions
-        self.notes: Sequence[Reason] = (say("head_of_all"), say("elsewhere", python=server.python))
+        unties = (say("keeps_its_head"),) if folder.unties else ()
+        self.notes: Sequence[Reason] = (say("head_of_all"), say("elsewhere", python=server.python), *unties)
         self.tensors: Sequence[TensorMeta] = self._look(*look)
         self._op_types = {meta.name: meta.op_type for meta in self.tensors}
         self._types = {meta.name: meta.dtype for meta in self.tensors}
@@ -61,12 +65,12 @@ class VllmSession:
     def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
         """See protocols.Session."""
         with self._one_run:
-            return self._run(self._tokens(feeds), hook, names, puts=False)
+            return self._run(_tokens(self._folder, self._inputs, feeds)[0], hook, names, puts=False)
 
     def run_replacing(self, feeds: Feeds, replace: Replace, names: Collection[str] | None = None) -> Mapping[str, Any]:
         """See protocols.Replacer: what is put in place is what the engine's next module is given."""
         with self._one_run:
-            return self._run(self._tokens(feeds), replace, names, puts=True)
+            return self._run(_tokens(self._folder, self._inputs, feeds)[0], replace, names, puts=True)
 
     def held(self, name: str, value: Any) -> Any:
         """See protocols.Replacer."""
@@ -160,20 +164,50 @@ class VllmSession:
         data = np.ascontiguousarray(np.asarray(new).astype(value.dtype)).tobytes() if fits else b""
         self._server.ask({"put": fits}, data)
 
-    def _tokens(self, feeds: Feeds) -> Any:
-        where = self._folder.path
-        arrays = engine_arrays(
-            feeds, [meta for meta in self._inputs if meta.name == INPUT or meta.name in feeds], where=where
-        )
-        tokens, limit = arrays[INPUT], self._folder.vocabulary
-        if not tokens.size or int(tokens.min()) < 0 or int(tokens.max()) >= limit:
-            raise InputError(
-                f"{INPUT} has to hold token ids from 0 to {limit - 1}", where=where,
-                hint="feed what the model's tokenizer makes of a text",
-            )  # fmt: skip
-        if MASK in arrays and not arrays[MASK].all():
-            raise InputError(
-                "a serving engine is given no padding", where=where,
-                hint=f"feed rows of one length without {MASK}, or each row as a sample of its own",
-            )  # fmt: skip
-        return np.ascontiguousarray(tokens)
+
+def travel(
+    server: Server, folder: Folder, inputs: Sequence[InputMeta], road: str, feeds: Feeds, hook: Hook
+) -> Mapping[str, Any]:  # fmt: skip
+    """See protocols.Roads: rows without their padding, which a serving engine never sees. What modules are given is
+    called as transformers' roads call it. Raises InputError, ModelError and BackendError."""
+    tokens, mask = _tokens(folder, inputs, feeds, padded=True)
+    real = [row[kept] for row, kept in zip(tokens, mask, strict=True)]
+    lengths = [len(row) for row in real]
+    server.load(len(real), max(lengths))
+    server.ask({"do": "travel", "road": road, "lengths": lengths}, np.concatenate(real).tobytes())
+    found: dict[str, tuple[str, Any]] = {}
+    while True:
+        told, value = server.hear()
+        if told["is"] == "done":
+            break
+        whole = np.full((*tokens.shape, *value.shape[2:]), np.nan, np.float32)
+        for row, kept in enumerate(mask):
+            whole[row, kept] = value[row, : lengths[row]]
+        name = f"{told['name'].removesuffix('.input')} (input)" if told["name"].endswith(".input") else told["name"]
+        found["logits" if name == LOGITS else name] = told["op_type"], whole
+    if road in _IN_STEPS and told["steps"] < min(2, max(lengths)):  # then it went another road than it says
+        raise not_run(folder.path, road, f"it ran {max(lengths)} tokens in {told['steps']} step")
+    for name, (op_type, whole) in found.items():
+        hook(op_type, name, whole)
+    return {"logits": found["logits"][1]}
+
+
+def _tokens(
+    folder: Folder, inputs: Sequence[InputMeta], feeds: Feeds, *, padded: bool = False
+) -> tuple[Any, Any]:  # fmt: skip
+    """Return the ids, and which of them are no padding. Raises InputError."""
+    where = folder.path
+    arrays = engine_arrays(feeds, [meta for meta in inputs if meta.name == INPUT or meta.name in feeds], where=where)
+    tokens, limit = np.ascontiguousarray(arrays[INPUT]), folder.vocabulary
+    if not tokens.size or int(tokens.min()) < 0 or int(tokens.max()) >= limit:
+        raise InputError(
+            f"{INPUT} has to hold token ids from 0 to {limit - 1}", where=where,
+            hint="feed what the model's tokenizer makes of a text",
+        )  # fmt: skip
+    mask = arrays[MASK] != 0 if MASK in arrays else np.ones(tokens.shape, bool)
+    if (not padded and not mask.all()) or not mask.any(axis=1).all():
+        raise InputError(
+            "a serving engine is given no padding", where=where,
+            hint=f"feed rows of one length without {MASK}, or each row as a sample of its own",
+        )  # fmt: skip
+    return tokens, mask

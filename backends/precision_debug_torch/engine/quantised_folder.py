@@ -202,7 +202,7 @@ def _of_torchao(own: Mapping[str, Any], _said: Mapping[str, Any]) -> Any:
         return _scaled(own["_weight_qdata"], scale, zero)
     held = own["_weight_qdata"].to(torch.int8)  # two numbers a byte, lowest bits first, two's complement
     numbers = torch.stack([(held << 4) >> 4, held >> 4], -1).reshape(held.shape[0], -1)
-    middle = _scaled(torch.ones_like(numbers), zero.t(), None)  # a zero point here is what 0 stands for
+    middle = _scaled(torch.ones_like(numbers), own["_weight_zero_point"].t(), None)  # a zero point here is what 0 stands for
     return _scaled(numbers, scale.t(), None) + middle
 
 

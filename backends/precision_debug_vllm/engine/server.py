@@ -4,7 +4,7 @@ A program of its own, which needs vLLM and nothing of this project: ``python ser
 descriptors). A message is a line of JSON, which may say that so many bytes follow.
 
     asked   load (folder, dtype, rows, tokens, head_fp32), run (rows, tokens, shows, puts, names; ids follow), weight,
-            weights (front: how their names begin)
+            weights (front: how their names begin), travel (road, lengths: of the rows; their ids follow)
     told    loaded, tensor (name, op_type, dtype, shape, form, reads; values follow), done (logits follow), error
 
 vLLM puts all rows' tokens into one row, stacks projections, and hands a layer's output on in two parts, which the next
@@ -83,6 +83,9 @@ class Watch:
         self.fed: list[int] = []
         self.logits: Any = None
         self.outputs: dict[str, Any] = {}
+        self.held: dict[str, tuple[str, Any]] | None = None
+        self.at: tuple[Any, Any] = (None, None)
+        self.size, self.steps = (0, 0), 0
         self._made: dict[tuple[int, int], list[str]] = {}
         self._kept: list[Any] = []
         self._pending: dict[int, tuple[str, Any]] = {}
@@ -94,6 +97,17 @@ class Watch:
         self.names = None if message["names"] is None else set(message["names"])
         self.rows, self.tokens, self.logits = message["rows"], message["tokens"], None
         self.outputs, self._made, self._kept, self._pending = {}, {}, [], {}
+
+    def gather(self, rows: int, tokens: int) -> None:
+        """From here on, over several calls of the model, put what modules make where its tokens stand (``at``: a row
+        and a place each), and tell nothing."""
+        self.active, self.shows, self.puts, self.looks, self.names = True, True, False, False, None
+        self.size, self.held, self.outputs, self._pending, self.steps = (rows, tokens), {}, {}, {}, 0
+
+    def stand_at(self, rows: Any, places: Any) -> None:
+        """Take note of a call of the model over these tokens."""
+        self.steps += 1
+        self.at, self.rows, self.tokens = (rows, places), 1, len(places)
 
     def reads(self, *values: Any) -> list[str]:
         """Return the shown tensors that are among these."""
@@ -126,6 +140,11 @@ class Watch:
         """
         self.known_as(value, name)
         if not self.shows or (self.names is not None and name not in self.names):
+            return None
+        if self.held is not None:
+            if value.shape[0] == self.tokens and value.is_floating_point():
+                empty = (op_type, torch.full((*self.size, *value.shape[1:]), torch.nan))
+                self.held.setdefault(name, empty)[1][self.at] = value.detach().float()
             return None
         told = self._arranged(value, form)
         about = {"is": "tensor", "name": name, "op_type": op_type, "form": form, "reads": reads}
@@ -204,7 +223,7 @@ def _watch_attention(watch: Watch, model: Any, name: str, parent: str, module: A
             if put is not None:
                 new[place] = put.reshape(one.shape)
             watch.known_as(new[place], f"{parent}.rotated_{letter}")
-        if number:
+        if number and watch.held is None:
             for letter, what, place in (("k", "keys", 1), ("v", "values", 2)):
                 one = new[place]
                 apart = one.reshape(one.shape[0], heads[letter], -1)
@@ -300,7 +319,7 @@ def _watch_model(watch: Watch, model: Any) -> None:
 
     def before(_module: Any, _given: Any, named: Any) -> Any:
         ids = named.get("input_ids")
-        if not watch.active:
+        if not watch.active or watch.held is not None:
             return None
         if ids is None or ids.reshape(-1).tolist() != watch.fed:
             raise RuntimeError(f"it runs {0 if ids is None else ids.numel()} tokens at once, not {len(watch.fed)}")
@@ -320,7 +339,8 @@ def _watch_model(watch: Watch, model: Any) -> None:
         for name, (value, made) in watch.outputs.items():
             watch.show(name, "Output", value, made, "heads")
         watch.show(OUTPUT, "Output", logits, reads)
-        watch.logits, watch.active = logits, False  # what is sampled after it is no run of ours
+        if watch.held is None:
+            watch.logits, watch.active = logits, False  # what is sampled after it is no run of ours
         return None
 
     model.register_forward_pre_hook(before, with_kwargs=True)
@@ -339,10 +359,91 @@ class Engine:
         more = {"hf_overrides": {"head_dtype": "float32"}} if asked["head_fp32"] else {}
         self._llm = LLM(
             model=self._folder, skip_tokenizer_init=True, enforce_eager=True, dtype=asked["dtype"],
-            max_model_len=asked["tokens"] + 1, max_num_seqs=asked["rows"], max_num_batched_tokens=max(every, 64) + 64,
-            enable_prefix_caching=False, seed=0, **more,
+            max_model_len=asked["tokens"] + 1, max_num_seqs=asked["rows"],
+            max_num_batched_tokens=asked.get("budget") or max(every, 64) + 64,
+            enable_prefix_caching=False, seed=0, async_scheduling=False, **more,
         )  # fmt: skip
-        self._llm.apply_model(lambda model: watch_modules(self.watch, model))
+        self._runner: Any = None
+        self._rows: list[Any] = []
+        self._first = 0
+        self._llm.collective_rpc(self._take_runner)
+        self._llm.apply_model(self._watch)
+
+    def _take_runner(self, worker: Any) -> None:
+        self._runner = worker.model_runner
+        sample = self._runner.sampler.forward
+
+        def forced(*given: Any, **named: Any) -> Any:
+            """What the row goes on with, in the place of what the model would have chosen."""
+            found = sample(*given, **named)
+            for line, (row, place) in enumerate(self._ends() if self.watch.held is not None else ()):
+                if place + 1 < len(self._rows[row]):
+                    found.sampled_token_ids[line, 0] = int(self._rows[row][place + 1])
+            return found
+
+        self._runner.sampler.forward = forced
+
+    def _watch(self, model: Any) -> None:
+        def before(_module: Any, given: Any, named: Any) -> None:
+            if not self.watch.active or self.watch.held is None:
+                return
+            ids, positions = named["input_ids"].reshape(-1), named["positions"].reshape(-1).long()
+            counts = self._counts()
+            if sum(counts) != len(ids):
+                raise RuntimeError(f"it runs {len(ids)} tokens, of which {sum(counts)} are asked for")
+            rows = torch.tensor(self._lines()).repeat_interleave(torch.tensor(counts))
+            self.watch.stand_at(rows, positions.clone())
+            fed = [int(self._rows[row][place]) for row, place in zip(rows.tolist(), positions.tolist(), strict=True)]
+            if fed != ids.tolist():
+                raise RuntimeError("it was given other tokens than those of the rows")
+
+        model.register_forward_pre_hook(before, with_kwargs=True)
+        watch_modules(self.watch, model)
+
+    def _lines(self) -> list[int]:
+        """Return which row each line of the engine's batch is: requests are numbered as they are made."""
+        batch = self._runner.input_batch
+        return [int(name.partition("-")[0]) - self._first for name in batch.req_ids[: batch.num_reqs]]
+
+    def _counts(self) -> list[int]:
+        """Return how many tokens each line of the batch has in this step."""
+        count = self._runner.input_batch.num_reqs
+        return np.diff(self._runner.query_start_loc.np[: count + 1]).tolist()
+
+    def _ends(self) -> list[tuple[int, int]]:
+        """Return each line's row, and the place of its last token in this step."""
+        rows, places = self.watch.at
+        lasts = np.cumsum(self._counts()) - 1
+        return [(int(rows[last]), int(places[last])) for last in lasts]
+
+    def travel(self, asked: dict[str, Any], data: bytes) -> None:
+        """Run rows of any lengths by a road, and tell what each module made of each token: [rows, tokens, ...]."""
+        from vllm import SamplingParams
+
+        ends = np.cumsum(asked["lengths"])
+        self._rows = np.split(np.frombuffer(data, np.int64), ends[:-1])
+        self.watch.gather(len(self._rows), max(asked["lengths"]))
+        decodes = asked["road"] == "decode"
+        starts = [row[: max(1, len(row) // 2)] if decodes else row for row in self._rows]
+        hows = [
+            SamplingParams(max_tokens=len(row) - len(start) + 1, temperature=0, detokenize=False, ignore_eos=True)
+            for row, start in zip(self._rows, starts, strict=True)
+        ]
+        prompts = [{"prompt_token_ids": start.tolist()} for start in starts]
+        self._first = int(self._llm.request_counter.counter)
+        try:
+            if asked["road"] == "alone":
+                for prompt, how in zip(prompts, hows, strict=True):
+                    self._llm.generate([prompt], [how], use_tqdm=False)
+            else:
+                self._llm.generate(prompts, hows, use_tqdm=False)
+            held = self.watch.held or {}
+        finally:
+            self.watch.active, self.watch.held = False, None
+        for name, (op_type, value) in held.items():
+            told = {"is": "tensor", "name": name, "op_type": op_type, "shape": list(value.shape)}
+            self._link.tell(told, value)
+        self._link.tell({"is": "done", "steps": self.watch.steps})
 
     def run(self, asked: dict[str, Any], data: bytes) -> None:
         from vllm import SamplingParams
@@ -423,6 +524,8 @@ def serve(link: Link) -> None:
                 link.tell({"is": "loaded", "versions": _versions()})
             elif engine is not None and asked["do"] == "run":
                 engine.run(asked, data)
+            elif engine is not None and asked["do"] == "travel":
+                engine.travel(asked, data)
             elif engine is not None and asked["do"] == "weights":
                 engine.weights(asked["front"])
             elif engine is not None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ... import registry
 from ...codec import json_text
 from ...errors import UsageError
 from ...numbers.arrays import as_array
@@ -76,14 +77,18 @@ def travelled(opening: Opening, feeds: Feeds, asked: Sequence[str] = ()) -> list
     """Go every road that is asked for: the backend's own, and run modes by their names. Raises PrecisionDebugError."""
     roads = opening.capabilities.roads
     if roads is None:
-        raise UsageError(f"run mode {opening.label} knows no roads", hint="PyTorch's do, of a folder of transformers")
+        raise UsageError(f"run mode {opening.label} knows no roads", hint="PyTorch's and vLLM's do, of a folder of transformers")
     modes = {mode.name: mode for mode in opening.backend.run_modes} if opening.backend is not None else {}
     known = [name for name in roads.roads if name != "whole"]
     if strange := [name for name in asked if name not in known and name not in modes]:
         hint = f"there are {', '.join(known)}, and run modes"
         raise UsageError(f"there is no road '{strange[0]}'", where="--roads", hint=hint)
     trip = _Trip(roads, opening, feeds)
-    truth, _ = trip.go("whole", dataclasses.replace(opening.spec, mode=roads.truth))
+    exact = dataclasses.replace(opening.spec, mode=roads.truth)
+    if roads.truth in modes:
+        truth, _ = trip.go("whole", exact)
+    else:  # another engine's, of the same model
+        truth, _ = _Trip(_roads_of(roads.truth), opening, feeds).go("whole", dataclasses.replace(exact, options={}))
     base, logits = trip.go("whole", opening.spec)
     errors = {name: trip.error(value, truth.get(name)) for name, value in base.items()}
     found = []
@@ -94,6 +99,15 @@ def travelled(opening: Opening, feeds: Feeds, asked: Sequence[str] = ()) -> list
         units = [_UNITS.get(promised(modes[one].precision).computes, 2.0**-24) for one in (opening.spec.mode, mode)]
         found.append(trip.judged(name, seen, other, truth, errors, logits, units))
     return found
+
+
+def _roads_of(mode: str) -> Roads:
+    """Return the roads of whichever backend has a run mode. Raises UsageError."""
+    for backend in registry.backends():
+        found = backend.capabilities.roads
+        if found is not None and any(one.name == mode for one in backend.run_modes):
+            return found
+    raise UsageError(f"roads are held against {mode}, which no backend here has")
 
 
 class _Trip:
