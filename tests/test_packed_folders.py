@@ -146,7 +146,9 @@ FORMATS: Mapping[str, tuple[Any, dict[str, Any]]] = {
     "torchao int4 in bytes": (lambda one: torchao(one, 4), _TORCHAO),
     "torchao int4": (torchao_int4, _TORCHAO),
     "torchao float8": (torchao_float8, _TORCHAO),
-    "torchao int4 in tiles": (lambda one: (torchao_int4(one)[0] | {"class": "Int4TilePackedTo4dTensor"}, one), _TORCHAO),
+    "torchao int4 in tiles": (
+        lambda one: (torchao_int4(one)[0] | {"class": "Int4TilePackedTo4dTensor"}, one), _TORCHAO,
+    ),
 }  # fmt: skip
 
 

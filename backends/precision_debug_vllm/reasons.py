@@ -19,8 +19,8 @@ REASONS = Catalogue("vllm", {
         "vLLM 在 {python} 中运行，使用其自己的 torch 与 transformers。", _HOME,
     ),
     "keeps_its_head": Wording(
-        "config.json says tie_word_embeddings, and the folder has an lm_head.weight of its own: vLLM multiplies with that"
-        " one, whatever the key says.",
+        "config.json says tie_word_embeddings, and the folder has an lm_head.weight of its own: vLLM multiplies with"
+        " that one, whatever the key says.",
         "config.json 设有 tie_word_embeddings，而目录中另有 lm_head.weight：无论该键为何，vLLM 都使用后者。",
         "Where the trainer ties them, take lm_head.weight out of what is served.",
     ),

@@ -3,9 +3,9 @@
 compressed-tensors (https://github.com/vllm-project/compressed-tensors, compressors/: weight_packed or weight of int8 or
 float8, weight_scale, weight_zero_point), GPTQ (AutoGPTQ's qlinear: qweight, qzeros, scales, g_idx), AWQ (AutoAWQ's
 WQLinear_GEMM: qweight, qzeros, scales), block-wise float8 (weight, weight_scale_inv) and torchao (its
-prototype/safetensors: _weight_qdata, _weight_scale, _weight_zero_point, each weight's class in the file's head). None of
-these packages is needed: a weight is its integers less the zero point, times the scale. transformers 4 writes torchao's
-classes as pytorch_model.bin, which torch's unpickler for weights alone reads where torchao is installed.
+prototype/safetensors: _weight_qdata, _weight_scale, _weight_zero_point, each weight's class in the file's head). None
+of these packages is needed: a weight is its integers less the zero point, times the scale. transformers 4 writes
+torchao's classes as pytorch_model.bin, which torch's unpickler for weights alone reads where torchao is installed.
 """
 
 from __future__ import annotations
@@ -94,9 +94,9 @@ def unpacked_state(config: Mapping[str, Any], packed: Packed, folder: Path) -> d
     for file in sorted(folder.glob("*.safetensors")):
         with safe_open(file, "pt") as opened:
             heads = opened.metadata() or {}
-            for module in parts:
+            for module, own in parts.items():
                 if packed.method == "torchao" and f"{module}.weight" in heads:
-                    parts[module]["class"] = json.loads(heads[f"{module}.weight"])["_type"]
+                    own["class"] = json.loads(heads[f"{module}.weight"])["_type"]
             for name in opened.keys():  # noqa: SIM118
                 module, _, part = name.rpartition(".")
                 own = module in parts and part in _PARTS and part != "bias"
@@ -202,8 +202,8 @@ def _of_torchao(own: Mapping[str, Any], _said: Mapping[str, Any]) -> Any:
         return _scaled(own["_weight_qdata"], scale, zero)
     held = own["_weight_qdata"].to(torch.int8)  # two numbers a byte, lowest bits first, two's complement
     numbers = torch.stack([(held << 4) >> 4, held >> 4], -1).reshape(held.shape[0], -1)
-    middle = _scaled(torch.ones_like(numbers), own["_weight_zero_point"].t(), None)  # a zero point here is what 0 stands for
-    return _scaled(numbers, scale.t(), None) + middle
+    middle = own["_weight_zero_point"].t()  # what 0 stands for
+    return _scaled(numbers, scale.t(), None) + _scaled(torch.ones_like(numbers), middle, None)
 
 
 _TORCHAO = ("Int8Tensor", "IntxUnpackedToInt8Tensor", "Float8Tensor", "Int4Tensor")

@@ -384,7 +384,7 @@ class Engine:
         self._runner.sampler.forward = forced
 
     def _watch(self, model: Any) -> None:
-        def before(_module: Any, given: Any, named: Any) -> None:
+        def before(_module: Any, _given: Any, named: Any) -> None:
             if not self.watch.active or self.watch.held is None:
                 return
             ids, positions = named["input_ids"].reshape(-1), named["positions"].reshape(-1).long()

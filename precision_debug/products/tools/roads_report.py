@@ -77,7 +77,8 @@ def travelled(opening: Opening, feeds: Feeds, asked: Sequence[str] = ()) -> list
     """Go every road that is asked for: the backend's own, and run modes by their names. Raises PrecisionDebugError."""
     roads = opening.capabilities.roads
     if roads is None:
-        raise UsageError(f"run mode {opening.label} knows no roads", hint="PyTorch's and vLLM's do, of a folder of transformers")
+        hint = "PyTorch's and vLLM's do, of a folder of transformers"
+        raise UsageError(f"run mode {opening.label} knows no roads", hint=hint)
     modes = {mode.name: mode for mode in opening.backend.run_modes} if opening.backend is not None else {}
     known = [name for name in roads.roads if name != "whole"]
     if strange := [name for name in asked if name not in known and name not in modes]:
