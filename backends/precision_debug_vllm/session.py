@@ -25,8 +25,6 @@ __all__ = ["VllmSession", "travel"]
 INPUT, MASK, LOGITS = "input_ids", "attention_mask", "output.logits"
 
 _WEIGHTED = frozenset({"Embedding", "Linear"})
-_EXPERTS = ("MoE", "MoERunner", "Experts")
-"""How the engine's classes end that hold all experts of a layer."""
 
 _IN_STEPS = frozenset({"decode", "chunks"})
 
@@ -85,13 +83,11 @@ class VllmSession:
         meta = next((one for one in self.tensors if one.name == name), None)
         if meta is None:
             return None
-        parameters: Mapping[str, Any] = {}
+        parameters = {}
         if meta.op_type in _WEIGHTED or meta.op_type.endswith("Norm"):
             self._server.ask({"do": "weight", "name": f"{name}.weight"})
             _, weight = self._server.hear()
             parameters = {} if weight is None else {f"{name}.weight": weight}
-        elif meta.op_type.endswith(_EXPERTS):
-            parameters = self._weights_inside(name)
         return Operator(op_type=meta.op_type, parameters=parameters, reads=meta.inputs)
 
     def close(self) -> None:
@@ -99,16 +95,6 @@ class VllmSession:
             if not self._closed:
                 give_back(self._server)
             self._closed = True
-
-    def _weights_inside(self, name: str) -> Mapping[str, Any]:
-        """Return the weights of all experts, by the names that the folder gives them."""
-        self._server.ask({"do": "weights", "front": f"{name}."})
-        found: dict[str, Any] = {}
-        while True:
-            told, weight = self._server.hear()
-            if told["is"] == "done":
-                return found
-            found[told["name"]] = np.array(weight)
 
     def _look(self, rows: int, tokens: int) -> tuple[TensorMeta, ...]:
         """Return the graph, of a run over a few tokens."""

@@ -102,8 +102,8 @@ def cause_of(
     difference = files_differ(subject, name, case)
     if difference:
         return "files_differ", difference, (name,)
-    if case is not None and (told := _few_bits(case)):
-        return (*told, (name,))
+    if case is not None and (few := _few_bits(case)):
+        return (*few, (name,))
     if subject.variant and not amplifier:
         where = say("in_batch") if subject.variant == "batch" else say("in_padded")
         return "neighbours", {"variant": where}, (name,)

@@ -147,11 +147,6 @@ def _of_region(subject: Subject, name: str, mine: Operator, theirs: Operator) ->
     own = {key: value for key, value in own.items() if value.dtype.kind == "f" and value.size > 1}
     spare = {key: value for key, value in there.items() if value.dtype.kind == "f" and value.size > 1}
     left: dict[str, Array] = {}
-    if own.keys() == spare.keys() and all(own[key].shape == spare[key].shape for key in own):  # two may be exchanged
-        return [
-            _Pair(key=key, base=value, other=key, target=spare[key])
-            for key, value in own.items() if not _same_numbers(value, spare[key])
-        ]  # fmt: skip
     for key, value in own.items():
         same = next((other for other, one in spare.items() if _same_numbers(value, one)), "")
         if same:

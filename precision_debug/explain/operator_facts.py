@@ -139,7 +139,9 @@ def weights_in_few_bits(subject: Subject, name: str) -> dict[str, tuple[Array, A
     by the baseline's name, the baseline's and the target's; {} where the target's file quantises more than weights."""
     baseline, target = subject.operators()
     found: dict[str, tuple[Array, Array]] = {}
-    for meta in subject.region_of.get(name, ()) if subject.weights_alone and target is not None else ():
+    if target is None or not subject.weights_alone:
+        return found
+    for meta in subject.region_of.get(name, ()):
         row = subject.row_of.get(meta.name)
         mine = baseline.operator(meta.name)
         theirs = target.operator(row.target_name if row is not None else meta.name)

@@ -149,6 +149,7 @@ CASES = {
     "idle": Case(kind="llama", change=put(**IDLE), who="", keys=()),
     "idle_bf16": Case(kind="qwen2", change=put(**IDLE), who="", keys=(), mode="torch_bf16"),
 }  # fmt: skip
+# vllm_tied was labelled lm_head and its key: vLLM takes no notice of the key where the folder has an lm_head.weight
 VLLM = {
     "vllm_theta": Case(kind="llama", change=put(rope_theta=500.0), who=r"layers\.0\.self_attn|rotary",
                        keys=("rope_theta",)),
@@ -158,8 +159,7 @@ VLLM = {
                          keys=("rms_norm_eps",)),
     "vllm_norm_topk": Case(kind="qwen3_moe", change=put(norm_topk_prob=False), who=r"layers\.0\.mlp",
                            keys=("norm_topk_prob",)),
-    "vllm_tied": Case(kind="llama", change=put(tie_word_embeddings=True), who=r"lm_head",
-                      keys=("tie_word_embeddings",)),
+    "vllm_tied": Case(kind="llama", change=put(tie_word_embeddings=True), who="", keys=()),
     "vllm_window": Case(kind="mistral", change=put(sliding_window=4), who=r"layers\.0\.self_attn",
                         keys=("sliding_window",)),
     "vllm_softcap": Case(kind="gemma2", change=put(final_logit_softcapping=None), who=r"lm_head|logits",

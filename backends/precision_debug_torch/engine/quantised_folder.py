@@ -94,9 +94,9 @@ def unpacked_state(config: Mapping[str, Any], packed: Packed, folder: Path) -> d
     for file in sorted(folder.glob("*.safetensors")):
         with safe_open(file, "pt") as opened:
             heads = opened.metadata() or {}
-            for module, own in parts.items():
+            for module, held in parts.items():
                 if packed.method == "torchao" and f"{module}.weight" in heads:
-                    own["class"] = json.loads(heads[f"{module}.weight"])["_type"]
+                    held["class"] = json.loads(heads[f"{module}.weight"])["_type"]
             for name in opened.keys():  # noqa: SIM118
                 module, _, part = name.rpartition(".")
                 own = module in parts and part in _PARTS and part != "bias"

@@ -4,7 +4,7 @@ A program of its own, which needs vLLM and nothing of this project: ``python ser
 descriptors). A message is a line of JSON, which may say that so many bytes follow.
 
     asked   load (folder, dtype, rows, tokens, head_fp32), run (rows, tokens, shows, puts, names; ids follow), weight,
-            weights (front: how their names begin), travel (road, lengths: of the rows; their ids follow)
+            travel (road, lengths: of the rows; their ids follow)
     told    loaded, tensor (name, op_type, dtype, shape, form, reads; values follow), done (logits follow), error
 
 vLLM puts all rows' tokens into one row, stacks projections, and hands a layer's output on in two parts, which the next
@@ -408,7 +408,7 @@ class Engine:
     def _counts(self) -> list[int]:
         """Return how many tokens each line of the batch has in this step."""
         count = self._runner.input_batch.num_reqs
-        return np.diff(self._runner.query_start_loc.np[: count + 1]).tolist()
+        return [int(one) for one in np.diff(self._runner.query_start_loc.np[: count + 1])]
 
     def _ends(self) -> list[tuple[int, int]]:
         """Return each line's row, and the place of its last token in this step."""
@@ -473,21 +473,6 @@ class Engine:
             kind = str(apart.dtype).removeprefix("torch.")
             self._link.tell({"is": "output", "name": name, "dtype": kind, "shape": list(apart.shape)}, apart)
 
-    def weights(self, front: str) -> None:
-        """All parameters whose names begin so, as the file has them: an engine holds experts stacked."""
-        import pathlib
-
-        from safetensors import safe_open
-
-        found = []
-        for file in sorted(pathlib.Path(self._folder).glob("*.safetensors")):
-            with safe_open(file, "pt") as opened:
-                found += [(name, opened.get_tensor(name)) for name in opened.keys() if name.startswith(front)]  # noqa: SIM118
-        for name, one in found:
-            wide = one.to(self._dtype).float()
-            self._link.tell({"is": "tensor", "name": name, "shape": list(wide.shape)}, wide)
-        self._link.tell({"is": "done"})
-
     def weight(self, name: str) -> None:
         """A parameter as the file has it, in the type in which the engine holds it; of a tied head the embedding's.
 
@@ -526,8 +511,6 @@ def serve(link: Link) -> None:
                 engine.run(asked, data)
             elif engine is not None and asked["do"] == "travel":
                 engine.travel(asked, data)
-            elif engine is not None and asked["do"] == "weights":
-                engine.weights(asked["front"])
             elif engine is not None:
                 engine.weight(asked["name"])
         except Exception as error:
