@@ -2,9 +2,10 @@
 
     python tests/planted/language.py [torch|gguf|vllm|NAME ...]
 
-Sixteen cases, whose labels were written before any of them was run (one was corrected after): how the name of the first wrong operator may look,
-the codes that its cause may have, and what the cause has to name (a weight or a key of the configuration); "" where
-nothing is asked. ``gguf`` needs xllamacpp and gguf, ``vllm`` PRECISION_DEBUG_VLLM_PYTHON, all of them transformers.
+Sixteen cases, whose labels were written before any of them was run (one was corrected after): how the name of the
+first wrong operator may look, the codes that its cause may have, and what the cause has to name (a weight or a key of
+the configuration); "" where nothing is asked. ``gguf`` needs xllamacpp and gguf, ``vllm``
+PRECISION_DEBUG_VLLM_PYTHON, all of them transformers.
 """
 
 from __future__ import annotations
