@@ -17,6 +17,7 @@ from report_factory import make_row
 
 from precision_debug.explain import culprits
 from precision_debug.explain.broken_outputs import hidden_overflow
+from precision_debug.explain.criteria import LEAST_PART, MATTERS, PART
 from precision_debug.explain.culprits import (
     candidates_of,
     first_failing,
@@ -169,8 +170,9 @@ TWO = {"a": (), "b": (), "y": ("a", "b")}
     [
         # PART: two authors of ordinary rounding that one operator makes large, together over HALF
         (0.4, 0.16, {"a", "b"}), (0.4, 0.14, {"a"}), (0.16, 0.4, {"a", "b"}), (0.3, 0.19, set()),
+        (0.4, PART, {"a", "b"}),
         # LEAST_PART: below it an author is none of several, and does not count to their sum
-        (0.46, 0.051, {"a"}), (0.46, 0.049, set()),
+        (0.46, 0.051, {"a"}), (0.46, 0.049, set()), (0.46, LEAST_PART, {"a"}),
     ],
 )  # fmt: skip
 def test_several_whose_rounding_one_operator_amplifies(first: float, second: float, named: set[str]) -> None:
@@ -797,6 +799,8 @@ def test_an_iteration_that_reaches_no_output_has_no_share_beside_those_that_do()
     effects = {"x@0": [Effect(at="x@1", share=0.9)], "x@1": [Effect(at="y", share=0.6)]}
     sinks = {"x@1": sink(0.02, "x@1", is_output=False), "y": sink(0.09)}
     assert culprits._iterations(found, effects, sinks) == {"x@0": (0.0, 0.0), "x@1": (0.6, 0.6)}
+    effects["x@0"] = [Effect(at="y", share=MATTERS)]
+    assert culprits._iterations(found, effects, sinks)["x@1"] == (pytest.approx(0.6 + MATTERS),) * 2
 
 
 @pytest.mark.parametrize("born", [{"born_nan": 1}, {"born_inf": 1}, {}])
