@@ -753,3 +753,19 @@ def test_where_no_share_was_measured_nothing_is_predicted(error: float) -> None:
     oracle = judging(12, lambda _kept: error)
     assert predicted(oracle, lambda _kept: [one(n) for n in range(12)])[0] is None
     assert [*oracle.asked] == [frozenset()]
+
+
+@pytest.mark.parametrize("more", [(), (14,)])
+def test_a_unit_with_which_the_engine_does_not_run_takes_no_prediction_with_it(more: tuple[int, ...]) -> None:
+    """9 is refused, alone and with everything; of the few that were predicted it is left out, and the others hold."""
+    units, needed = chain(40), frozenset({4, 8, *more})
+
+    def evaluate(kept: frozenset[int]) -> Judged:
+        error = 1e-3 if needed <= kept else math.inf
+        return Judged(error <= LIMIT, error, ran=True) if 9 not in kept else Judged(False, math.inf, ran=False)
+
+    oracle = Oracle(len(units), evaluate, limit=LIMIT)
+    found = minimise(oracle, units, lambda _kept: groups_of(units, [4, 8, *more], certain=True))
+    assert (found.state, found.kept) == ("found", needed)
+    assert oracle.left_out == {9}
+    assert oracle.evaluations <= 5 * len(needed) + 5
