@@ -677,6 +677,7 @@ def test_a_mask_that_overflowed_before_is_no_loss(tmp_path: Path) -> None:
         engines = Engine(steps()), Engine(steps(), np.float16)
         metas = {meta.name: TensorMeta(name=meta.name, op_type=meta.op_type, extra={"Seen In": meta.name})
                  for meta in engines[1].tensors}  # fmt: skip
+        metas["masked"] = TensorMeta(name="masked", op_type="Where", extra={"Seen In": "y"})  # one of two is enough
         assert introduced.may_be_handed_nan(subject_of(*engines, targets=metas), "y") is lost
 
 

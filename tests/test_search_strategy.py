@@ -14,7 +14,7 @@ import pytest
 from precision_debug import numbers
 from precision_debug.records import Explanation, Introduced, Row, Status, TensorMeta, Tolerance
 from precision_debug.search import Found, Group, Judged, Oracle, Units, minimise, rank_groups
-from precision_debug.search.strategy import predicted
+from precision_debug.search.strategy import made_smaller, predicted
 
 LIMIT = 1e-2
 Error = Callable[[frozenset[int]], float]
@@ -769,3 +769,15 @@ def test_a_unit_with_which_the_engine_does_not_run_takes_no_prediction_with_it(m
     assert (found.state, found.kept) == ("found", needed)
     assert oracle.left_out == {9}
     assert oracle.evaluations <= 5 * len(needed) + 5
+
+
+def test_a_set_that_holds_is_made_smaller_for_as_long_as_sets_may_be_run() -> None:
+    units, given = chain(12), frozenset({3, 4, 5, 6})
+    groups = groups_of(units, [4])
+
+    def smaller(runs: int) -> frozenset[int]:
+        return made_smaller(judging(12, needing(4, 5), runs=runs), units, given, groups)
+
+    assert smaller(100) == {4, 5}
+    assert smaller(0) == given, "none was seen to hold"
+    assert {4, 5} <= smaller(3) <= given
