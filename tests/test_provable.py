@@ -204,3 +204,15 @@ def test_a_large_weight_is_looked_at_where_it_lies_in_its_file(value: float, cod
     for model in (light, read_model(path)):
         assert [reason.code for reason in provable(model, to="float16")] == [code]
     assert not Constants(light)["w"].flags.owndata
+
+
+def test_an_attribute_of_a_file_is_told_as_its_author_wrote_it(tmp_path: Path) -> None:
+    """Files hold it in float32: 1e-6 is 9.999999974752427e-07 there."""
+    constants = {"s": np.ones(3, np.float32), "b": np.zeros(3, np.float32)}
+    files = [
+        _saved(tmp_path, [helper.make_node("InstanceNormalization", ["x", "s", "b"], ["y"], epsilon=epsilon)],
+               constants, name)
+        for name, epsilon in (("first", 1e-6), ("second", 1e-5))
+    ]  # fmt: skip
+    told = [one for one in provable_apart(*map(read_model, files)) if one.code == "proven_attribute"]
+    assert [(one.args["base"], one.args["target"]) for one in told] == [("1e-06", "1e-05")]

@@ -15,7 +15,7 @@ import numpy as np
 from ..numbers.narrowing import narrow_type as dtype_of
 from ..numbers.narrowing import rounded
 from ..numbers.number_types import promised
-from ..onnx.types import FLATTENS
+from ..onnx.types import FLATTENS, shortest
 from ..protocols import Replacer
 from ..reasons import say
 from ..records import Culprit, Operator, Row, TensorMeta
@@ -538,7 +538,7 @@ def _numbers_of(operator: Operator) -> dict[str, tuple[float, ...]]:
 
 
 def _short(values: tuple[float, ...]) -> Any:
-    whole = [int(one) if one == int(one) else one for one in values]
+    whole = [int(one) if one == int(one) else shortest(one) for one in values]
     return whole[0] if len(whole) == 1 else whole
 
 

@@ -12,6 +12,7 @@ from .constants import Constants
 from .graph import attribute, scopes
 from .model import Model
 from .removed_activations import removed_wrongly
+from .types import shortest
 
 __all__ = ["PairedGraph", "graph_pairs", "provable_apart"]
 
@@ -171,7 +172,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, (int, float, str)):
-        return value
+        return shortest(value) if isinstance(value, float) else value
     if hasattr(value, "data_type"):  # a tensor
         from onnx import numpy_helper
 
@@ -180,6 +181,7 @@ def _plain(value: Any) -> Any:
         items = [item.decode("utf-8", "replace") if isinstance(item, bytes) else item for item in value]
     except TypeError:
         return None
+    items = [shortest(item) if isinstance(item, float) else item for item in items]
     return items if all(isinstance(item, (int, float, str)) for item in items) else None
 
 

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["FLATTENS", "dtype_name", "elem_of", "numpy_dtype", "with_defaults"]
+__all__ = ["FLATTENS", "dtype_name", "elem_of", "numpy_dtype", "shortest", "with_defaults"]
 
 
 # ONNX's element types by number, by ONNX Runtime's words, and as numpy has them.
@@ -104,3 +104,13 @@ def _schema(op_type: str, domain: str, opset: int) -> tuple[Mapping[str, Any], f
         value = helper.get_attribute_value(one.default_value)
         found[key] = value.decode(errors="replace") if isinstance(value, bytes) else value
     return found, frozenset(schema.attributes)
+
+
+def shortest(value: float) -> float:
+    """Return the number of fewest digits that is this one in float32, which an attribute is held in: as its author
+    wrote it. What float32 does not hold comes back as it is."""
+    import numpy as np
+
+    with np.errstate(over="ignore"):
+        held = np.float32(value)
+    return float(str(held)) if float(held) == value else value
