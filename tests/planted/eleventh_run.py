@@ -52,7 +52,8 @@ def judge(case: Blind, folder: Path) -> dict[str, Any]:
         right["why"] = False
     right["fix"] = None if case.offered is None else bool(summary.get("paste") or summary.get("fix")) == case.offered
     right["facts"] = all(re.search(one, printed, re.IGNORECASE) for one in case.facts) if case.facts else None
-    lines = [one for one in printed.splitlines() if one.strip()]
+    progress = "precision_debug: "  # of a loaded machine
+    lines = [one for one in printed.splitlines() if one.strip() and not one.startswith(progress)]
     right["screen"] = None if case.who or status else len(lines) <= 8
     right["verdict"], right["named"] = summary["verdict"], list(zip(names, causes, strict=True))
     right["told"] = printed.splitlines()[0] if printed else ""

@@ -119,7 +119,7 @@ def _judge(case: Unseen) -> Said:
         said = Said(right={"status": status == (1 if float32 else case.status)})
         if not (folder / "r.json").exists():
             said.text = f"status {status}, no report: {printed[-600:]}"
-            refused = case.status == status == 2  # nothing could be compared, and the label says so
+            refused = case.status == status and not case.who  # nothing could be compared, and the label says so
             said.right |= {"who": refused, "why": refused}
             return said
         report = json.loads((folder / "r.json").read_text())

@@ -165,7 +165,7 @@ CASES.append(
 # --- ONNX Runtime's optimiser
 
 
-@case("microsoft/onnxruntime#32416", "files", "ort_opt", "", "", status=2, open=True,
+@case("microsoft/onnxruntime#32416", "files", "ort_opt", "", "", status=3, statuses=(2,), open=True,
       facts=["Node input 'mid'", "DivMulFusion|disabled_optimizers"], mends="DivMulFusion disabled")  # fmt: skip
 def one_over_one_behind_an_identity(g: Graph) -> Sequence[str]:
     """A valid file that runs without optimisation and that ONNX Runtime's own optimiser makes invalid: 1/1 is folded,
