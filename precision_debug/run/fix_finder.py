@@ -47,7 +47,7 @@ from .pasted import Pasted, as_pasted, is_open
 from .to_keep import Keepable
 from .trials import Trials
 
-__all__ = ["PATIENCE", "PATIENT", "FixFinder", "Kept"]
+__all__ = ["PATIENCE", "PATIENT", "FixFinder", "Kept", "names_of"]
 
 _SMALL, _SMALL_WORK = 24, 12
 """Units of a model that is small enough for more sets where none of those that may be run helps; and those."""
@@ -119,7 +119,7 @@ class FixFinder:
 
     def find(self, culprits: Sequence[Culprit]) -> ToKeep:
         """Return what to paste, with what it brought; without an option where nothing brought anything."""
-        self._named, self._culprits = self._names(culprits), culprits
+        self._named = names_of(culprits, self.keepable.target.precision)
         kept = self._searched(self.most)
         if kept is None and self.trials.calibrates and not self._each and not self.in_regions:
             # what one calibration promised does not hold where each set is calibrated anew: then no set is judged by it
@@ -133,14 +133,6 @@ class FixFinder:
         """What came of every set, of each calibration."""
         ran = {**self.vain, **self.oracle.asked}
         return {kept: judged.found for kept, judged in ran.items() if judged.found is not None}
-
-    # sets -------------------------------------------------------------------------------------------------------
-
-    def _names(self, culprits: Sequence[Culprit]) -> tuple[str, ...]:
-        precision = self.keepable.target.precision
-        return tuple(dict.fromkeys(
-            name for one in culprits if is_mended(one.cause, precision) for name in one.keep or (one.name,)
-        ))  # fmt: skip
 
     def _searched(self, most: int) -> Kept | None:
         """Return the set to offer: it did so again. None: there is none. most: sets that may be run at first."""
@@ -162,15 +154,24 @@ class FixFinder:
         best = self._best()
         if best is None:
             return None
+        best = self._with_floor(best)
+        smallest = self._smaller(best, most)
+        others = {kept: error for kept, error in self._helping().items() if len(kept) < len(smallest)}
+        if others and self._gives_up(smallest) and self.oracle.asked[smallest].passes:
+            # what leaves an error may be the better trade, once it is as small as it can be
+            self._smaller(best_trade(others, self.rule.before[0], len(units), self.rule.allowed) or best, most)
+            smallest = self._best() or smallest
+        likely = (smallest, best, *sorted(self._helping(), key=self._rank_of)[:_OTHERWISE])
+        return next((kept for kept in likely if self._again_so(kept) is not None), None)
+
+    def _smaller(self, best: Kept, most: int) -> Kept:
+        """Return the smallest set that does as well as one that was run, as far as the runs that are left tell."""
         if most >= _SMALL_WORK and len(best) <= _FEW_NAMES:
             self.oracle.allow(len(best) + 1)
-        best = self._with_floor(best)
         judged = self.oracle.asked[best]
         aim = self.oracle if judged.passes else self.oracle.aiming(LITTLE * judged.error)
-        made_smaller(aim, units, best, self._rank(frozenset()))
-        smallest = self._best() if judged.passes else aim.smallest()
-        likely = (smallest or best, best, *sorted(self._helping(), key=self._rank_of)[:_OTHERWISE])
-        return next((kept for kept in likely if self._again_so(kept) is not None), None)
+        made_smaller(aim, self.keepable.units, best, self._rank(frozenset()))
+        return (self._best() if judged.passes else aim.smallest()) or best
 
     def _rank(self, kept: Kept) -> Sequence[Group]:
         """Return the culprits, then who is named where some units are kept already, then the ranking."""
@@ -179,12 +180,11 @@ class FixFinder:
             self._has_next = False
             self.oracle.end_after(self.oracle.left - _AGAIN)
             with contextlib.suppress(PrecisionDebugError):  # what the engine cannot run with these kept names nobody
-                names += self._names(self.again(self.keepable.units.keys(kept)))
+                more = self.again(self.keepable.units.keys(kept))
+                names += names_of(more, self.keepable.target.precision)
             self._named = tuple(dict.fromkeys(names))
         named = [Group(tensor=name, units=self.keepable.around([name]), share=HALF) for name in dict.fromkeys(names)]
         return [*named, *(self.ranking() if self.keepable.known is None else ())]
-
-    # runs -------------------------------------------------------------------------------------------------------
 
     def _asked_by(self, most: int) -> Oracle:
         units = self.keepable.units
@@ -218,7 +218,9 @@ class FixFinder:
     def _as_judged(self, kept: Kept, found: Evaluation) -> Judged:
         helps = self.rule.helps(found) and self._stays(found)
         passes = found.passes and (helps or kept >= self.oracle.all)
-        return Judged(passes, found.size, ran=bool(found.errors), helps=helps, found=found)
+        units = self.keepable.units
+        gives_up = gives_up_most(self.rule.was, found.executed, len(kept), len(units))
+        return Judged(passes, found.size, ran=bool(found.errors), helps=helps, gives_up=gives_up, found=found)
 
     def _stays(self, found: Evaluation) -> bool:
         told = found.executed is not None or not self.in_regions  # a region tells of no precision
@@ -260,8 +262,6 @@ class FixFinder:
         same = bool(again.held) and (again.held[0] or not before.passes)
         return again if self.rule.confirms(first, again) and self._stays(again) and same else None
 
-    # answers ----------------------------------------------------------------------------------------------------
-
     def _found(self, kept: Kept) -> Evaluation:
         found = self.oracle.asked[kept].found
         assert found is not None
@@ -274,13 +274,12 @@ class FixFinder:
     def _best(self) -> Kept | None:
         """Return the smallest set that holds, unless it is too large for one; else the best trade of those that
         help."""
-        helping = self._helping()
-        holding = [kept for kept in helping if self.oracle.asked[kept].passes]
+        holding = [kept for kept in self._helping() if self.oracle.asked[kept].passes]
         least = min(holding, key=self._rank_of, default=None)
         small = least is not None and not is_large(len(least), len(self.keepable.units)) and not self._gives_up(least)
         if least is not None and (small or self.rule.strict):
             return least
-        return best_trade(helping, self.rule.before[0], len(self.keepable.units), self.rule.allowed)
+        return self.oracle.best_trade(self.rule.allowed) or least
 
     def _with_floor(self, best: Kept) -> Kept:
         """Return the best set again, where one that gives up most of the low precision leaves some of it.
@@ -301,7 +300,7 @@ class FixFinder:
         return not judged.passes, len(kept), judged.error
 
     def _gives_up(self, kept: Kept) -> bool:
-        return gives_up_most(self.rule.was, self._found(kept).executed, len(kept), len(self.keepable.units))
+        return self.oracle.asked[kept].gives_up
 
     def _trade(self, of: int) -> tuple[TradePoint, ...]:
         """Of the smaller sets that were run, those with the least error of their size and below."""
@@ -375,6 +374,12 @@ class FixFinder:
                 stopped=self.patience if self.stopped else None,
             ),
         )  # fmt: skip
+
+
+def names_of(culprits: Sequence[Culprit], precision: str) -> tuple[str, ...]:
+    """Return the tensors whose operators are kept for culprits, of those that a higher precision mends."""
+    named = (one.keep or (one.name,) for one in culprits if is_mended(one.cause, precision))
+    return tuple(dict.fromkeys(name for names in named for name in names))
 
 
 def _runs_low(found: Evaluation) -> int:

@@ -17,7 +17,7 @@ from ..protocols import InRegions
 from ..reasons import Reason, say
 from ..records import Explanation, RunSpec
 from ..search import FixRule, ToKeep, Tried, rank_groups
-from .fix_finder import PATIENCE, PATIENT, FixFinder
+from .fix_finder import PATIENCE, PATIENT, FixFinder, names_of
 from .judging import further_samples, judging_of
 from .pasted import Pasted
 from .plan import Opening
@@ -148,8 +148,8 @@ def _kept(finder: FixFinder, explanation: Explanation, precision: str) -> ToKeep
     named = [one for one in explanation.culprits if is_mended(one.cause, precision)]
     try:
         tried = finder.find(named)
-        names = [name for one in named for name in one.keep or (one.name,)]
-        theirs = finder.keepable.around(names) if len(named) == len(explanation.culprits) else frozenset[int]()
+        all_named = len(named) == len(explanation.culprits)
+        theirs = finder.keepable.around(names_of(named, precision)) if all_named else frozenset[int]()
         return in_vain(tried, finder.seen, theirs, finder.rule.before[0], finder.rule.was, finder.point)
     except PrecisionDebugError as error:
         return _untried(finder.keepable, say("fix_failed", detail=str(error)))

@@ -110,20 +110,23 @@ def is_large(kept: int, of: int) -> bool:
     return HALF * kept > max(FEW, of // FIFTH)
 
 
-def best_trade(errors: Mapping[_S, float], before: float, of: int, allowed: float = 0.0) -> _S | None:
+def best_trade(
+    errors: Mapping[_S, float], before: float, of: int, allowed: float = 0.0, wide: Collection[_S] = ()
+) -> _S | None:  # fmt: skip
     """Return the set that gives most for what it keeps; None where there is none.
 
     It has the least sum of the share of the units that it keeps, and of the error that it leaves: each tenth of the
     operators that is kept counts as much as a tenth of the way, in decades of the error, from nothing kept to the least
     that was seen. errors: of the sets that were run. before: with nothing kept. of: how many units
-    there are. allowed: the error that is as expected, below which less is worth no further operator."""
+    there are. allowed: the error that is as expected, below which less is worth no further operator. wide: those that
+    give up most of the low precision, which counts as all of it."""
     known = [error for error in errors.values() if math.isfinite(error)]
     least = max(allowed, min(known, default=0.0), _NO_ERROR)
     most = max(before if math.isfinite(before) else max(known, default=0.0), 2 * least)
     decades = math.log(most / least)
 
     def cost(kept: _S) -> float:
-        return math.log(max(errors[kept], least) / least) / decades + len(kept) / of
+        return math.log(max(errors[kept], least) / least) / decades + (1.0 if kept in wide else len(kept) / of)
 
     return min(errors, key=lambda kept: (cost(kept), len(kept), errors[kept]), default=None)
 

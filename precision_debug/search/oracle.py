@@ -17,13 +17,14 @@ __all__ = ["Judged", "Oracle", "Spent"]
 class Judged:
     """What came of one set. error: inf where it is not finite. ran: False where the engine does not run with it.
 
-    helps: less than half of the error is left, and what is not kept still runs in the low precision. found: of what was
-    run, the rest."""
+    helps: less than half of the error is left, and what is not kept still runs in the low precision. gives_up: most of
+    that is given up with it. found: of what was run, the rest."""
 
     passes: bool
     error: float = math.inf
     ran: bool = True
     helps: bool = False
+    gives_up: bool = False
     found: Evaluation | None = None
 
 
@@ -137,7 +138,8 @@ class Oracle:
             kept: judged.error for kept, judged in self.asked.items()
             if judged.helps and kept and kept != self.all
         }  # fmt: skip
-        return best_trade(useful, self.before, self.count, allowed) or frozenset()
+        wide = [kept for kept in useful if self.asked[kept].gives_up]
+        return best_trade(useful, self.before, self.count, allowed, wide) or frozenset()
 
     @property
     def evaluations(self) -> int:

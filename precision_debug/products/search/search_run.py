@@ -36,6 +36,7 @@ from ...search import (
     Oracle,
     TradePoint,
     Units,
+    gives_up_most,
     grown,
     kept_units,
     minimise,
@@ -259,7 +260,10 @@ class _Search:
             found = self._evaluate(trials, kept, samples, what if kept and not every else anew)
             stays = self._stays(trials, found)
             helps = stays and math.isfinite(found.size) and found.size <= HALF * oracle.before
-            return Judged(found.passes and (every or stays), found.size, ran=bool(found.errors), helps=helps)
+            wide = gives_up_most(self.was, found.executed, len(kept), count)
+            return Judged(
+                found.passes and (every or stays), found.size, ran=bool(found.errors), helps=helps, gives_up=wide
+            )  # fmt: skip
 
         def expected(sets: Sequence[frozenset[int]]) -> None:
             if self.ahead is not None:
