@@ -16,6 +16,7 @@ import pytest
 from precision_debug.errors import BackendError, BackendUnavailable
 from precision_debug.protocols import BETWEEN, WHOLE, Executed
 from precision_debug.records import Culprit, Explanation, TensorMeta
+from precision_debug.run import fix_finder
 from precision_debug.run.fix_finder import FixFinder
 from precision_debug.run.pasted import Pasted
 from precision_debug.run.to_keep import Keepable
@@ -648,6 +649,29 @@ def test_a_set_that_grows_along_the_data_is_made_smaller_only_while_there_is_tim
         "mended", until > 0, until < 0
     )  # fmt: skip
     assert {"n7", "n8"}.isdisjoint(model.sets()[0])
+
+
+@pytest.mark.parametrize(("left", "holding"), [(5.0, 1), (10.0, 2), (25.0, 3)])
+def test_an_engine_that_would_end_too_late_is_not_begun(
+    left: float, holding: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each takes 10 s by this clock. left: seconds until when the first set holds."""
+    clock = [0.0]
+
+    class Slow(Model):
+        def run(self, *given: Any, **more: Any) -> Evaluation:
+            clock[0] += 10
+            return replace(super().run(*given, **more), seconds=10.0)
+
+    monkeypatch.setattr(fix_finder, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    always = Slow(needs(7, 8), count=30)
+    always.fix(4, most=9, in_regions=True)
+    first = next(number for number, kept in enumerate(always.sets(), 1) if kept >= {"n7", "n8"})
+    assert len(always.sets()) > first + 2
+    clock[0] = 0.0
+    model = Slow(needs(7, 8), count=30)
+    _, tried = model.fix(4, most=9, in_regions=True, until=10 * first + left)
+    assert (tried.state, len(model.sets())) == ("mended", first + holding - 1)
 
 
 @pytest.mark.parametrize(("left", "beside"), [(1e-3, [keys(0)]), (0.02, [])])

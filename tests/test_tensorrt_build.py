@@ -118,14 +118,19 @@ class Plan:
 
 
 ALL = tuple(f"{kind}{number}" for number in range(4) for kind in ("softmax", "dense", "sum"))
+ALL_OF_400 = tuple(f"{kind}{number}" for number in range(400) for kind in ("softmax", "dense", "sum"))
 
 
-def shown_by(maker: Refusing, monkeypatch: pytest.MonkeyPatch, **more: int) -> tuple[list[tuple[str, ...]], Marking]:
+def marking_of(maker: Refusing, monkeypatch: pytest.MonkeyPatch, **more: int) -> Marking:
     import precision_debug_tensorrt.engine.marked_outputs as module
 
     monkeypatch.setattr(module.dataclasses, "replace", lambda plan, **_: plan)
     runner = SimpleNamespace(inspect=lambda: ("", ()), run=lambda: None, close=lambda: None)
-    marking = Marking(maker=maker, real=(), open_runner=lambda built, feeds: runner, **more)  # type: ignore[arg-type]
+    return Marking(maker=maker, real=(), open_runner=lambda built, feeds: runner, **more)  # type: ignore[arg-type]
+
+
+def shown_by(maker: Refusing, monkeypatch: pytest.MonkeyPatch, **more: int) -> tuple[list[tuple[str, ...]], Marking]:
+    marking = marking_of(maker, monkeypatch, **more)
     return [batch.names for batch, _ in marking.batches(ALL, {})], marking
 
 
@@ -172,6 +177,22 @@ def test_a_large_network_is_built_thrice_more(monkeypatch: pytest.MonkeyPatch) -
         maker = Refusing(most=most, blocks=400)
         assert len(shown_by(maker, monkeypatch)[0]) == shown
         assert len(maker.builds) == builds
+
+
+def test_an_engine_without_the_fault_is_not_looked_into_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the real engine overflows and one that is rebuilt does not, its inside says nothing of the fault."""
+    counts = {}
+    for finite in (False, True):
+        maker = Refusing(most=400, blocks=400)
+        marking = marking_of(maker, monkeypatch)
+        counts[finite] = 0
+        for _ in marking.batches(ALL_OF_400, {}):
+            counts[finite] += 1
+            marking.finite = finite
+    assert counts == {False: 3, True: 2}
+    one, nan = np.array([1.0]), np.array([np.nan])
+    assert marked_outputs.are_finite({"y": one, "i": np.array([1])})
+    assert not marked_outputs.are_finite({"y": one, "z": nan})
 
 
 @pytest.mark.parametrize("more", [0, 1, 2, 3, 9])

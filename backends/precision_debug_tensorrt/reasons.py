@@ -287,6 +287,11 @@ REASONS = Catalogue("tensorrt", {
         " {seconds:.1f} s.",
         "引擎 {number}（为观测 {count} 个张量而重建）：{diff}；其输出{same}。构建用时 {seconds:.1f} 秒。", _MARKED,
     ),
+    "rebuilt_finite": Wording(
+        "Engine {number}, rebuilt with marks, gives finite outputs where the engine to deploy gives NaN or Inf: what it"
+        " shows is not what overflows there.",
+        "带标记重建的引擎 {number} 输出有限值，而待部署的引擎输出 NaN 或 Inf：它所显示的并不是那里溢出的值。", _MARKED,
+    ),
     "rebuilt_alike": Wording(
         "Engine {number}, rebuilt to show {count} {count:tensor|tensors}: {diff}; its outputs {same}. The real engine's"
         " precision was"

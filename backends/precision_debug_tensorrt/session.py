@@ -16,7 +16,7 @@ from precision_debug.records import Doubt, TensorMeta
 
 from .engine.constraints import Asked
 from .engine.execution import Runner, listen
-from .engine.marked_outputs import Batch, Marking, group, largest_difference
+from .engine.marked_outputs import Batch, Marking, are_finite, group, largest_difference
 from .engine.session_facts import Facts
 from .engine.tensor_sizes import Sizes
 from .make import Built, Maker
@@ -151,12 +151,16 @@ class TensorRTSession:
                 try:
                     for name in (name for name in batch.names if name in part):
                         queue.show(name, self._shown(runner, name))
-                    gap = largest_difference(outputs, {n: runner.output(n) for n in runner.outputs() if n in outputs})
+                    there_too = {n: runner.output(n) for n in runner.outputs() if n in outputs}
+                    gap = largest_difference(outputs, there_too)
                 finally:
                     runner.close()
                 seconds += batch.built.seconds
                 self._marked[batch.names] = batch
                 self._run_notes.append(_said_of(batch, number, gap))
+                if are_finite(there_too) and not are_finite(outputs):
+                    marking.finite = True
+                    self._run_notes.append(say("rebuilt_finite", number=number))
                 if facts.fused_only and not batch.diff.fusion_kept:
                     self._run_notes.append(say("other_fusion", number=number, layers=batch.diff.lost[:3]))
                 index = LayerIndex(batch.layers, reads)

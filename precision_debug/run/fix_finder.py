@@ -85,9 +85,9 @@ class FixFinder:
     again: the culprits of another comparison with some keys kept; None: there is to be none. pasted: what that command
     comes to; of_many, of_one: up to which an error is as expected that many operators make, or one. ranking: groups of
     units, the most likely ones first. beside: the target with nothing kept, where runs may be timed beside it.
-    patience: see ``PATIENCE``. in_regions: see protocols.InRegions. until: the time (``time.monotonic``) from
-    which on a set of such an engine that holds is not made smaller. on_set: told of each set before it is run: its
-    number, of how many, and seconds passed.
+    patience: see ``PATIENCE``. in_regions: see protocols.InRegions. until: the time (``time.monotonic``) by which
+    the last engine is to be built that only makes a set smaller that holds. on_set: told of each set before it is run:
+    its number, of how many, and seconds passed.
     """
 
     keepable: Keepable
@@ -197,7 +197,9 @@ class FixFinder:
         """Run a set. Raises Spent where the time is over, or what is left of the runs is for what helps already."""
         held = any(judged.passes for judged in self.oracle.asked.values())
         helping = self._growing and not held and self.most >= _SMALL_WORK and self._helping()
-        after = self.in_regions and held and time.monotonic() > self.until
+        last = [*self.oracle.asked.values()][-1].found
+        ends = time.monotonic() + (0.0 if last is None else last.seconds)  # an engine takes as long as the one before
+        after = self.in_regions and held and ends > self.until
         if after or self._late() or (helping and self.oracle.left <= _TO_LESSEN):
             raise Spent
         return self._judged(kept)

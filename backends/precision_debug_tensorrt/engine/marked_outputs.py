@@ -26,7 +26,7 @@ from ..reasons import say
 from .execution import Runner
 from .network import LayerFacts, read_layers
 
-__all__ = ["Batch", "Marking", "cuts", "group", "inside", "largest_difference"]
+__all__ = ["Batch", "Marking", "are_finite", "cuts", "group", "inside", "largest_difference"]
 
 
 # Tensors at which a network falls into parts: where marking splits a region between its blocks, not inside them.
@@ -112,6 +112,9 @@ A build with marks takes 0.4 of the real one, whose timings it uses: 19 s of 48,
 _REFUSALS = 12
 """Builds that may be refused beside: each ends after 1.2 to 1.5 s there, before a kernel is timed."""
 
+_FINITE = 2
+"""Builds in all once one gives finite outputs where the real engine's are not: what is inside it has no such fault."""
+
 _RENAMED = 12
 """Refusals by name before the rest of the marks is given up: each takes a build that ends at once."""
 
@@ -135,7 +138,8 @@ class Marking:
     open_runner: makes a Runner with the inputs set. kept: engines of earlier runs; one that shows all that is asked
     for is used again, so that a tensor's value does not depend on which others are looked at. more: builds that may
     follow one that was refused; None: as many as come to a fixed number of layers, so that a large network takes no
-    more than three times the build of the engine that ships, and a small one shows all that can be shown.
+    more than three times the build of the engine that ships, and a small one shows all that can be shown. finite:
+    set by who runs them, see ``_FINITE``.
     """
 
     maker: Maker
@@ -145,6 +149,7 @@ class Marking:
     kept: list[Batch] = field(default_factory=list)
     more: int | None = None
     failures: int = 0
+    finite: bool = False
 
     def batches(self, names: Sequence[str], feeds: Mapping[str, Any]) -> Iterator[tuple[Batch, Runner]]:
         """Engines that together show ``names``, each with a Runner that has run; the caller closes it."""
@@ -218,6 +223,8 @@ class Marking:
             for name in wanted:
                 left.pop(name, None)
             yield self._batch(wanted, built, text, found), runner
+            if self.finite and self.more is None:
+                allowed = min(allowed, _FINITE)
         for name in left:
             self.refused[name] = say("inside_refused", detail=error.what, builds=allowed)
 
@@ -238,6 +245,12 @@ class Marking:
         for name in named:
             self.refused[name] = say("refused", detail=error.what)
         return tuple(name for name in part if name not in named)
+
+
+def are_finite(outputs: Mapping[str, Any]) -> bool:
+    """Return whether no floating-point output holds NaN or Inf."""
+    arrays = [np.asarray(value) for value in outputs.values()]
+    return all(bool(np.isfinite(array).all()) for array in arrays if array.dtype.kind == "f")
 
 
 def largest_difference(real: Mapping[str, Any], marked: Mapping[str, Any]) -> float:
