@@ -92,7 +92,9 @@ CHECKS = {
         }.items()
     },
     "tensorrt_polygraphy": Check(
-        words=("tensorrt_polygraphy.py", "encoder of 4 fp16", "resnet18 fp16"), needs="polygraphy", seconds=900,
+        words=("tensorrt_polygraphy.py", "encoder of 4 fp16", "resnet18 fp16"),
+        needs="polygraphy",
+        seconds=900,
         smaller={"IMAGE": "112"},
     ),
     "tensorrt_compare": Check(words=("tensorrt_compare.py",), needs="tensorrt", seconds=400),
@@ -149,7 +151,15 @@ CHECKS = {
         )
     },
     "paddle_keep": Check(words=("paddle_keep.py",), needs="paddle", seconds=400),
-    "paddle_published": Check(words=("paddle_published.py",), needs="paddle's published models", seconds=1200),
+    **{
+        f"paddle_published_{model}_{precision}": Check(
+            words=("paddle_published.py", f"{model}:trt_{precision}:none"),
+            needs="paddle's published models",
+            seconds=900,
+        )
+        for model in ("cls", "det", "rec")
+        for precision in ("fp32", "fp16")
+    },
     "ort_cuda": Check(words=("ort_cuda.py",), needs="ort_cuda"),
     "ort_device": Check(words=("ort_device.py",), needs="ort_cuda"),
     "ort_providers": Check(words=("ort_providers.py",), needs="ort_cuda"),

@@ -7,7 +7,8 @@ by disable_tensorrt_half_ops, in an engine without marks. "+static" behind MODE 
 Without cases all twelve run. --at_once N: so many beside each other, whose seconds are then no one's alone. --seconds:
 limit of one case. --root TREE: of another version of this project, to compare with. DIR holds NAME.npz and paddle/NAME
 (tests/outside says how to get them), and NAME.onnx, whose outputs in ONNX Runtime the engine's are held against. Each
-case is a process of its own and prints one line of JSON; $OUT/CASE/times.txt tells what came when.
+case is a process of its own and prints one line of JSON, and PASS or FAIL: the outputs are compared, and are off by at
+most 1e-3 in FP32 and 5e-2 in FP16, relative L2. $OUT/CASE/times.txt tells what came when.
 ``--dry`` takes CPU modes, to try the script itself.
 """
 
@@ -24,12 +25,12 @@ import threading
 import time
 import traceback
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from checkout import ROOT
+from checkout import ROOT, phases, plain, stamped
 
 WILD = Path(os.environ.get("PRECISION_DEBUG_WILD", "/nowhere"))
 OUT = Path(os.environ.get("OUT", ROOT / "output" / "gpu_paddle")).resolve()
@@ -56,23 +57,9 @@ def one(case: str, dry: bool) -> int:
         words += _marked(marks)
     if static and not dry:
         words += ["--option", "use_static=True", "--option", f"cache_dir={str(OUT / f'{name}_{mode}')!r}"]
-    begun = time.monotonic()
-    times: list[tuple[float, str]] = []
-    with (folder / "times.txt").open("w") as file:
-
-        def stamp(text: str) -> None:
-            times.append((round(time.monotonic() - begun, 1), text))
-            print(f"{times[-1][0]:7.1f}  {text}", file=file, flush=True)
-
-        from precision_debug.cli import main, progress
-
-        progress.bar = _stamping(stamp)  # type: ignore[assignment]
-        with _log_copied(folder):
-            status = main(words)
-        stamp(f"exit status {status}")
-    print(
-        json.dumps({"case": case[:120], "status": status, **_told(folder, name), "times": _phases(times)}), flush=True
-    )
+    with _log_copied(folder):
+        status, times = stamped(words, folder / "times.txt")
+    print(json.dumps({"case": case[:120], "status": status, **_told(folder, name), "times": phases(times)}), flush=True)
     return 0
 
 
@@ -93,37 +80,6 @@ def _marked(marks: str) -> list[str]:
     return []
 
 
-def _stamping(stamp: Callable[[str], None]) -> Any:
-    @contextlib.contextmanager
-    def bar(**_: Any) -> Iterator[Callable[[Mapping[str, Any]], None]]:
-        rows, heard = 0, ("", 0.0)
-
-        def take(event: Mapping[str, Any]) -> None:
-            nonlocal rows, heard
-            if event["event"] in ("stage", "again", "explanation"):
-                stamp(f"{event['event']}: {_plain(event.get('text', ''))}")
-            elif event["event"] == "heard":
-                text = str(_plain(event["text"]))
-                kind = text.partition(" for ")[0]
-                if kind != heard[0] or time.monotonic() - heard[1] > 10:
-                    stamp(f"    heard: {text}")
-                    heard = kind, time.monotonic()
-            elif event["event"] == "row":
-                rows += 1
-                if rows == 1:
-                    stamp("first row")
-            elif event["event"] == "ran":
-                stamp(f"ran: {event['side']}, {rows} rows")
-
-        yield take
-
-    return bar
-
-
-def _plain(text: Any) -> Any:
-    return text.get("text", text) if isinstance(text, Mapping) else text
-
-
 @contextlib.contextmanager
 def _log_copied(folder: Path) -> Iterator[None]:
     """What the engine printed, which a run that succeeds does not keep."""
@@ -142,15 +98,6 @@ def _log_copied(folder: Path) -> Iterator[None]:
     thread.join()
 
 
-def _phases(times: list[tuple[float, str]]) -> dict[str, float]:
-    """Second at which each thing began, by its first words; of engines each one."""
-    found: dict[str, float] = {}
-    for second, text in times:
-        if not text.startswith("    heard"):
-            found.setdefault(text.removeprefix("stage: ")[:60], second)
-    return found
-
-
 def _told(folder: Path, name: str) -> dict[str, Any]:
     file = folder / "report.json"
     if not file.exists():
@@ -159,7 +106,7 @@ def _told(folder: Path, name: str) -> dict[str, Any]:
     rows = report["rows"]
     compared = [row for row in rows if row.get("comparison")]
     errors = sorted(_relative(row["comparison"].get("sqnr_db")) for row in compared)
-    notes = [str(_plain(note)) for note in report["target"].get("notes", ())]
+    notes = [str(plain(note)) for note in report["target"].get("notes", ())]
     outputs = {row["name"]: _relative(row["comparison"].get("sqnr_db")) for row in compared if row.get("is_output")}
     return {
         "rows": len(rows), "compared": len(compared), "verdict": report.get("verdict"),
@@ -223,7 +170,7 @@ def main() -> int:
     parser.add_argument("cases", nargs="*")
     parser.add_argument("--one", default="")
     parser.add_argument("--at_once", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=240)
+    parser.add_argument("--seconds", type=float, default=float(os.environ.get("COMMAND_LIMIT", "240")))
     parser.add_argument("--budget", type=float, default=1e9, help="no case is started after so many seconds")
     parser.add_argument("--root", default=str(ROOT))
     parser.add_argument("--dry", action="store_true")
@@ -271,8 +218,11 @@ def _run(case: str, root: str, seconds: float, dry: bool) -> int:
     line = next((line for line in reversed(out.splitlines()) if line.startswith("{")), "")
     times = _folder(case) / "times.txt"
     if line and child.returncode == 0:
-        print(line, flush=True)
-        return 0
+        outputs = json.loads(line).get("outputs") or {}
+        most = 5e-2 if "fp16" in case.split(":")[1] else 1e-3
+        good = bool(outputs) and all(error <= most for error in outputs.values())
+        print(f"{line}\n{'PASS' if good else 'FAIL'}  {case[:120]}: outputs within {most}", flush=True)
+        return int(not good)
     told = {"case": case, "ended": child.returncode, "seconds": round(time.monotonic() - begun, 1), "err": err[-1500:],
             "times": times.read_text()[-3000:] if times.exists() else ""}  # fmt: skip
     print(json.dumps(told), flush=True)

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from checkout import ROOT
+from checkout import ROOT, stamped
 
 OUT = Path(os.environ.get("OUT", ROOT / "output" / "gpu"))
 SOURCES = "EDGE_MASK_CONVOLUTIONS,JIT_CONVOLUTIONS"  # the packed environment's cuBLAS and cuDNN are stubs
@@ -217,9 +217,10 @@ def told(**what: Any) -> None:
 def by_truth(name: str, what: str, *words: str) -> None:
     """The error and the seconds of an engine that the tool has no hand in."""
     script = os.environ.get("TRUTH", str(Path(__file__).with_name("tensorrt_truth.py")))
+    begun = time.monotonic()
     done = subprocess.run([sys.executable, script, f"{name}.onnx", f"{name}.npz", *words], cwd=OUT,
                           capture_output=True, text=True, check=False)  # fmt: skip
-    told(model=name, step=what, said=(done.stdout or done.stderr)[-400:].strip())
+    told(model=name, step=what, said=(done.stdout or done.stderr)[-400:].strip(), seconds=time.monotonic() - begun)
 
 
 def settings_of(report: Any) -> dict[str, Any]:
@@ -232,8 +233,9 @@ def ask(name: str, verb: str, words: list[str]) -> None:
     from precision_debug import Report
 
     output = OUT / f"{name}_{verb or 'compare'}.json"
-    command = [sys.executable, "-m", "precision_debug", *([verb] if verb else []), "--model_file", f"{name}.onnx",
-               "--inputs", f"{name}.npz", "--run_mode", "trt_fp16", "--tactic_sources", SOURCES, *words,
+    times = OUT / f"{name}_{verb or 'compare'}_times.json"
+    command = [sys.executable, __file__, "--stamped", str(times), *([verb] if verb else []), "--model_file",
+               f"{name}.onnx", "--inputs", f"{name}.npz", "--run_mode", "trt_fp16", "--tactic_sources", SOURCES, *words,
                "--output", str(output)]  # fmt: skip
     begun = time.monotonic()
     done = subprocess.run(command, cwd=OUT, capture_output=True, text=True, check=False)
@@ -253,6 +255,9 @@ def ask(name: str, verb: str, words: list[str]) -> None:
         fix=(fix.state, fix.before, fix.after, len(fix.kept), fix.evaluations, fix.on_engine, fix.builds)
         if fix is not None else tried and (tried.state, tried.before, tried.after, tried.runs, str(tried.why)[:300]),
         kept=len(kept), settings={**settings, "keep_layers": kept[:6]},
+        accused=len(explanation.culprits) if explanation else 0,
+        times=json.loads(times.read_text()) if times.exists() else None,
+        builds=[str(note) for note in report.target.notes if re.search("uilt in|refused", str(note))],
         obeyed=list(fix.obeyed[:4]) if fix is not None else None,
         lines=[line for line in done.stdout.splitlines() if re.search("Tried|fix|paste|layers by real", line)][:8],
     )  # fmt: skip
@@ -279,6 +284,10 @@ def main() -> int:
     import numpy as np
     import onnx
 
+    if sys.argv[1:2] == ["--stamped"]:
+        status, times = stamped(sys.argv[3:], Path(sys.argv[2]).with_suffix(".txt"))
+        Path(sys.argv[2]).write_text(json.dumps([f"{second} {text}"[:120] for second, text in times]))
+        return status
     OUT.mkdir(parents=True, exist_ok=True)
     for asked in sys.argv[1:] or MODELS:
         name, _, verb = asked.partition(":")

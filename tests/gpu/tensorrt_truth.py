@@ -131,7 +131,7 @@ def main():
     for name, value in want.items():
         w = value.astype(np.float64)
         error = np.linalg.norm(got[name].astype(np.float64) - w) / np.linalg.norm(w)
-        print(f"{name}: Rel L2 {error:.3g}, {count} layers kept, built in {seconds:.0f} s")
+        print(f"{name}: Rel L2 {error:.3g}, {count} layers kept, built in {seconds:.1f} s")
 
 
 if __name__ == "__main__":
