@@ -114,7 +114,9 @@ def layer_of(kind: str, reads: list[str], writes: str) -> Any:
 
 
 class Plan:
-    """Stands for a built engine."""
+    """Stands for a built engine that took a second."""
+
+    seconds = 1.0
 
 
 ALL = tuple(f"{kind}{number}" for number in range(4) for kind in ("softmax", "dense", "sum"))
@@ -193,6 +195,22 @@ def test_an_engine_without_the_fault_is_not_looked_into_further(monkeypatch: pyt
     one, nan = np.array([1.0]), np.array([np.nan])
     assert marked_outputs.are_finite({"y": one, "i": np.array([1])})
     assert not marked_outputs.are_finite({"y": one, "z": nan})
+
+
+@pytest.mark.parametrize(("longest", "shown"), [(0.5, 1), (1.5, 2), (9.0, 3)])
+def test_marked_engines_take_about_as_long_as_the_real_one(
+    longest: float, shown: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None is begun after that, but where the user says how many; what is not shown says why."""
+    for more, expected in ((None, shown), (3, 3)):
+        maker = Refusing(most=400, blocks=400)
+        marking = marking_of(maker, monkeypatch)
+        marking.longest, marking.more = longest, more
+        names = [batch.names for batch, _ in marking.batches(ALL_OF_400, {})]
+        assert len(names) == expected
+        assert len(marking.refused) == len(ALL_OF_400) - sum(map(len, names))
+        assert all(f"(marked_builds={expected})" in reason for reason in marking.refused.values())
+        assert bool(marking.refused) == (expected < 3)
 
 
 @pytest.mark.parametrize("more", [0, 1, 2, 3, 9])

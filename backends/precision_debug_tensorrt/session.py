@@ -25,6 +25,7 @@ from .reasons import say
 
 __all__ = ["TensorRTSession"]
 
+_AS_LONG = 1.0  # times the real engine's build, that marked ones take before the last is begun
 _SHARE = 0.5  # of the free device memory, where the user sets no budget
 
 
@@ -138,7 +139,7 @@ class TensorRTSession:
         budget = facts.memory_budget or int(facts.device.free_bytes() * _SHARE)
         marking = Marking(
             maker=self._maker, real=self.layers, open_runner=self._open, kept=self._kept, refused=self._refused,
-            more=facts.marked_builds,
+            more=facts.marked_builds, longest=_AS_LONG * self._built.seconds,
         )  # fmt: skip
         parts = group(rest, sizes, budget)
         seconds, number = 0.0, 0

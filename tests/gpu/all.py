@@ -164,7 +164,7 @@ CHECKS = {
     "ort_device": Check(words=("ort_device.py",), needs="ort_cuda"),
     "ort_providers": Check(words=("ort_providers.py",), needs="ort_cuda"),
     "search_ort_cuda": Check(words=("search_ort_cuda.py",), needs="ort_cuda"),
-    "explain_torch": Check(words=("explain_torch.py",), needs="torch", gigabytes=30),
+    "explain_torch": Check(words=("explain_torch.py",), needs="torch", seconds=400, gigabytes=30),
     "many_samples": Check(words=("many_samples.py",), needs="torch"),
     "torch_command": Check(words=("torch_command.py",), needs="torch", seconds=400, gigabytes=24),
     "torch_quantised": Check(words=("torch_quantised.py",), needs="torchao"),

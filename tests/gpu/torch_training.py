@@ -18,6 +18,7 @@ import argparse
 import collections
 import faulthandler
 import fnmatch
+import importlib.util
 import json
 import os
 import statistics
@@ -104,9 +105,10 @@ def cases(given: argparse.Namespace) -> list[Case]:
     }  # fmt: skip
     large = {"LAYERS": given.layers, "WIDTH": given.width, "WORDS": given.words, "TOKENS": given.tokens}
     order = (("autocast_bf16", "off"), ("autocast_bf16", "fast"), ("autocast_fp16", "fast"), ("autocast_fp16", "off"))
+    float8 = (("fp8", "fast"),) if importlib.util.find_spec("torchao") else ()  # without it the mode is refused
     found = []
     for size, sizes, wanted in (("small", small, order[1:3]), ("large", large, order)):
-        for mode, explain in (*wanted, ("fp8", "fast")):
+        for mode, explain in (*wanted, *float8):
             # what float8 changes is over with the backward pass, and the optimiser's states take most of the memory
             step = "backward" if mode == "fp8" else given.step
             found.append(

@@ -9,6 +9,7 @@ rows (8.6 on an H100).
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -139,7 +140,7 @@ class Marking:
     for is used again, so that a tensor's value does not depend on which others are looked at. more: builds that may
     follow one that was refused; None: as many as come to a fixed number of layers, so that a large network takes no
     more than three times the build of the engine that ships, and a small one shows all that can be shown. finite:
-    set by who runs them, see ``_FINITE``.
+    set by who runs them, see ``_FINITE``. longest: seconds of such builds, unasked, after which none is begun.
     """
 
     maker: Maker
@@ -150,6 +151,7 @@ class Marking:
     more: int | None = None
     failures: int = 0
     finite: bool = False
+    longest: float = math.inf
 
     def batches(self, names: Sequence[str], feeds: Mapping[str, Any]) -> Iterator[tuple[Batch, Runner]]:
         """Engines that together show ``names``, each with a Runner that has run; the caller closes it."""
@@ -197,8 +199,8 @@ class Marking:
         edges = cuts(layers, part)
         queue = [edges or part[0::2], *([] if edges else [part[1::2]])]
         allowed = self.more if self.more is not None else min(max(_LAYERS // max(len(layers), 1), _LEAST), _MOST)
-        each, built_so_far, refusals = 1, 0, 0
-        while built_so_far < allowed and refusals < _REFUSALS:
+        each, built_so_far, refusals, spent = 1, 0, 0, 0.0
+        while built_so_far < allowed and refusals < _REFUSALS and (self.more is not None or spent <= self.longest):
             if not queue:
                 queue, each = [inside(layers, edges, left, each)], 2 * each
             wanted = queue.pop(0)
@@ -219,14 +221,15 @@ class Marking:
                     queue[:0] = [wanted[0::2], wanted[1::2]]
                 each, refusals = 1, refusals + 1
                 continue
-            built_so_far += 1
+            built_so_far, spent = built_so_far + 1, spent + built.seconds
             for name in wanted:
                 left.pop(name, None)
             yield self._batch(wanted, built, text, found), runner
             if self.finite and self.more is None:
                 allowed = min(allowed, _FINITE)
         for name in left:
-            self.refused[name] = say("inside_refused", detail=error.what, builds=allowed)
+            builds = min(allowed, built_so_far) if spent > self.longest else allowed
+            self.refused[name] = say("inside_refused", detail=error.what, builds=builds)
 
     def _batch(self, part: tuple[str, ...], built: Built, text: str, layers: tuple[EngineLayer, ...]) -> Batch:
         plan = dataclasses.replace(built, engine=None, runtime=None)
