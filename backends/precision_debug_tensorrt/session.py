@@ -142,7 +142,7 @@ class TensorRTSession:
             more=facts.marked_builds, longest=_AS_LONG * self._built.seconds,
         )  # fmt: skip
         parts = group(rest, sizes, budget)
-        seconds, number = 0.0, 0
+        number = 0
         measured: dict[str, dict[str, str]] = {}
         reads = {meta.name: meta.inputs for meta in self._tensors}
         real = LayerIndex(self.layers, reads)
@@ -156,7 +156,6 @@ class TensorRTSession:
                     gap = largest_difference(outputs, there_too)
                 finally:
                     runner.close()
-                seconds += batch.built.seconds
                 self._marked[batch.names] = batch
                 self._run_notes.append(_said_of(batch, number, gap))
                 if are_finite(there_too) and not are_finite(outputs):

@@ -140,7 +140,8 @@ class Marking:
     for is used again, so that a tensor's value does not depend on which others are looked at. more: builds that may
     follow one that was refused; None: as many as come to a fixed number of layers, so that a large network takes no
     more than three times the build of the engine that ships, and a small one shows all that can be shown. finite:
-    set by who runs them, see ``_FINITE``. longest: seconds of such builds, unasked, after which none is begun.
+    set by who runs them, see ``_FINITE``. longest: seconds of such builds of a large network, unasked, after which
+    none is begun.
     """
 
     maker: Maker
@@ -200,7 +201,8 @@ class Marking:
         queue = [edges or part[0::2], *([] if edges else [part[1::2]])]
         allowed = self.more if self.more is not None else min(max(_LAYERS // max(len(layers), 1), _LEAST), _MOST)
         each, built_so_far, refusals, spent = 1, 0, 0, 0.0
-        while built_so_far < allowed and refusals < _REFUSALS and (self.more is not None or spent <= self.longest):
+        longest = self.longest if self.more is None and allowed == _LEAST else math.inf
+        while built_so_far < allowed and refusals < _REFUSALS and spent <= longest:
             if not queue:
                 queue, each = [inside(layers, edges, left, each)], 2 * each
             wanted = queue.pop(0)
@@ -228,7 +230,7 @@ class Marking:
             if self.finite and self.more is None:
                 allowed = min(allowed, _FINITE)
         for name in left:
-            builds = min(allowed, built_so_far) if spent > self.longest else allowed
+            builds = min(allowed, built_so_far) if spent > longest else allowed
             self.refused[name] = say("inside_refused", detail=error.what, builds=builds)
 
     def _batch(self, part: tuple[str, ...], built: Built, text: str, layers: tuple[EngineLayer, ...]) -> Batch:
