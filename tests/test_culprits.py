@@ -894,3 +894,24 @@ def test_equal_shares_lead_where_they_are_far_above_the_others() -> None:
         effects = {"a": [Effect(at="y", share=0.5)], "b": [Effect(at="y", share=other)]}
         assert culprits._leads(sink(0.09), "a", effects) is leads
     assert not culprits._leads(sink(0.09), "a", {"a": [Effect(at="z", share=0.5)], "b": [Effect(at="y", share=0.1)]})
+
+
+def test_who_was_replayed_is_a_candidate_like_others() -> None:
+    """But where it was given numbers of which nobody saw whether they are what it read."""
+    found = subject_of({"a": 1e-4, "b": 1e-4, "c": 1e-4, "y": 0.09})
+    own = Introduced(name="b", method="replayed", elements=4, rel_l2=0.1, unit=UNIT, units=100.0)
+    assert candidates_of(found, alone_of({"b": own}), []) == ["b"]
+
+
+def test_the_effect_that_says_most_is_that_at_an_output_it_reaches() -> None:
+    sinks = {"b": sink(0.5, "b", is_output=False), "y": sink(0.5), "z": sink(0.5, "z")}
+    before = Effect(at="b", share=0.9)
+    for others, at in (
+        ([Effect(at="y", share=0.1)], "y"), ([Effect(at="y", share=0.0)], "b"), ([Effect(at="y", share=0.001)], "b"),
+        ([Effect(at="y", share=0.001, non_finite=1)], "y"), ([Effect(at="y", share=MATTERS)], "y"),
+        ([Effect(at="y", share=0.1), Effect(at="z", share=0.2)], "z"), ([], "b"),
+    ):  # fmt: skip
+        found = culprits._largest([before, *others], sinks)
+        assert found is not None
+        assert found.at == at, others
+    assert culprits._largest([], sinks) is None

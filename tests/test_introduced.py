@@ -696,3 +696,15 @@ def test_a_target_of_integers_alone_is_given_the_baselines_own_values(
         assert alone.method == "isolated"
         assert len(runs) == more
         assert alone.found["root"].rel_l2 == pytest.approx(0.25, rel=2e-3)
+
+
+def test_of_a_replayed_run_nothing_waits_any_longer(tmp_path: Path) -> None:
+    """Each tensor of the target is put in its place once, and then dropped: of a large model they do not fit."""
+    base = Engine(chain())
+    subject = subject_of(base, Engine(chain(), np.float16, replaces=False))
+    with contextlib.closing(subject.bench.waiting(tmp_path, 1 << 20)) as waiting:
+        noted: list[str] = []
+        introduced.replayed(subject, lambda name, _exact, _wrong: noted.append(name), waiting)
+        assert noted == ["x", "tripled", "root", "moved", "shifted", "y"]
+        assert [name for name in noted if name in waiting] == []
+    assert base.replaced == set(noted)
